@@ -179,12 +179,14 @@ async def letters_in(log: Log) -> AsyncIterator[DeadLetter]:
 
 @dataclass(frozen=True, slots=True)
 class LetterState:
-    """What a letter is about, without the record."""
+    """What a letter is about, without the record: `piece` and `size` are those of the record, as in `DeadLetter`."""
 
     stage: str
     source: str
     partition: int
     position: int
+    piece: int
+    size: int
     state: str
 
 
@@ -197,7 +199,13 @@ async def letter_states(log: Log) -> Collection[LetterState]:
                 try:
                     plain: dict[str, Any] = orjson.loads(record.value)
                     newest[plain["letter_id"]] = LetterState(
-                        plain["stage"], plain["source"], plain["partition"], plain["position"], plain["state"]
+                        plain["stage"],
+                        plain["source"],
+                        plain["partition"],
+                        plain["position"],
+                        plain.get("piece", 0),
+                        plain["size"],
+                        plain["state"],
                     )
                 except (orjson.JSONDecodeError, KeyError, TypeError):
                     continue  # a tick, or of a newer release

@@ -66,14 +66,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 def _services() -> set[int]:
     """The processes of this one's children that are services; on systems that have /proc."""
-    pids = [int(each) for path in Path("/proc/self/task").glob("*/children") for each in path.read_text().split()]
-    return {pid for pid in pids if b"collector.cli" in _command(pid)}
+    pids = [int(each) for path in Path("/proc/self/task").glob("*/children") for each in _content(path).split()]
+    return {pid for pid in pids if b"collector.cli" in _content(Path(f"/proc/{pid}/cmdline"))}
 
 
-def _command(pid: int) -> bytes:
+def _content(path: Path) -> bytes:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:  # it has ended meanwhile
+        return path.read_bytes()
+    except OSError:  # the process, or the thread, has ended meanwhile
         return b""
 
 

@@ -13,7 +13,15 @@ from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.identity import IdentityLookup
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput
-from collector.otlp.decode import Request, Signal, records_of, request_from_protobuf, spans_of
+from collector.otlp.decode import (
+    ExaminedScope,
+    Request,
+    Signal,
+    decode_examined,
+    examine_spans,
+    records_of,
+    request_from_protobuf,
+)
 from collector.otlp.span import EVENT_NAME, LogRecord, Span
 
 UNREAD = "none"
@@ -74,12 +82,13 @@ def collect_trace(
         _collect_records(_parse_requests(values["logs"], "logs", on_bad), dialects, events) if values["logs"] else []
     )
     span_filter = _SpanFilter(dialects, identity, events, application or None)
-    spans: list[Span] = []
+    examined: list[ExaminedScope] = []
     for request in _parse_joined(values["traces"], on_bad):
-        spans += spans_of(cast("Any", request), span_filter.find_evidence)
+        examined += examine_spans(cast("Any", request), span_filter.find_evidence)
     if not (span_filter.matched or records):
-        on_unknown(len({each.span_id for each in spans}))
+        on_unknown(len({span.message.span_id for scope in examined for span in scope.spans}))
         return None
+    spans = decode_examined(examined)
     return CollectedTrace(tuple(deduplicate_spans(spans)), tuple(records), tuple(sorted(events.events)))
 
 

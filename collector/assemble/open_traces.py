@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -60,6 +61,9 @@ class OpenTraces:
         self._quiet: OrderedDict[str, OpenTrace] = OrderedDict()
         self._age: OrderedDict[str, OpenTrace] = OrderedDict()
         self._lingering: OrderedDict[str, OpenTrace] = OrderedDict()
+        self._not_before = math.inf
+        """No trace is closed or released earlier: pieces only defer it, or open a trace that lasts a while."""
+        self._shortest = min(limits.quiet, limits.max_age, limits.linger)
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -87,21 +91,24 @@ class OpenTraces:
 
     def advance(self, now: float) -> Iterator[tuple[OpenTrace, CloseReason]]:
         """Close and release the traces that are due, in order of their times; yields the closed ones."""
-        while (due := self.due_at) is not None and due <= now:
-            closed = self._close_next(due)
-            if closed is not None:
-                yield closed
-
-    def _close_next(self, due: float) -> tuple[OpenTrace, CloseReason] | None:
-        if self._quiet:
-            trace = next(iter(self._quiet.values()))
-            if trace.last_at + self._limits.quiet <= due:
-                return self._close(trace, due), "quiet"
-            trace = next(iter(self._age.values()))
-            if trace.opened_at + self._limits.max_age <= due:
-                return self._close(trace, due), "age"
-        self._forget(next(iter(self._lingering.values())))
-        return None
+        if now < self._not_before:
+            return
+        limits = self._limits
+        while True:
+            quiet, aged = next(iter(self._quiet.values()), None), next(iter(self._age.values()), None)
+            lingering = next(iter(self._lingering.values()), None)
+            quiet_at = math.inf if quiet is None else quiet.last_at + limits.quiet
+            aged_at = math.inf if aged is None else aged.opened_at + limits.max_age
+            released_at = math.inf if lingering is None else (lingering.closed_at or 0.0) + limits.linger
+            due = self._not_before = min(quiet_at, aged_at, released_at)
+            if due > now:
+                return
+            if quiet is not None and quiet_at == due:
+                yield self._close(quiet, due), "quiet"
+            elif aged is not None and aged_at == due:
+                yield self._close(aged, due), "age"
+            elif lingering is not None:
+                self._forget(lingering)
 
     def add(
         self, trace_id: str, piece: TracePiece, position: int, now: float
@@ -117,13 +124,15 @@ class OpenTraces:
         trace.pieces.append(piece)
         trace.bytes += len(piece.value)
         self.bytes += len(piece.value)
+        self._not_before = min(self._not_before, now + self._shortest)
         self._age.setdefault(trace_id, trace)
         self._quiet[trace_id] = trace
         self._quiet.move_to_end(trace_id)
         if trace.bytes > self._limits.max_trace_bytes:
             yield self._close(trace, now), "bytes"
             self._drop_pieces(trace)
-        yield from self._enforce_memory_limit(now)
+        if self.bytes > self._limits.max_bytes:
+            yield from self._enforce_memory_limit(now)
 
     def _enforce_memory_limit(self, now: float) -> Iterator[tuple[OpenTrace, CloseReason]]:
         while self.bytes > self._limits.max_bytes and self._all:

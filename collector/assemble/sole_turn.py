@@ -132,6 +132,11 @@ def _make_turn(call: SoleCall, conversation: str | None) -> Turn:
     )
 
 
+def unread_turn_id(trace_id: str, span_id: str) -> str:
+    """The id of the turn of a model's span that nobody reads."""
+    return hashlib.sha256(f"{trace_id}\x1f{span_id}\x1funwanted".encode()).hexdigest()[:32]
+
+
 def make_unread_turn(
     *,
     trace_id: str,
@@ -144,7 +149,7 @@ def make_unread_turn(
 ) -> Turn:
     """The turn of a model's span that nobody reads; `times` are its start and end in nanoseconds since the epoch."""
     return Turn(
-        turn_id=hashlib.sha256(f"{trace_id}\x1f{span_id}\x1funwanted".encode()).hexdigest()[:32],
+        turn_id=unread_turn_id(trace_id, span_id),
         conversation_id=conversation_id,
         trace_id=trace_id,
         span_id=span_id,

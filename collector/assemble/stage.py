@@ -13,6 +13,7 @@ from dataclasses import replace
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.feedback_and_events import entry_of
 from collector.assemble.open_traces import CloseReason, OpenTrace, OpenTraces, TraceLimits
+from collector.assemble.thin_turns import make_thin_record
 from collector.assemble.trace import Assembler, Assembly
 from collector.assemble.turns import AssembledTurn
 from collector.assemble.unread.watch import ConversationIdWatch, UnreadTextWatch
@@ -27,7 +28,7 @@ from collector.records.judged_spans import span_records
 from collector.records.tenants import in_tenant, tenant_in_key
 from collector.records.thin_pieces import HEADERS as THIN
 from collector.records.thin_pieces import turn_of
-from collector.records.turns import turn_outcome
+from collector.records.turns import UNWANTED, turn_outcome
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import LATE_FEEDBACK, SPANS_READ, TRACES_CLOSED, TURNS_ASSEMBLED
 from evaluators.cases import Turn
@@ -258,6 +259,8 @@ class AssembleFold:
     def _close(self, trace: OpenTrace, reason: CloseReason) -> Iterator[RoutedRecord]:
         """The turns of a trace that was just closed, without those emitted before."""
         last = trace.unread_closings.pop()
+        if last == 1 and trace.pieces[0].thin and self._is_plain(trace):
+            return self._close_thin(trace)
         selects = self._router.selects and reason in {"quiet", "age"} and not (trace.unread_closings or trace.turn_ids)
         self._read_earlier_closings(trace)
         assembly = self._assemble(trace, last, selects=selects)
@@ -280,10 +283,31 @@ class AssembleFold:
             self._spans += span_records(trace.trace_id.encode(), pieces, wanted)
         return self._router.route(new_turns, whole=(each.turn for each in assembly.turns))
 
+    def _is_plain(self, trace: OpenTrace) -> bool:
+        """Whether nothing but one thin piece has come of a trace, and nothing but its turn is to be made of it now."""
+        return (
+            not (trace.turn_ids or trace.unread_closings)
+            and self._judged_spans is None
+            and not self._ids.is_due(trace.last_at)
+            and not self._traces.is_fatal(trace.position)
+        )
+
+    def _close_thin(self, trace: OpenTrace) -> Iterator[RoutedRecord]:
+        """The turn of a thin piece that is alone, as assembling it gives, without the values in between."""
+        thin = turn_of(trace.pieces[0].value)
+        made = make_thin_record(thin, tenant_in_key(trace.trace_id))
+        trace.turn_ids.add(made.turn_id)
+        trace.covered_spans.add(thin.span)
+        self._ids.see(trace.trace_id, (made.conversation_id,))
+        for dialect in thin.spans.values():
+            self._counts.spans[dialect] += 1
+        self._counts.turns[thin.dialect, *UNWANTED] += 1
+        yield RoutedRecord(made.record, unwanted=self._router.selects)
+
     def _examine(self, trace: OpenTrace, pieces: int, assembly: Assembly) -> None:
         is_read = any(_is_read(each.turn) for each in assembly.turns)
         if is_read:
-            self._ids.see(trace.trace_id, (each.turn for each in assembly.turns))
+            self._ids.see(trace.trace_id, (each.turn.conversation_id for each in assembly.turns))
         watch = self._ids if is_read else self._unread
         if not watch.is_due(trace.last_at) or (is_read and tenant_in_key(trace.trace_id)):
             return  # a tenant's ids are others in its turns

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from collector.assemble.collect_trace import UNREAD, TracePiece
-from collector.assemble.sole_turn import make_unread_turn
+from collector.assemble.sole_turn import make_unread_turn, unread_turn_id
 from collector.assemble.tree import SpanTree
-from collector.assemble.turns import AssembledTurn
+from collector.assemble.turns import AssembledTurn, to_datetime
 from collector.errors import BadInput
+from collector.logs.log import Record
 from collector.otlp.decode import request_from_protobuf, spans_of
 from collector.otlp.span import Span
+from collector.records.json import turn_fields_to_json
+from collector.records.tenants import ATTRIBUTE, id_in_tenant
 from collector.records.thin_pieces import ThinTurn, turn_of
 
 _NO_DIALECT = 1
@@ -71,6 +74,47 @@ def assembled(turn: ThinTurn) -> AssembledTurn:
     )
     span = frozenset((turn.span,))
     return AssembledTurn(made, span, models=span)
+
+
+class ThinRecord(NamedTuple):
+    """The record of a thin turn, its id, and that of its conversation."""
+
+    turn_id: str
+    conversation_id: str
+    record: Record
+
+
+def make_thin_record(turn: ThinTurn, tenant: str) -> ThinRecord:
+    """The record of a thin turn that stands alone: the same bytes as of the turn that `assembled` makes, in a tenant.
+
+    Nearly all turns are such where few are judged, so they never become values.
+    """
+    turn_id = id_in_tenant(unread_turn_id(turn.trace, turn.span), tenant)
+    conversation_id = id_in_tenant(turn.conversation, tenant)
+    fields: dict[str, Any] = {
+        "turn_id": turn_id,
+        "conversation_id": conversation_id,
+        "trace_id": turn.trace,
+        "span_id": turn.span,
+    }
+    if turn.service is not None:
+        fields["service"] = turn.service
+    fields["dialect"] = turn.dialect
+    if turn.start > 0:
+        fields["started_at"] = to_datetime(turn.start)
+    if turn.end > 0:
+        fields["ended_at"] = to_datetime(turn.end)
+    fields |= _NO_CONTENT
+    if turn.trace_state:
+        fields["trace_state"] = turn.trace_state
+    if tenant:
+        fields["attributes"] = {ATTRIBUTE: tenant}
+    return ThinRecord(
+        turn_id, conversation_id, Record(conversation_id.encode("utf-8", "replace"), turn_fields_to_json(fields))
+    )
+
+
+_NO_CONTENT = {"input": None, "actual_output": None, "incomplete": "unwanted"}
 
 
 def dialects_of(turns: Iterable[ThinTurn], without: Collection[str] = ()) -> dict[str, str]:

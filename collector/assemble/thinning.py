@@ -32,8 +32,7 @@ from collector.otlp.decode import Part, attributes_of, decode_pairs, resource_of
 from collector.otlp.span import Attributes, Span
 from collector.records.tenants import id_in_tenant
 from collector.records.thin_pieces import ThinTurn
-from collector.redact.otlp_request import redact_pairs
-from collector.redact.redactor import Redactor
+from collector.redact.otlp_request import RequestRedaction
 
 _HARMLESS: frozenset[Kind | None] = frozenset(("other", None))
 _MOST_AROUND = 20
@@ -59,7 +58,7 @@ class Thinner:
         self._inherited: set[str] = set()
 
     def thin(
-        self, groups: Mapping[bytes, Sequence[Part]], tenant: str, redactor: Redactor | None
+        self, groups: Mapping[bytes, Sequence[Part]], tenant: str, redaction: RequestRedaction | None
     ) -> Mapping[bytes, Callable[[], ThinTurn]]:
         """Leave out what was said in the traces, by their ids, that nobody can want, in place.
 
@@ -79,7 +78,7 @@ class Thinner:
             call = self._find_call(items, resources)
             if call is None:
                 continue
-            conversation = self._find_conversation(call, items, redactor)
+            conversation = self._find_conversation(call, items, redaction)
             if conversation is not None and not self._is_key_wanted(_key(conversation, tenant)):
                 for each in items.values():
                     self._strip(each)
@@ -99,7 +98,9 @@ class Thinner:
         has_messages = self._messages[call.dialect]
         return call if has_messages is not None and has_messages(call.model) else None
 
-    def _find_conversation(self, call: SoleCall, items: Mapping[bytes, _Item], redactor: Redactor | None) -> str | None:
+    def _find_conversation(
+        self, call: SoleCall, items: Mapping[bytes, _Item], redaction: RequestRedaction | None
+    ) -> str | None:
         """Find the redacted id of the call's conversation; None where another piece of the trace may overrule it."""
         configured = self._identity.configured
         if configured is not None and configured.find(call.model.resource)[0]:
@@ -108,8 +109,8 @@ class Thinner:
             pairs = self._list_inherited(each)
             if not pairs:
                 continue
-            if redactor is not None:
-                redact_pairs([pair for pair in pairs if not redactor.message_has_no_pii(pair)], redactor)
+            if redaction is not None:
+                redaction.pairs(pairs)
             conversation = (configured or self._identity).find(attributes_of(pairs))[0]
             if conversation:
                 return None if may_be_made_up(conversation, each.scope) else conversation

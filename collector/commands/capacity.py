@@ -15,19 +15,27 @@ from collector.config.settings import JudgeSettings, TrafficSettings
 from collector.wording import plural
 
 RECEIVE_SPAN = 12e-6
-RECEIVE_TRACE = 130e-6
+RECEIVE_TRACE = 115e-6
 RECEIVE_OWN_RECORD = 25e-6
 ASSEMBLE_SPAN = 10e-6
-ASSEMBLE_TURN = 330e-6
+ASSEMBLE_TURN = 400e-6
 EVALUATE_TURN = 80e-6
 EVALUATION = 1250e-6
-JUDGE_REQUEST = 2550e-6
+JUDGE_REQUEST = 2400e-6
 DEFERRED_REQUEST = 1.15 * JUDGE_REQUEST
 EXPORT_EVALUATION = 480e-6
 """Seconds of CPU over Kafka, in the order of the constants: receiving a span, and redacting and appending a trace, more
 of it if each has a record of its own (without `receive.shared_records`); assembling a span, and a turn; evaluating a
 turn's monitors; making and appending an evaluation without its judge request; that request; one that goes into a batch
 of 100, for which the evaluation runs twice; exporting an evaluation.
+"""
+
+UNWANTED_TRACE = 95e-6
+UNWANTED_ASSEMBLE_TURN = 55e-6
+UNWANTED_EVALUATE_TURN = 35e-6
+UNWANTED_SPAN_BYTES = 180
+"""The same of a turn that no monitor can want, with `assemble.keep: wanted`, where it is a plain model call: receiving
+its trace beside its spans, all of its assembly, and a look at it; and the bytes of a span of its thin piece.
 """
 
 AT_REST = {"receive": 0.02, "assemble": 0.02, "evaluate": 0.02, "export": 0.04}
@@ -91,9 +99,11 @@ def capacity_of(config: Config) -> Capacity | None:
     deferred = sum(each.deferred_per_second for each in judges)
     requests = sum(each.requests_per_second for each in judges) - deferred
     own_records = 0.0 if config.settings.receive.shared_records else turns
-    stages = _stages(traffic.spans_per_second, turns, own_records, evaluations, requests, deferred)
-    spans_mb = traffic.spans_per_second * traffic.bytes_per_span / 1e6
-    turns_mb = turns * (traffic.bytes_per_turn + TURN_OVERHEAD) / 1e6
+    wanted = _wanted_share(config)
+    stages = _stages(traffic.spans_per_second, turns, wanted, own_records, evaluations, requests, deferred)
+    span_bytes = wanted * traffic.bytes_per_span + (1.0 - wanted) * min(UNWANTED_SPAN_BYTES, traffic.bytes_per_span)
+    spans_mb = traffic.spans_per_second * span_bytes / 1e6
+    turns_mb = turns * (wanted * traffic.bytes_per_turn + TURN_OVERHEAD) / 1e6
     evaluations_mb = evaluations * EVALUATION_BYTES / 1e6
     sums = [each.usd_per_day for each in judges]
     return Capacity(
@@ -130,16 +140,34 @@ def _rates(config: Config, traffic: TrafficSettings) -> Iterator[_Use]:
             yield _Use(use.name, subjects * monitor.rate_of(use), monitor.urgency == "hours")
 
 
+def _wanted_share(config: Config) -> float:
+    """The share of turns that a monitor can want: all of them, but with `keep: wanted` those of the highest rate.
+
+    A conversation's draw is one for all evaluators, so what a lower rate wants a higher one wants, too.
+    """
+    if config.settings.assemble.keep == "all":
+        return 1.0
+    monitors = config.settings.monitors.values()
+    return max((monitor.rate_of(use) for monitor in monitors for use in monitor.uses), default=0.0)
+
+
 def _stages(
-    spans: float, turns: float, own_records: float, evaluations: float, requests: float, deferred: float
+    spans: float,
+    turns: float,
+    wanted: float,
+    own_records: float,
+    evaluations: float,
+    requests: float,
+    deferred: float,
 ) -> tuple[StageNeed, ...]:
+    unwanted = 1.0 - wanted
+    trace = wanted * RECEIVE_TRACE + unwanted * UNWANTED_TRACE
+    turn = wanted * EVALUATE_TURN + unwanted * UNWANTED_EVALUATE_TURN
+    assembled = spans * ASSEMBLE_SPAN + turns * ASSEMBLE_TURN
     work = {
-        "receive": spans * RECEIVE_SPAN + turns * RECEIVE_TRACE + own_records * RECEIVE_OWN_RECORD,
-        "assemble": spans * ASSEMBLE_SPAN + turns * ASSEMBLE_TURN,
-        "evaluate": turns * EVALUATE_TURN
-        + evaluations * EVALUATION
-        + requests * JUDGE_REQUEST
-        + deferred * DEFERRED_REQUEST,
+        "receive": spans * RECEIVE_SPAN + turns * trace + own_records * RECEIVE_OWN_RECORD,
+        "assemble": wanted * assembled + unwanted * turns * UNWANTED_ASSEMBLE_TURN,
+        "evaluate": turns * turn + evaluations * EVALUATION + requests * JUDGE_REQUEST + deferred * DEFERRED_REQUEST,
         "export": evaluations * EXPORT_EVALUATION,
     }
     return tuple(_need(stage, cores) for stage, cores in work.items())
@@ -200,6 +228,8 @@ def capacity_lines(config: Config) -> Iterator[str]:
     )
     stages = ", ".join(f"{each.stage} {each.processes} ({each.cores:.2g} cores)" for each in needed.stages)
     yield f"           processes: {stages}"
+    if config.settings.assemble.keep == "wanted":
+        yield "           as of plain model calls; traces of agents, tools and retrieval are received as with keep: all"
     yield (
         f"           Kafka: {plural(needed.partitions, 'partition')}, {_number(needed.broker_in_mb_per_second)} MB/s "
         f"in and {_number(needed.broker_out_mb_per_second)} MB/s out, before compression and replicas"

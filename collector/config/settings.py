@@ -59,7 +59,7 @@ class KafkaLogSettings(Section):
     replication_factor: int = Field(default=1, ge=1, description="Replicas of each internal topic.")
     group_instance_id: str | None = Field(
         default=None,
-        description="A name that survives restarts (the pod's); without it a restart after a crash waits 45 s.",
+        description="A name that survives restarts (the pod's); without it a restart after a crash waits 45 to 90 s.",
     )
     state_directory: str | None = Field(
         default=None,
@@ -116,7 +116,7 @@ class KafkaSourceSettings(Section):
     )
     start: Literal["earliest", "latest"] = Field(default="earliest", description="Where a new group starts.")
     group_instance_id: str | None = Field(
-        default=None, description="A name that survives restarts; without it a restart after a crash waits 45 s."
+        default=None, description="A name that survives restarts; without it a restart after a crash waits 45 to 90 s."
     )
     security: KafkaSecuritySettings | None = Field(
         default=None, description="TLS and login; without it those of log.kafka, if the brokers are the same."
@@ -856,6 +856,12 @@ class EvaluateSettings(Section):
         default=1_000_000, ge=1, description="A conversation that needs older records is snapshotted into the log."
     )
     snapshot_after: Seconds = Field(default=7200.0, gt=0, description="The same by the records' age.")
+    snapshot_after_turns: int = Field(
+        default=250_000,
+        ge=1,
+        description="Where a restart of the process would read more sampled turns one by one, conversations are "
+        "snapshotted sooner. Five turns that are not sampled count as one.",
+    )
     shed_after: Seconds | None = Field(
         default=None, gt=0, description="What waits longer is not judged, and counted as shed."
     )

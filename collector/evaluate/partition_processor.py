@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from math import ceil
 
 from collector.backoff import FailureLog
 from collector.evaluate.budget.controller import BudgetController
@@ -21,12 +22,19 @@ from collector.evaluate.recovery.configurations import Configurations
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.ledger import Ledger
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, SampleRates
+from collector.evaluate.recovery.replay_work import ReplayWork
 from collector.evaluate.recovery.retained_offsets import RetainedOffsets
 from collector.evaluate.scheduling.jobs import PartitionJobs
 from collector.logs.log import Log, LogUnavailable, RecordTooLarge, StoredRecord
 from collector.records.shared_records import is_shared
 
 SNAPSHOTS_AT_ONCE = 64
+"""Conversations that may be snapshotted at a delivery, however small it is; and most that are written together."""
+SNAPSHOT_BYTES_AT_ONCE = 1 << 20
+TURNS_PER_SNAPSHOT_TURN = 4
+"""A restart of n open turns has n / 4 to read that are not in snapshots: so each turn is written into four at most."""
+CATCHING_UP = 2
+"""How much faster than needed in the long run snapshots are written, so that many that are due at once are spread."""
 EVICTION_SHARE, MAX_EVICTIONS = 0.01, 500
 """Share of the open conversations that are evicted together, to save control records; and at most how many."""
 
@@ -36,14 +44,16 @@ class StateLimits:
     """Limits of the state of a partition, for each monitor.
 
     At most `conversations` windows are in memory, in about `bytes`; beyond that the oldest are evicted. A conversation
-    that needs a record more than `snapshot_records` records or `snapshot_seconds` back is snapshotted. When a job is
-    pending whose record lies more than `pending_records` back, the partition waits for it.
+    that needs a record more than `snapshot_records` records or `snapshot_seconds` back is snapshotted; so are those
+    that make a restart of the process read more than `snapshot_turns` turns one by one. When a job is pending whose
+    record lies more than `pending_records` back, the partition waits for it.
     """
 
     conversations: int = 100_000
     bytes: int = 256 << 20
     snapshot_records: int = 1_000_000
     snapshot_seconds: float = 7200.0
+    snapshot_turns: int = 250_000
     pending_records: int = 1_000_000
 
 
@@ -59,7 +69,7 @@ class PartitionProcessor:
     """Delivers records to the state, and the evaluations that become due to the jobs.
 
     `resumed` is what was committed when records below `delivered` had been delivered; a replay skips what was done by
-    then. Without `turns`, the log that is consumed, no snapshots are written.
+    then. Without `turns`, the log that is consumed, no snapshots are written. `partitions` is how many are open here.
     """
 
     def __init__(
@@ -79,6 +89,7 @@ class PartitionProcessor:
         configurations: Configurations | None = None,
         budget: BudgetController | None = None,
         clock: Callable[[], float] = time.time,
+        partitions: Callable[[], int] = lambda: 1,
     ) -> None:
         self.jobs = jobs
         self.state = state
@@ -96,6 +107,10 @@ class PartitionProcessor:
         self._snapshot_log = FailureLog("writing snapshots of conversations")
         self._budget = budget if budget is not None and budget.limited else None
         self._clock = clock
+        self._partitions = partitions
+        self._work = ReplayWork()
+        self._snapshotted_at = state.work
+        self._note_work()
         self._waiting: deque[tuple[Job, Job | None]] = deque()
         state.references.is_over = self._was_over
 
@@ -179,6 +194,7 @@ class PartitionProcessor:
             self._retain(record.offset)
             if is_shared(record):  # by very many turns
                 await asyncio.sleep(0)
+        self._note_work()
         for job in jobs.values():
             self._count(job, "resumed")
         await self._submit(jobs.values(), resumed=True)
@@ -216,7 +232,8 @@ class PartitionProcessor:
                 await self._process(record)
                 if is_shared(record):
                     await asyncio.sleep(0)
-        await self._snapshot_long_conversations()
+        self._note_work()
+        await self._snapshot_conversations()
         if records:  # by the log's time: turns of a backlog carry times that pass much faster
             await self._ledger.checkpoint(
                 self.state.next_offset, self._low_replay_point().offset, records[-1].timestamp
@@ -282,7 +299,18 @@ class PartitionProcessor:
             if len(each) > self._limits.conversations or each.size > self._limits.bytes
         }
 
-    async def _snapshot_long_conversations(self) -> None:
+    @property
+    def _unsnapshotted_work(self) -> float:
+        """What a restart may have to do in this partition beside reading snapshots, in turns that are judged."""
+        # Of the snapshots that this takes, only those of open turns cost much: where there are very many of these, a
+        # restart takes longer rather than that each of them is written again and again.
+        turns = sum(each.turns for each in self.state.conversations.values())
+        return max(self._limits.snapshot_turns / max(1, self._partitions()), turns / TURNS_PER_SNAPSHOT_TURN, 1.0)
+
+    def _note_work(self) -> None:
+        self._work.note(self.state.work, self.state.next_offset, self._unsnapshotted_work)
+
+    async def _snapshot_conversations(self) -> None:
         """Write snapshots of the conversations that keep the low watermark from rising."""
         if self._turns is None:
             return
@@ -290,14 +318,23 @@ class PartitionProcessor:
         # Not `snapshot_records` alone: where more windows are open than that, the snapshots of some would push the
         # others beyond the limit, and the log would grow by snapshots of snapshots.
         records = max(self._limits.snapshot_records, 2 * windows)
-        offset, since = self.state.next_offset - records, self.state.time - self._limits.snapshot_seconds
+        latest = ReplayPoint(self.state.next_offset - records, self.state.time - self._limits.snapshot_seconds)
+        # By work snapshots count nothing, so that none can be the reason of another one.
+        work = self._unsnapshotted_work
+        offset = self._work.offset_behind(work)
+        if self._done_offset() <= offset:
+            offset = 0  # what is pending or waits holds the low watermark: they would be in vain
+        done, self._snapshotted_at = self.state.work - self._snapshotted_at, self.state.work
         for monitor, sessions in self.state.conversations.items():
-            if conversations := sessions.needing_snapshot(offset, since, SNAPSHOTS_AT_ONCE):
-                await self._write_snapshots(self._turns, monitor, conversations)
+            number = max(SNAPSHOTS_AT_ONCE, ceil(CATCHING_UP * len(sessions) * done / work))
+            needing = sessions.needing_snapshot(max(offset, latest.offset), latest.time, number)
+            for group in _written_together(needing, latest):
+                await self._write_snapshots(self._turns, monitor, group, latest)
 
     async def _write_snapshots(
-        self, turns: Log, monitor: str, conversations: Sequence[tuple[str, ConversationWindows]]
+        self, turns: Log, monitor: str, conversations: Sequence[tuple[str, ConversationWindows]], latest: ReplayPoint
     ) -> None:
+        """Write snapshots; what is too large for one is closed early where it needs a record from before `latest`."""
         try:
             await turns.append(
                 [snapshot_record(monitor, *each, self.state.next_offset, self._partition) for each in conversations]
@@ -305,15 +342,35 @@ class PartitionProcessor:
         except LogUnavailable as error:
             self._snapshot_log.failed(error)
         except RecordTooLarge:
-            if len(conversations) == 1:
+            if len(conversations) > 1:
+                for each in conversations:
+                    await self._write_snapshots(turns, monitor, [each], latest)
+            elif conversations[0][1].replay_point.lies_before(latest.offset, latest.time):
                 await self._close_early({monitor: [conversations[0][0]]})
             else:
-                for each in conversations:
-                    await self._write_snapshots(turns, monitor, [each])
+                conversations[0][1].too_large = True
         else:
             self._snapshot_log.succeeded()
             for _, conversation in conversations:
                 conversation.snapshot_pending = True
+
+
+def _written_together(
+    conversations: Iterable[tuple[str, ConversationWindows]], latest: ReplayPoint
+) -> Iterator[list[tuple[str, ConversationWindows]]]:
+    """Conversations in groups that keep nobody waiting; without those too large that need nothing before `latest`."""
+    group: list[tuple[str, ConversationWindows]] = []
+    size = 0
+    for name, conversation in conversations:
+        if conversation.too_large and not conversation.replay_point.lies_before(latest.offset, latest.time):
+            continue
+        group.append((name, conversation))
+        size += sum(each.size for each in conversation.windows)
+        if len(group) == SNAPSHOTS_AT_ONCE or size > SNAPSHOT_BYTES_AT_ONCE:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _next_pack(waiting: deque[tuple[Job, Job | None]]) -> Sequence[tuple[Job, Job | None]]:

@@ -16,7 +16,12 @@ from collector.evaluate.budget.rates import UNPLANNED, UNREDUCED, RateReduction,
 from collector.evaluate.conversations.keyed_sessions import KeyedSessions
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
 from collector.evaluate.conversations.session_window import ClosedRevision, WindowResult
-from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, ConversationSnapshot, parse_snapshot
+from collector.evaluate.conversations.snapshot import (
+    SNAPSHOT_HEADERS,
+    ConversationSnapshot,
+    outline_snapshot,
+    parse_snapshot,
+)
 from collector.evaluate.evaluation_record import FALLBACK_ATTRIBUTE
 from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan, conversation_key
@@ -50,6 +55,8 @@ from evaluators.results import Evaluation, Sampling, Score
 
 _RETRIES = 10_000
 """Evaluations that are remembered as made again, the newest."""
+_PASSED_OVER = 0.2
+"""What reading a record costs, or a turn that its key shows to be sampled out, beside reading a turn that is judged."""
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -79,6 +86,8 @@ class PartitionState:
         self.rates: Rates = start.rates
         self.next_offset = start.offset
         self.conversations: dict[str, KeyedSessions] = {}
+        self.work = 0.0
+        """What applying records has cost so far, in turns that are judged; snapshots count nothing."""
         self._populations: dict[str, Population] = {}
         self._former = deque(former)
         self._newest_plan = plan
@@ -145,6 +154,8 @@ class PartitionState:
         replay_point = ReplayPoint(record.offset, self.time, self.rates)
         self.next_offset = record.offset + 1
         self._timestamp, self._size = record.timestamp, len(record.value)
+        if record.headers != SNAPSHOT_HEADERS:
+            self.work += _PASSED_OVER
         if self.references.is_used:
             jobs += self._due_now(self.references.advance(record.timestamp, record.offset))
         if not record.headers:
@@ -224,6 +235,7 @@ class PartitionState:
                 self._size = len(piece.value)
                 jobs += await self._apply_content(piece, replay_point)
         self._count_sampled_out(sampled_out)
+        self.work += _PASSED_OVER * sampled_out
         return jobs
 
     async def _apply_turn(self, record: StoredRecord, replay_point: ReplayPoint) -> list[Job]:
@@ -233,6 +245,7 @@ class PartitionState:
         return await self._apply_content(record, replay_point)
 
     async def _apply_content(self, record: StoredRecord, replay_point: ReplayPoint) -> list[Job]:
+        self.work += 1.0
         try:
             turn = RecordedTurn(record.value)
         except BadInput as error:
@@ -414,7 +427,10 @@ class PartitionState:
     def _restore(self, sessions: KeyedSessions, snapshot: ConversationSnapshot, replay_point: ReplayPoint) -> None:
         """Replace a conversation by its snapshot. The requests of its retries may lie before what a replay reads."""
         sessions.restore(snapshot.conversation_id, snapshot.windows, replay_point, snapshot.retries)
-        for failed, new in snapshot.retries.items():
+        self._remember_retries(snapshot.retries)
+
+    def _remember_retries(self, retries: Mapping[str, str]) -> None:
+        for failed, new in retries.items():
             if failed not in self._retries:
                 self._remember_retry(failed, new)
 
@@ -616,12 +632,12 @@ class PartitionState:
         validity: dict[int, bool] = {}
         for record in records:
             try:
-                snapshot = parse_snapshot(record.value)
+                snapshot = outline_snapshot(record.value)
             except BadInput:
                 continue  # reported when it is applied
             sessions = self.conversations.get(snapshot.monitor)
             validity[record.offset] = sessions is not None and sessions.is_unchanged(
-                snapshot.conversation_id, snapshot.first_offset, snapshot.next_offset
+                snapshot.conversation_id, snapshot.first, snapshot.since
             )
         return {
             offset: valid for offset, valid in validity.items() if valid != self._snapshot_validity.get(offset, False)
@@ -630,17 +646,19 @@ class PartitionState:
     def _restore_snapshot(self, record: StoredRecord, replay_point: ReplayPoint) -> None:
         valid = self._snapshot_validity.pop(record.offset, False)
         try:
-            snapshot = parse_snapshot(record.value)
+            outline = outline_snapshot(record.value)
+            sessions = self.conversations.get(outline.monitor)
+            if sessions is None:
+                return
+            if not valid:
+                sessions.discard(outline.conversation_id)
+            elif sessions.is_unchanged(outline.conversation_id, outline.first, outline.since):
+                sessions.confirm_snapshot(outline.conversation_id, outline.needed_at, replay_point, outline.retries)
+                self._remember_retries(outline.retries)
+            else:  # a replay that began behind its first record
+                self._restore(sessions, parse_snapshot(record.value), replay_point)
         except BadInput as error:
             self.on_bad_record(record, error)
-            return
-        conversations = self.conversations.get(snapshot.monitor)
-        if conversations is None:
-            return
-        if valid:
-            self._restore(conversations, snapshot, replay_point)
-        else:
-            conversations.discard(snapshot.conversation_id)
 
 
 def _event_time(turn: RecordedTurn, otherwise: float) -> float:

@@ -167,6 +167,7 @@ class EvaluateStage:
                 configurations=configurations,
                 budget=self._budget,
                 clock=self._clock,
+                partitions=lambda: len(self._processors),
             )
             self._processors[partition] = processor
             try:

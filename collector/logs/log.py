@@ -16,7 +16,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from collector.errors import ConfigError, EvalstreamError
 
@@ -252,6 +252,15 @@ class Log(Protocol):
 
     async def close(self) -> None:
         """Close files and connections. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class SharedGroups(Protocol):
+    """A log whose groups a process has to join, and may have to wait for."""
+
+    def long_wait(self, group: str) -> float | None:
+        """For how many seconds this process could not join the group, once that is long: it reads nothing."""
         ...
 
 

@@ -290,11 +290,46 @@ def any_value(value: AnyValue, depth: int = MAX_DEPTH) -> Json:
 
 def spans_of(request: ExportTraceServiceRequest, wanted: Wanted | None = None) -> list[Span]:
     """The spans of a request; those not `wanted` come without attributes and events."""
-    spans: list[Span] = []
+    return decode_examined(examine_spans(request, wanted))
+
+
+class ExaminedSpan(NamedTuple):
+    """A span of which only the names of the attributes were read; `evidence` is what `Wanted` said, if it was asked."""
+
+    message: SpanMessage
+    keys: list[str]
+    pairs: list[KeyValue]
+    evidence: int | None
+
+
+class ExaminedScope(NamedTuple):
+    """The spans of a scope, its name, and the resource that they are of."""
+
+    resource: Resource
+    name: str
+    spans: list[ExaminedSpan]
+
+
+def examine_spans(request: ExportTraceServiceRequest, wanted: Wanted | None = None) -> list[ExaminedScope]:
+    """Ask of each span whether it is wanted, before anything else is read: most traces have none that is."""
+    scopes: list[ExaminedScope] = []
     for resource, scope in scopes_of(request):
         name = scope.scope.name
-        about = resource_of(resource.resource)
-        spans += [_span(each, name, about, wanted) for each in scope.spans]
+        spans: list[ExaminedSpan] = []
+        for message in scope.spans:
+            pairs = list(message.attributes)  # each access makes an object for each of them
+            keys = [pair.key for pair in pairs]
+            spans.append(ExaminedSpan(message, keys, pairs, wanted(keys, name, message) if wanted else None))
+        scopes.append(ExaminedScope(resource.resource, name, spans))
+    return scopes
+
+
+def decode_examined(scopes: Iterable[ExaminedScope]) -> list[Span]:
+    """The spans of scopes; those not wanted come without attributes and events."""
+    spans: list[Span] = []
+    for scope in scopes:
+        about = resource_of(scope.resource)
+        spans += [_span(each, scope.name, about) for each in scope.spans]
     return spans
 
 
@@ -303,10 +338,9 @@ def resource_of(resource: Resource) -> Attributes:
     return attributes_of(resource.attributes) if resource.attributes else NOTHING
 
 
-def _span(message: SpanMessage, scope: str, resource: Attributes, wanted: Wanted | None) -> Span:
-    pairs = list(message.attributes)  # each access makes an object for each of them
-    keys = [pair.key for pair in pairs]
-    evidence = wanted(keys, scope, message) if wanted is not None else 1
+def _span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Span:
+    message, keys, pairs, evidence = examined
+    wanted = evidence is None or evidence > 0
     status = message.status
     return Span(
         message.trace_id.hex(),
@@ -317,14 +351,14 @@ def _span(message: SpanMessage, scope: str, resource: Attributes, wanted: Wanted
         message.end_time_unix_nano,
         status.code == _ERROR,
         status.message,
-        decode_pairs(keys, pairs) if evidence else NOTHING,
-        _events(message) if evidence and message.events else (),
+        decode_pairs(keys, pairs) if wanted else NOTHING,
+        _events(message) if wanted and message.events else (),
         tuple([(link.trace_id.hex(), link.span_id.hex()) for link in message.links]) if message.links else (),
         scope,
         resource,
         message.trace_state,
         message.dropped_attributes_count,
-        evidence if wanted is not None else 0,
+        evidence or 0,
     )
 
 

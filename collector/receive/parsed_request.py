@@ -33,7 +33,7 @@ from collector.receive.traceless_feedback import give_traces
 from collector.records.tenants import trace_key
 from collector.records.thin_pieces import HEADERS as THIN
 from collector.records.thin_pieces import ThinTurn, thin_piece
-from collector.redact.otlp_request import redact_request
+from collector.redact.otlp_request import RequestRedaction
 from collector.redact.redactor import RedactionFailed, Redactor
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, RECEIVE_BYTES, RECEIVE_ITEMS, THINNED
@@ -47,7 +47,7 @@ class Thinning(Protocol):
     """Leaves out of the pieces of traces what was said, where nobody can want it."""
 
     def thin(
-        self, groups: Mapping[bytes, Sequence[Part]], tenant: str, redactor: Redactor | None
+        self, groups: Mapping[bytes, Sequence[Part]], tenant: str, redaction: RequestRedaction | None
     ) -> Mapping[bytes, Callable[[], ThinTurn]]:
         """Thin pieces in place, given by trace id; the turn of each is asked for when the request has been redacted.
 
@@ -157,11 +157,12 @@ def _thin_and_redact(
 ) -> Mapping[bytes, Callable[[], ThinTurn]]:
     """Thin what nobody can want, and redact what is left; gives what makes the turns of thin pieces, by trace id."""
     thin: Mapping[bytes, Callable[[], ThinTurn]] = {}
+    redaction = None if redactor is None else RequestRedaction(redactor)
     try:
         if thinning is not None and groups is not None:
-            thin = thinning.thin(groups, tenant, redactor)
-        if redactor is not None:
-            redact_request(request, redactor)
+            thin = thinning.thin(groups, tenant, redaction)
+        if redaction is not None:
+            redaction.redact(request)
     except RedactionFailed as error:
         raise NotRedacted(f"a text could not be redacted ({error}), so nothing of the request is stored") from None
     return thin

@@ -166,8 +166,10 @@ def _fields_at_a_glance(value: bytes) -> dict[str, Any] | None:
         plain = orjson.loads(value)
     except orjson.JSONDecodeError:
         return None
+    if type(plain) is not dict:
+        return None
     fields = cast("dict[str, Any]", plain)
-    if type(plain) is not dict or type(fields.get("turn_id")) is not str:
+    if type(fields.get("turn_id")) is not str:
         return None
     for name, field in fields.items():
         if (kinds := _KINDS.get(name)) is not None:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from collector.logs.fold_wrapper import FoldWrapper
 from collector.logs.log import (
@@ -112,6 +113,12 @@ def divide_records(records: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
     for record in records:
         divided += pieces_of(record) if is_shared(record) else (record,)
     return divided
+
+
+def without_pieces(record: StoredRecord, numbers: Collection[int]) -> StoredRecord | None:
+    """A shared record of the other pieces, at the same offset; None if there are none."""
+    pieces = [Record(each.key, each.value, each.headers) for each in pieces_of(record) if each.piece not in numbers]
+    return replace(record, value=_shared(pieces).value) if pieces else None
 
 
 async def append_shared(

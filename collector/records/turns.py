@@ -65,6 +65,10 @@ def bare_turn_record(turn: Turn) -> Record:
 _ALWAYS = frozenset(("conversation_id", "trace_id", "input", "actual_output"))
 
 
+UNWANTED = ("incomplete", "unwanted")
+"""The outcome of a turn whose content is not stored."""
+
+
 def turn_outcome(turn: Turn) -> tuple[str, str]:
     """The outcome of a turn's assembly and its reason: complete, failed, or incomplete and what is missing.
 

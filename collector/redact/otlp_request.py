@@ -13,6 +13,8 @@ from collector.redact.patterns import names_secret
 from collector.redact.redactor import RedactionFailed, Redactor
 
 _DEEPEST = 64
+_FEW = 2
+"""Attributes of a span that are looked at one by one."""
 
 
 def redact_request(request: Request, redactor: Redactor) -> None:
@@ -21,87 +23,87 @@ def redact_request(request: Request, redactor: Redactor) -> None:
     Raises:
         RedactionFailed: a text could not be looked through; the request must not be stored.
     """
-    request.DiscardUnknownFields()
-    walk = _Walk(redactor)
-    if isinstance(request, ExportTraceServiceRequest):
-        for resource in request.resource_spans:
-            walk.around(resource, resource.resource)
-            for scope in resource.scope_spans:
-                walk.around(scope, scope.scope)
-                walk.name(scope.scope, "name")
-                walk.name(scope.scope, "version")
-                for span in scope.spans:
-                    _sizes(span)
-                    if not redactor.message_has_no_pii(span):
-                        walk.span(span)
-    else:
-        for source in request.resource_logs:
-            walk.around(source, source.resource)
-            for logger in source.scope_logs:
-                walk.around(logger, logger.scope)
-                walk.name(logger.scope, "name")
-                walk.name(logger.scope, "version")
-                for record in logger.log_records:
-                    _right_size(record, "span_id", 8)
-                    if redactor.message_has_no_pii(record):
-                        continue
-                    walk.name(record, "event_name")
-                    walk.name(record, "severity_text")
-                    walk.any_value(record.body, _DEEPEST)
-                    walk.pairs(record.attributes, _DEEPEST)
+    RequestRedaction(redactor).redact(request)
 
 
-def redact_pairs(pairs: Iterable[KeyValue], redactor: Redactor) -> None:
-    """Redact some attributes of a span, as `redact_request` does.
+class RequestRedaction:
+    """The redaction of one request. It remembers which texts of it are clean: most come again in the next span.
 
-    Raises:
-        RedactionFailed: a text could not be looked through; the request must not be stored.
+    All methods raise RedactionFailed where a text could not be looked through; the request must not be stored then.
     """
-    _Walk(redactor).pairs(pairs, _DEEPEST)
 
-
-class _Walk:
     def __init__(self, redactor: Redactor) -> None:
-        self._redactor = redactor
+        self._redactor = redactor.remembering()
         self._clean: set[str] = {""}
 
-    def around(self, group: Any, about: Any) -> None:
+    def redact(self, request: Request) -> None:
+        """Redact every text of the request, see `redact_request`."""
+        request.DiscardUnknownFields()
+        if isinstance(request, ExportTraceServiceRequest):
+            for resource in request.resource_spans:
+                self._around(resource, resource.resource)
+                for scope in resource.scope_spans:
+                    self._around(scope, scope.scope)
+                    self._name(scope.scope, "name")
+                    self._name(scope.scope, "version")
+                    for span in scope.spans:
+                        _sizes(span)
+                        if _is_small(span) or not self._redactor.message_has_no_pii(span):
+                            self._span(span)
+        else:
+            for source in request.resource_logs:
+                self._around(source, source.resource)
+                for logger in source.scope_logs:
+                    self._around(logger, logger.scope)
+                    self._name(logger.scope, "name")
+                    self._name(logger.scope, "version")
+                    for record in logger.log_records:
+                        _right_size(record, "span_id", 8)
+                        if self._redactor.message_has_no_pii(record):
+                            continue
+                        self._name(record, "event_name")
+                        self._name(record, "severity_text")
+                        self._any_value(record.body, _DEEPEST)
+                        self.pairs(record.attributes)
+
+    def _around(self, group: Any, about: Any) -> None:
         """What a resource or scope says of all its items."""
-        self.name(group, "schema_url")
+        self._name(group, "schema_url")
         if hasattr(about, "entity_refs"):
             del about.entity_refs[:]  # nobody reads them
-        self.pairs(about.attributes, _DEEPEST)
+        self.pairs(about.attributes)
 
-    def span(self, span: Any) -> None:
-        self.pairs(span.attributes, _DEEPEST)
-        self.name(span, "name")
-        self.name(span, "trace_state")
+    def _span(self, span: Any) -> None:
+        self.pairs(span.attributes)
+        self._name(span, "name")
+        self._name(span, "trace_state")
         if span.status.message:
-            self.field(span.status, "message")
+            self._field(span.status, "message")
         for event in span.events:
-            self.name(event, "name")
-            self.pairs(event.attributes, _DEEPEST)
+            self._name(event, "name")
+            self.pairs(event.attributes)
         for link in span.links:
-            self.name(link, "trace_state")
-            self.pairs(link.attributes, _DEEPEST)
+            self._name(link, "trace_state")
+            self.pairs(link.attributes)
 
-    def name(self, message: Any, field: str) -> None:
+    def _name(self, message: Any, field: str) -> None:
         """Redact a text that comes again and again: an attribute's name, a scope's."""
         text = getattr(message, field)
         if text not in self._clean:
-            self.field(message, field)
+            self._field(message, field)
             self._clean.add(getattr(message, field))
 
-    def field(self, message: Any, name: str) -> None:
+    def _field(self, message: Any, name: str) -> None:
         text = getattr(message, name)
         redacted = self._redactor.text(text)
         if redacted != text:
             setattr(message, name, redacted)
 
-    def pairs(self, pairs: Iterable[KeyValue], depth: int) -> None:
+    def pairs(self, pairs: Iterable[KeyValue], depth: int = _DEEPEST) -> None:
+        """Redact some attributes of a span or record, or the fields of a value, nested at most so deep."""
         for pair in pairs:
             if pair.key not in self._clean:
-                self.name(pair, "key")
+                self._name(pair, "key")
             value = pair.value
             text = value.string_value
             if text:
@@ -113,14 +115,14 @@ class _Walk:
                 else:
                     self._clean.add(text)
             elif not value.HasField("bool_value"):
-                self.any_value(value, depth)
+                self._any_value(value, depth)
 
-    def any_value(self, value: AnyValue, depth: int) -> None:
+    def _any_value(self, value: AnyValue, depth: int) -> None:
         if depth <= 0:
             raise RedactionFailed("nested too deeply to be looked through")
         match value.WhichOneof("value"):
             case "string_value":
-                self.field(value, "string_value")
+                self._field(value, "string_value")
             case "int_value":
                 redacted = self._redactor.value(value.int_value)
                 if isinstance(redacted, str):
@@ -129,7 +131,7 @@ class _Walk:
                 self._bytes(value)
             case "array_value":
                 for each in value.array_value.values:
-                    self.any_value(each, depth - 1)
+                    self._any_value(each, depth - 1)
             case "kvlist_value":
                 self.pairs(value.kvlist_value.values, depth - 1)
             case _:
@@ -141,6 +143,11 @@ class _Walk:
         redacted = self._redactor.text(text)
         if redacted != text:
             value.bytes_value = redacted.encode()
+
+
+def _is_small(span: Any) -> bool:
+    """Whether to look at its few fields takes less than to write it: they are remembered, its bytes are not."""
+    return len(span.attributes) <= _FEW and not (span.events or span.links)
 
 
 def _sizes(span: Any) -> None:

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import orjson
@@ -30,6 +30,9 @@ _JSON_STARTS = ("{", "[", '"')
 _NESTED_JSON = 4  # arguments of a tool call in a message in an attribute, and one to spare
 _DEEPEST = 100
 _LONG_NUMBER = 10**12  # a card has at least 13 digits
+
+_LONGEST_KNOWN = 64
+"""Characters of a text that is remembered with what was found in it: addresses come again in each span of a request."""
 
 Count = Callable[[str, int], None]
 """Counts what was taken out: the kind, how many."""
@@ -71,6 +74,17 @@ class Redactor:
         self._key = hashlib.sha256(key).digest()
         self._count = count
         self._fail = fail
+        self._known: dict[str, tuple[str, tuple[str, ...]]] | None = None
+
+    def remembering(self) -> Redactor:
+        """The same, which remembers what it found in short texts: for as long as one request, not longer."""
+        remembering = Redactor((), b"", self._count, self._fail)  # `copy.copy` fails where mypyc compiled the class
+        remembering._take_from(self)
+        return remembering
+
+    def _take_from(self, other: Redactor) -> None:
+        self._detectors, self._skimming, self._skims = other._detectors, other._skimming, other._skims
+        self._key, self._known = other._key, {}
 
     def text(self, text: str) -> str:
         """The text with pseudonyms in place of what was found. A text that is JSON stays JSON.
@@ -176,17 +190,27 @@ class Redactor:
         return value if redacted == text else redacted
 
     def _plain(self, text: str) -> str:
-        if self.has_no_pii(text):
+        if self._known and text in self._known:
+            redacted, kinds = self._known[text]
+        elif self.has_no_pii(text):
             return text
-        findings = self._find(text)
-        if not findings:
-            return text
+        else:
+            findings = self._find(text)
+            if not findings:
+                return text
+            redacted, kinds = self._replace(text, findings), tuple(each.kind for each in findings)
+            if self._known is not None and len(text) <= _LONGEST_KNOWN:
+                self._known[text] = redacted, kinds
+        for kind in kinds:
+            self._count(kind, 1)
+        return redacted
+
+    def _replace(self, text: str, findings: Iterable[Finding]) -> str:
         pieces: list[str] = []
         last = 0
         for finding in findings:
             pieces += (text[last : finding.start], self._pseudonym(finding.kind, text[finding.start : finding.end]))
             last = finding.end
-            self._count(finding.kind, 1)
         pieces.append(text[last:])
         return "".join(pieces)
 

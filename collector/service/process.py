@@ -15,7 +15,7 @@ from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED, PlanHistory
 from collector.logs.consumer_lag import ConsumerLag
 from collector.logs.journal.guard import Guard
-from collector.logs.log import Log, OpenFold
+from collector.logs.log import Log, OpenFold, SharedGroups
 from collector.logs.slewed_clock import SlewedClock
 from collector.otlp.own_items import OwnItems
 from collector.service.live.status import ConfigurationStatus
@@ -55,8 +55,13 @@ class Tasks:
         self.start(log.follow(group, self._lag.measured(group, log, open_fold)))
 
     def stalled_consumers(self) -> str | None:
-        """Which consumers lag and have made no progress for long; None if none."""
-        return self._lag.stalled()
+        """Which consumers lag and have made no progress for long, or cannot join their group; None if none."""
+        waits = [
+            f"the group of {group} could not be joined for {waited:.0f} s"
+            for log, group in self._groups
+            if isinstance(log, SharedGroups) and (waited := log.long_wait(group)) is not None
+        ]
+        return "; ".join([*filter(None, [self._lag.stalled()]), *waits]) or None
 
     async def claim_groups(self) -> None:
         """See that no other process consumes what this one does, where they cannot share it.

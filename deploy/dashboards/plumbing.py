@@ -32,6 +32,7 @@ from collector.telemetry.series import (
     RECEIVE_PENDING_BYTES,
     RECEIVE_REQUESTS,
     SPANS_READ,
+    THINNED,
     TURNS,
     TURNS_ASSEMBLED,
     UNMATCHED_TURNS,
@@ -72,8 +73,13 @@ def _consumer_lag() -> list[object]:
 def _receive() -> list[object]:
     return [
         lines(
-            Look("Spans and log records", "Accepted (durable in the spans log), rejected, or ignored.", unit="cps"),
+            Look(
+                "Spans and log records",
+                "Accepted (durable in the spans log), rejected, or ignored; thin: traces without what was said.",
+                unit="cps",
+            ),
             Query(rate(RECEIVE_ITEMS, "source, signal, result"), "{{source}} {{signal}} {{result}}"),
+            Query(rate(THINNED, "source"), "{{source}} thin pieces"),
         ),
         lines(
             Look(

@@ -75,7 +75,10 @@ def compile_files(files: list[str]) -> None:
     from setuptools import setup
 
     extensions = mypycify(
-        ["--ignore-missing-imports", "--follow-imports=silent", *files], opt_level=OPTIMIZATION, multi_file=True
+        ["--ignore-missing-imports", "--follow-imports=silent", *files],
+        opt_level=OPTIMIZATION,
+        debug_level="0",  # symbols would be two fifths of the library
+        multi_file=True,
     )
     setup(name="evalstream", packages=[], ext_modules=extensions, script_args=["--quiet", "build_ext", "--inplace"])
 

@@ -94,21 +94,37 @@ def beside_collector(bootstrap: str, judge: str, requests: int, folder: Path) ->
     topics = Topics(bootstrap, "beside")
     bodies = [body(first, PER_REQUEST, time.time()) for first in range(0, 10 * PER_REQUEST, PER_REQUEST)]
     spans = requests * 2 * PER_REQUEST
-    config, port = topics.config(judge, 1.0), free_port()
-    config["receive"] = {"otlp_http": {"port": port}, "shared_records": True}
-    costs, floors = [], []
-    with processes(folder, config, "receive") as (ours,), collector(bootstrap, topics, folder) as (pid, other):
+    costs, bare, floors = [], [], []
+    with (
+        receiving(topics.config(judge, 1.0), folder) as (ours, port),
+        receiving(topics.config(judge, 1.0) | {"redact": {"enabled": False}}, folder) as (plain, plain_port),
+        collector(bootstrap, topics, folder) as (pid, other),
+    ):
         for _ in range(3):
-            for at, cpu, found in ((port, lambda: ours.cpu, costs), (other, lambda: cpu_seconds(pid), floors)):
+            for at, cpu, found in (
+                (port, lambda: ours.cpu, costs),
+                (plain_port, lambda: plain.cpu, bare),
+                (other, lambda: cpu_seconds(pid), floors),
+            ):
                 before = cpu()
                 send(at, [bodies[number % 10] for number in range(requests)])
                 time.sleep(2.0)
                 found.append((cpu() - before) / spans)
     topics.close()
-    note = (
-        "floor: the OpenTelemetry Collector 0.155 (otlp, batch, kafka), which keeps nothing durable before it answers"
-    )
+    floor = "floor: the OpenTelemetry Collector 0.155 (otlp, batch, kafka), which redacts nothing"
+    note = f"{floor}, and keeps nothing durable before it answers"
     beside(GROUP, "OTLP/HTTP into Kafka: receive", "µs CPU/span", floors, costs, 1e6, aim=1.2, note=note).show()
+    name = "OTLP/HTTP into Kafka: receive, redact.enabled: false"
+    beside(GROUP, name, "µs CPU/span", floors, bare, 1e6, aim=1.2, note=floor).show()
+
+
+@contextmanager
+def receiving(config: dict[str, Any], folder: Path) -> Iterator[tuple[Process, int]]:
+    """Our `receive` with a port for OTLP."""
+    port = free_port()
+    config["receive"] = {"otlp_http": {"port": port}, "shared_records": True}
+    with processes(folder, config, "receive") as (running,):
+        yield running, port
 
 
 @contextmanager
@@ -200,6 +216,13 @@ def rebalance(bootstrap: str, judge: str, folder: Path, *, killed: bool) -> None
     Figure("recovery", "rebalance: one is killed, one starts", "s without progress", (found[1],), note=note).show()
 
 
+def _ways(*, is_smoke: bool, is_long: bool) -> list[tuple[float, int]]:
+    """The shares that are judged, and turns: one in ten lies between the others, and takes half a minute."""
+    if is_smoke:
+        return [(1.0, 50)]
+    return [(0.01, 6000), *([(0.1, 6000)] if is_long else []), (1.0, 2000)]
+
+
 def main() -> None:
     given = arguments(__doc__ or "")
     try:
@@ -208,7 +231,7 @@ def main() -> None:
             serving(0.02) as judge,
             tempfile.TemporaryDirectory(prefix="evalstream-bench-") as folder,
         ):
-            for sample, turns in ((1.0, 50),) if given.smoke else ((0.01, 6000), (0.1, 6000), (1.0, 2000)):
+            for sample, turns in _ways(is_smoke=given.smoke, is_long=given.long):
                 way(broker.bootstrap, judge, sample, turns, Path(folder))
             if not given.smoke:
                 way(broker.bootstrap, judge, 0.01, 6000, Path(folder), keep="wanted")

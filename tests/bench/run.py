@@ -4,6 +4,7 @@
     python tests/bench/run.py --long              full sizes and everything else under tests/bench, however long it takes
     python tests/bench/run.py --minutes 30        the same on a busy machine, where ten minutes are not enough
     python tests/bench/run.py --only "judge path" one group; nothing is written
+    python tests/bench/run.py --compiled          on the compiled wheel, built in two minutes; nothing is written
     python tests/bench/run.py --smoke             whether it works at all, in seconds; nothing is written
     python tests/bench/run.py --compare OLD.json  no measuring: the results as they are beside older ones
 
@@ -26,12 +27,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from compiled_env import compiled_site, environment
 from measured import Figure, read_figure
 from peers_env import peers_python
 
@@ -46,8 +48,9 @@ SCRIPTS = {
     "recovery": "recovery.py",
     "footprint": "footprint.py",
 }
-ONLY_LONG = {"stores": "stores.py", "restart": "restart_run.py"}
-"""Other platforms in servers of their own, and restarts with much state: minutes; for `--long`, or by name with `--only`."""
+ONLY_LONG = {"stores": "stores.py", "restart": "restart_run.py", "compiled": "compiled.py"}
+"""Other platforms in servers of their own, restarts with much state, and the compiled wheel beside pure Python: minutes;
+for `--long`, or by name with `--only`."""
 FURTHER = {"redaction": ("redaction.py",)}
 """Scripts that print text of their own."""
 LONGER = {
@@ -81,6 +84,11 @@ def main() -> int:
         compare(json.loads(given.compare.read_text()), json.loads((HERE / "results.json").read_text()))
         return 0
     began = time.monotonic()
+    site = compiled_site() if given.compiled else None
+    if given.compiled and site is None:
+        return 1
+    surroundings = environment(site)
+    print(f"evalstream {version('evalstream')}, {kind_of(surroundings)}", flush=True)
     scripts = SCRIPTS | ONLY_LONG
     names = given.only or (SMOKED if given.smoke else tuple(scripts if given.long else SCRIPTS))
     mode = [flag for flag in ("--smoke", "--long") if getattr(given, flag[2:])]
@@ -88,14 +96,14 @@ def main() -> int:
     left_out: list[LeftOut] = []
     for name in names:
         left = None if given.long else 60 * given.minutes - (time.monotonic() - began)
-        for each in measured(scripts[name], mode, left):
+        for each in measured(scripts[name], mode, left, surroundings):
             if isinstance(each, Figure):
                 figures.append(each)
                 print(line_of(each), flush=True)
             else:
                 left_out.append(each)
                 print(f"left out: {each.sentence}", flush=True)
-    if not (given.only or given.smoke):
+    if not (given.only or given.smoke or given.compiled):
         left_out += write(figures, left_out, began, is_long=given.long)
     print(missed_aims(figures))
     return 1 if any(each.is_failure for each in left_out) else 0
@@ -134,13 +142,24 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--minutes", type=float, default=9.5, help="what is not measured by then is left out")
     parser.add_argument("--only", action="append", choices=[*SCRIPTS, *ONLY_LONG])
     parser.add_argument("--compare", type=Path, metavar="OLD.json")
     return parser.parse_args()
 
 
-def measured(script: str, mode: Sequence[str], within: float | None) -> Iterator[Figure | LeftOut]:
+def kind_of(surroundings: Mapping[str, str]) -> str:
+    """Whether what is measured is compiled: as a process of that environment has it."""
+    program = "from collector.telemetry.compilation import is_compiled; print(is_compiled())"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=dict(surroundings), cwd=ROOT, capture_output=True, text=True, check=True)
+    return "compiled" if done.stdout.strip() == "True" else "pure Python"
+
+
+def measured(
+    script: str, mode: Sequence[str], within: float | None, surroundings: Mapping[str, str] | None = None
+) -> Iterator[Figure | LeftOut]:
     """The figures of a script as they come, and what of it could not be measured."""
     if within is not None and within < 1.0:
         yield LeftOut(f"{script}: no time was left for it; the machine is slow or busy, and --minutes gives more")
@@ -150,7 +169,13 @@ def measured(script: str, mode: Sequence[str], within: float | None) -> Iterator
     with (
         tempfile.TemporaryFile("w+") as said,
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=said, text=True, cwd=ROOT, start_new_session=True
+            command,
+            env=None if surroundings is None else dict(surroundings),
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            cwd=ROOT,
+            start_new_session=True,
         ) as process,
     ):
         stop = threading.Timer(within or threading.TIMEOUT_MAX, _end, (process, late))
@@ -210,6 +235,7 @@ def about_machine() -> dict[str, object]:
         "memory": f"{memory:.0f} GB",
         "load": round(os.getloadavg()[2], 1),
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        "code": kind_of(os.environ),
         "versions": {name: version(name) for name in PACKAGES},
     }
 
@@ -247,7 +273,7 @@ def page(
     versions = ", ".join(f"{name} {each}" for name, each in machine["versions"].items())  # type: ignore[attr-defined]
     about = ", ".join(str(machine[each]) for each in ("date", "processor", "memory", "system"))
     lines += [
-        f"{about}; {versions}; commit {machine['commit']}.",
+        f"{about}; {versions}; commit {machine['commit']}, {machine.get('code', 'pure Python')}.",
         f"It took {machine['minutes']} minutes; load average over 15 minutes at the end: {machine['load']}.",
         "",
         READING,

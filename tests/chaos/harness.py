@@ -340,7 +340,7 @@ def configuration(
             },
             "brief": {"kind": "length", "maximum": 100},
         },
-        "evaluate": {"concurrency": concurrency},
+        "evaluate": {"concurrency": concurrency, "snapshot_after_turns": 30},
         "monitors": {"all": {"evaluators": list(EVALUATORS), "idle_timeout": "5s", "allowed_lateness": "5s"}},
     }  # fmt: skip
 

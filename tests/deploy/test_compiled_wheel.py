@@ -17,8 +17,8 @@ from tools import DEPLOY, ROOT
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 TESTS = (
-    "tests/golden", "tests/hostile/test_fuzz.py", "tests/property/test_keep_wanted.py", "tests/unit/assemble", "tests/unit/dialects",
-    "tests/unit/otlp", "tests/unit/redact", "tests/unit/link",
+    "tests/golden", "tests/hostile/test_fuzz.py", "tests/property", "tests/unit/assemble", "tests/unit/dialects", "tests/unit/evaluate",
+    "tests/unit/link", "tests/unit/otlp", "tests/unit/receive", "tests/unit/records", "tests/unit/redact",
 )  # fmt: skip
 NAMES = "import collector.assemble.turns as a, collector.otlp.decode as b; print(a.__file__, b.__file__)"
 

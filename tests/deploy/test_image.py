@@ -47,6 +47,13 @@ for root, folders, _ in os.walk("/"):
     if os.access(root, os.W_OK):
         print(root)
 """
+COMPILED = "import collector.assemble.turns as a, collector.otlp.decode as b; print(a.__file__, b.__file__)"
+OF_COMPILERS = """
+import os, re
+for root, folders, files in os.walk("/"):
+    folders[:] = [each for each in folders if (root, each) not in {("/", "proc"), ("/", "sys")}]
+    print(*(f"{root}/{each}" for each in files if re.search(r"^(cc1.*|.*-gcc(-\\d+)?|collect2|mypyc?|Python\\.h|crt1\\.o)$", each)))
+"""
 AUTHORITIES = "import ssl; print(ssl.create_default_context().cert_store_stats()['x509_ca'])"
 
 
@@ -308,13 +315,43 @@ def test_it_is_small_and_has_nothing_to_break_out_with(image: Store):
     described = image.described()
     assert described["Size"] < 200e6
     assert described["Config"]["User"] == "10001:10001"
-    for program in ("sh", "bash", "apt-get", "pip", "uv", "perl", "su"):
+    for program in (
+        "sh",
+        "bash",
+        "apt-get",
+        "pip",
+        "uv",
+        "perl",
+        "su",
+        "gcc",
+        "cc",
+        "as",
+        "ld",
+        "strip",
+        "hatchling",
+        "mypyc",
+    ):
         done = image.run(entrypoint=program)
         assert done.returncode == 127, program
     packages = _python(image, "print(open('/var/lib/dpkg/status').read())")
     names = set(re.findall(r"^Package: (.+)$", packages, re.MULTILINE))
     assert {"libc6", "libssl3", "zlib1g", "ca-certificates", "base-files"} <= names
     assert names.isdisjoint({"dpkg", "apt", "bash", "perl-base", "coreutils"})
+
+
+def test_it_is_compiled_and_says_so_but_has_no_compiler(image: Store):
+    assert re.fullmatch(r"evalstream \S+, compiled\n", image.run("--version").stdout)
+    loaded = _python(image, COMPILED).split()
+    assert len(loaded) == 2
+    assert all(
+        re.fullmatch(r"/opt/evalstream/lib/.+/collector/\w+/\w+\.cpython-\w+-\w+-linux-gnu\.so", each)
+        for each in loaded
+    )
+    assert _python(image, OF_COMPILERS).split() == []
+    packages = re.findall(
+        r"^Package: (.+)$", _python(image, "print(open('/var/lib/dpkg/status').read())"), re.MULTILINE
+    )
+    assert [each for each in packages if re.match(r"gcc-\d+$|cpp|binutils|.*-dev$", each)] == []
 
 
 def _python(image: Store, program: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import re
 import time
@@ -12,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaProducer
 from made_up import Trace, chat
 from payloads import WHOLE_WAY, requests
 from service import ServiceProcess, until_ledger
+from topics import PARTITIONS, Topics
 
 from collector.config.settings import LogSettings
 from collector.demo.judge import Faults, StandInJudge, serve_judge
 from collector.evaluate.sampling.draw import draw
 from collector.records.json import turn_from_json
-from collector.records.shared_records import divide_records
+from collector.records.shared_records import divide_records, is_shared
+from collector.records.thin_pieces import HEADERS as THIN
 from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
@@ -29,7 +33,7 @@ RATE = 0.2
 CHATS = 120
 
 
-def configuration(judge: str, keep: str, *, quiet: str, evaluators: Sequence[str]) -> dict[str, Any]:
+def configuration(judge: str, keep: str, *, quiet: str, evaluators: Sequence[str], **changes: Any) -> dict[str, Any]:
     return {
         "log": {"kind": "sqlite", "path": "evalstream.db"},
         "assemble": {"idle_timeout": quiet, "allowed_lateness": "30s", "keep": keep},
@@ -43,7 +47,7 @@ def configuration(judge: str, keep: str, *, quiet: str, evaluators: Sequence[str
             "kind": {"kind": "conversational_g_eval", "criteria": "Is the assistant kind?"},
         },
         "monitors": {"all": {"evaluators": [*evaluators], "sample": RATE, "idle_timeout": "3s"}},
-    }
+    } | changes
 
 
 def traffic() -> list[tuple[str, bytes]]:
@@ -76,14 +80,29 @@ async def post_all(process: ServiceProcess, bodies: Sequence[tuple[str, bytes]])
         assert await process.post(name, body) == 200
 
 
-async def turns_in(folder: Path) -> list[Turn]:
-    async with open_logs(LogSettings(kind="sqlite", path=str(folder / "evalstream.db"))) as logs:
+def log_in(folder: Path) -> LogSettings:
+    return LogSettings(kind="sqlite", path=str(folder / "evalstream.db"))
+
+
+async def turns_in(log: LogSettings) -> list[Turn]:
+    async with open_logs(log) as logs:
         return [
             turn_from_json(each.value)
-            async for batch in logs.turns.read(0, 0)
+            for partition in range(logs.turns.partitions)
+            async for batch in logs.turns.read(partition, 0)
             for each in divide_records(batch)
             if each.key and not each.headers
         ]
+
+
+async def saved_records(log: LogSettings) -> tuple[int, int]:
+    """How many pieces of the spans log are thin, and how many records of the turns log several turns share."""
+    async with open_logs(log) as logs:
+        spans, turns = [
+            [each for partition in range(one.partitions) async for batch in one.read(partition, 0) for each in batch]
+            for one in (logs.spans, logs.turns)
+        ]
+    return [each.headers for each in divide_records(spans)].count(THIN), sum(map(is_shared, turns))
 
 
 COUNTED = re.compile(
@@ -93,8 +112,10 @@ COUNTED = re.compile(
 )
 
 
-async def run(folder: Path, judge: str, keep: str, bodies: Sequence[tuple[str, bytes]]) -> tuple[Any, Any, list[Turn]]:
-    process = ServiceProcess(folder, configuration(judge, keep, quiet="3s", evaluators=("helpful",)))
+async def run(
+    folder: Path, judge: str, keep: str, bodies: Sequence[tuple[str, bytes]], **changes: Any
+) -> tuple[Any, Any, list[Turn]]:
+    process = ServiceProcess(folder, configuration(judge, keep, quiet="3s", evaluators=("helpful",), **changes))
     await process.start()
     await post_all(process, bodies)
     await until_ledger(process, TURNS, of=of_chats)
@@ -109,20 +130,46 @@ async def run(folder: Path, judge: str, keep: str, bodies: Sequence[tuple[str, b
         each.evaluation_id: (each.outcome, each.reason, each.sampling, each.score) for each in await process.ledger()
     }
     assert await process.stop() == 0
-    return ledger, seen, await turns_in(folder)
+    log = LogSettings.model_validate(changes["log"]) if changes else log_in(folder)
+    return ledger, seen, await turns_in(log)
+
+
+def folders_in(folder: Path) -> list[Path]:
+    """One for each way to keep turns, with its name."""
+    folders = [folder / keep for keep in ("all", "wanted")]
+    for each in folders:
+        each.mkdir()
+    return folders
 
 
 @pytest.mark.long
 async def test_scores_and_counters_are_those_of_keep_all(tmp_path: Path) -> None:
-    bodies, folders = traffic(), [tmp_path / keep for keep in ("all", "wanted")]
-    for each in folders:
-        each.mkdir()
+    bodies = traffic()
     async with serve_judge() as url:
-        (ledger, counters, whole), (other_ledger, other_counters, turns) = await asyncio.gather(
-            *(run(folder, url, folder.name, bodies) for folder in folders)
+        whole, wanted = await asyncio.gather(
+            *(run(folder, url, folder.name, bodies) for folder in folders_in(tmp_path))
         )
+    assert_the_same(whole, wanted)
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.timeout(240)
+async def test_over_kafka_scores_and_counters_are_those_of_keep_all(tmp_path: Path, kafka_broker: Any) -> None:
+    bodies = traffic()
+    async with serve_judge() as url:
+        whole, wanted = [
+            await run(folder, url, folder.name, bodies, log=Topics(kafka_broker.bootstrap).log_settings())
+            for folder in folders_in(tmp_path)
+        ]
+    assert_the_same(whole, wanted)
+
+
+def assert_the_same(of_all: tuple[Any, Any, list[Turn]], of_wanted: tuple[Any, Any, list[Turn]]) -> None:
+    (ledger, counters, whole), (other_ledger, other_counters, turns) = of_all, of_wanted
     assert other_ledger == ledger
-    assert other_counters == counters
+    numbers, other_numbers = ({name: float(each) for name, each in one.items()} for one in (counters, other_counters))
+    assert other_numbers == pytest.approx(numbers, rel=1e-12), "sums of several partitions, in any order"
     assert counters['evalstream_turns_total{monitor="all",outcome="sampled_out"}'] != "0.0"
     assert len(turns) == len(whole)
     assert not any(each.incomplete == "unwanted" for each in whole)
@@ -147,13 +194,66 @@ async def test_killed_again_and_again_it_judges_everything_once(tmp_path: Path) 
             one for one in of_chats(each) if not superseded(each, one)
         ])  # fmt: skip
         await process.stop()
+    assert_judged_once(ledger, await turns_in(log_in(tmp_path)))
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "shared-records"])
+async def test_over_kafka_killed_again_and_again_it_judges_everything_once(
+    shared: bool, tmp_path: Path, kafka_broker: Any
+) -> None:
+    """Out of a topic, in portions between the kills; `shared`: pieces share records of the spans log, too."""
+    topics, chance = Topics(kafka_broker.bootstrap), random.Random(2)
+    bodies = traffic()
+    changes = {"log": topics.log_settings(), "receive": {"kafka": [topics.source_settings()], "shared_records": shared}}
+    async with serve_judge(StandInJudge(Faults(latency=0.2))) as url:
+        settings = configuration(url, "wanted", quiet="1s", evaluators=("helpful", "kind"), **changes)
+        process = ServiceProcess(tmp_path, settings)
+        try:
+            await process.start()
+            for part in range(3):
+                await asyncio.to_thread(produce, topics, bodies[part::3])
+                await asyncio.sleep(chance.uniform(0.1, 2.0))
+                await process.kill()
+                await process.start()
+            ledger = await until_ledger(process, TURNS + len(drawn()), within=120, of=lambda each: [
+                one for one in of_chats(each) if not superseded(each, one)
+            ])  # fmt: skip
+            await process.stop()
+        finally:
+            await process.end()
+    log = LogSettings.model_validate(changes["log"])
+    assert_judged_once(ledger, await turns_in(log))
+    thin, together = await saved_records(log)
+    assert thin > CHATS / 4
+    assert together > 0
+
+
+def produce(topics: Topics, bodies: Sequence[tuple[str, bytes]]) -> None:
+    """As the Collector does, to all partitions."""
+    producer = KafkaProducer(bootstrap_servers=topics.bootstrap, acks="all")
+    for (name, body), partition in zip(bodies, itertools.cycle(range(PARTITIONS)), strict=False):
+        signal = "logs" if "logs" in name else "spans"
+        producer.send(f"{topics.name}.otlp_{signal}", body, partition=partition)
+    producer.flush()
+    producer.close()
+
+
+def assert_judged_once(ledger: Sequence[Evaluation], turns: Sequence[Turn]) -> None:
+    """Every turn of the chats is stored once, and all of those that are drawn are judged, once."""
     assert Counter(each.evaluation_id for each in ledger).most_common(1)[0][1] == 1
     judged = of_chats(ledger)
     assert {each.outcome for each in judged} == {"scored"}
     assert {each.subject.conversation_id for each in judged} == drawn()
-    turns = Counter(each.subject.turn_id for each in judged if each.scope == "turn")
-    assert sum(turns.values()) == len(turns) == TURNS
-    stored = {(each.trace_id, each.turn_id) for each in await turns_in(tmp_path)}
+    of_turns = Counter(each.subject.turn_id for each in judged if each.scope == "turn")
+    assert sum(of_turns.values()) == len(of_turns) == TURNS
+    stored = {(each.trace_id, each.turn_id) for each in turns}
+    unwanted = {each.conversation_id for each in turns if each.incomplete == "unwanted"}
+    assert unwanted.isdisjoint(drawn())
+    assert {f"talk-{number}" for number in range(80)} - drawn() <= unwanted
+    assert not any(each.input for each in turns if each.incomplete == "unwanted")
     chats = [trace for trace, _ in stored if trace is not None and trace.startswith("0" * 20)]
     assert Counter(chats) == {f"{number + 1:032x}": 1 if number % 3 else 2 for number in range(CHATS)}
 

@@ -144,8 +144,7 @@ async def test_on_kafka(where: str, how: str, tmp_path: Path, kafka_broker: Any)
 
 async def assert_the_others_are_judged_once(process: ServiceProcess, where: str) -> None:
     judged = OTHERS + (where in {"evaluator", "exporter"})  # those are evaluations that fail, or do not go out
-    # a process that ended while it joined a group is missed by the broker for up to a session, 45 s
-    await until_ledger(process, judged, within=150.0)
+    await until_ledger(process, judged)
     async with asyncio.timeout(60):
         while not (where == "evaluator" or "is left out" in process.stderr.read_text()):
             await asyncio.sleep(0.1)

@@ -23,6 +23,7 @@ from collector.demo.judge import Faults, StandInJudge, serve_judge
 from collector.errors import ConfigError
 from collector.logs.log import TICK, Record
 from collector.records.json import turn_to_json
+from collector.records.shared_records import share_records
 from collector.service.app import Running, running
 from evaluators.cases import Turn
 
@@ -301,3 +302,29 @@ async def test_ticks_that_nobody_has_read_are_no_work(world: World) -> None:
         await service.logs.spans.append([Record(b"5f" * 16, b"", (("signal", b"traces"),), 0)])
     result = await world.audit("--drained")
     assert "1 record of the spans log is not read by assemble" in result.output
+
+
+async def test_the_other_turns_of_a_record_with_a_dead_letter_are_compared(world: World) -> None:
+    """A turn that cannot be read, first and in the middle of a record that several share, and one that is missing."""
+    shared = share_records(
+        [
+            Record(b"turn-20", b"no turn"),
+            record(21),
+            record(22),
+            Record(b"turn-23", b"no turn"),
+            record(24),
+        ],
+        1,
+        may_share=lambda _: True,
+    )
+    assert len(shared) == 1
+    async with world.serving() as service:
+        await service.logs.turns.append(shared)
+        await until_made(service, 2 * (TURNS + 3))
+    result = await world.audit("--drained")
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    assert "due        brief of all: 15 = 15 scored\n" in result.output
+    world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 2 * TURNS))
+    result = await world.audit("--drained")
+    assert result.exit_code == 1
+    assert "15 = 14 scored" in result.output

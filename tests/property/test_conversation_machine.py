@@ -495,6 +495,24 @@ TestPricedWorld.settings = settings(
 )
 
 
+class EagerWorld(World):
+    """With snapshots of nearly everything, as soon as a restart would have a few turns to read."""
+
+    bounds = StateLimits(snapshot_turns=2)
+
+
+TestEagerWorld = EagerWorld.TestCase
+TestEagerWorld.settings = settings(
+    max_examples=40, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+class EagerSmallWorld(SmallWorld):
+    """The same where conversations are cut and evicted."""
+
+    bounds = StateLimits(conversations=2, snapshot_turns=1)
+
+
 def random_history(chance: random.Random) -> str:
     """A history whose kinds of steps, pauses and conversations are as unevenly mixed as those of no two others."""
     weights = {
@@ -525,7 +543,7 @@ HISTORIES = int(os.environ.get("EVALSTREAM_HISTORIES", "40"))
 """How many are tried of each world; EVALSTREAM_SEED tries others."""
 
 
-@pytest.mark.parametrize("world", [World, SmallWorld, PricedWorld])
+@pytest.mark.parametrize("world", [World, SmallWorld, PricedWorld, EagerWorld, EagerSmallWorld])
 def test_random_histories(world: type[World]) -> None:
     chance = random.Random(os.environ.get("EVALSTREAM_SEED", "1"))
     for _ in range(HISTORIES):

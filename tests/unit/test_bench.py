@@ -17,6 +17,7 @@ RUN = Path(__file__).parents[1] / "bench" / "run.py"
 def test_the_benchmarks_run() -> None:
     done = subprocess.run([sys.executable, RUN, "--smoke"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.partition("\n")[0].endswith(", pure Python")
     for measured in (
         "judge path: g_eval with logprobs",
         "ingest: spans that are no model calls",

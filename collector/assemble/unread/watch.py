@@ -11,7 +11,6 @@ from collector.assemble.unread.conversation_ids import ConversationIdStatistics,
 from collector.assemble.unread.examination import read_trace, unread_texts
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import UNREAD_TEXT, UNREPEATED_IDS
-from evaluators.cases import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -75,15 +74,15 @@ class ConversationIdWatch:
         self._first_traces: dict[str, str] = {}
         self._reported: set[tuple[str, str]] = set()
 
-    def see(self, trace_id: str, turns: Iterable[Turn]) -> None:
+    def see(self, trace_id: str, conversations: Iterable[str | None]) -> None:
         """Note which of the ids that are in the statistics the turns of a trace repeat; of all traces, for it is cheap.
 
         Without that a sample would hardly ever have two traces of a conversation, and blame its id.
         """
-        for turn in turns:
-            first = self._first_traces.get(turn.conversation_id or "")
+        for conversation in conversations:
+            first = self._first_traces.get(conversation or "")
             if first is not None and first != trace_id:
-                self._statistics.repeat(turn.conversation_id or "")
+                self._statistics.repeat(conversation or "")
 
     def is_due(self, now: float) -> bool:
         """Whether a trace is looked at now."""

@@ -13,7 +13,7 @@ from collector.commands.audit.positions import LogContent, Reading, content_of, 
 from collector.commands.audit.report import as_json, as_text
 from collector.config.loading import Config
 from collector.config.settings import LogSettings
-from collector.dead_letters import letter_states
+from collector.dead_letters import LetterState, letter_states
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.audit import Balance, EvaluationAudit
 from collector.evaluate.budget.controller import BudgetController
@@ -31,7 +31,7 @@ from collector.export.stage import group_of
 from collector.logs.log import Committed, Log, LogError, LogUnavailable, StoredRecord
 from collector.records.epochs import CONTROL_HEADERS, Fence
 from collector.records.json import evaluation_from_json
-from collector.records.shared_records import divide_records
+from collector.records.shared_records import divide_records, is_shared, without_pieces
 from collector.service.kafka_settings import settings_of_log
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import Logs, names_of, open_logs
@@ -121,7 +121,7 @@ async def _audit(config: Config, logs: Logs) -> Audit:
             await _count(log, contents[log.name], {group: commits[group]})
     letters = await letter_states(logs.dead_letters)
     result.dead_letters = dict(Counter((each.stage, each.state) for each in letters))
-    left_out = {(each.partition, each.position) for each in letters if (each.stage, each.source) == (GROUP, "turns")}
+    left_out = _left_out(letters)
     with EvaluationAudit() as comparison:
         done_below = dict[int, int]()
         rates = await read_sample_rates(logs.definitions)
@@ -148,6 +148,25 @@ async def _audit(config: Config, logs: Logs) -> Audit:
     result.readings = [reading_of(group, contents[log.name], commits[group]) for log, group in chain]
     result.exports = [reading_of(group, evaluations, committed) for group, committed in exporters.items()]
     return result
+
+
+_LeftOut = Mapping[tuple[int, int], Sequence[LetterState]]
+"""The dead letters of the turns log, by partition and offset."""
+
+
+def _left_out(letters: Collection[LetterState]) -> _LeftOut:
+    by_place: dict[tuple[int, int], list[LetterState]] = {}
+    for each in letters:
+        if (each.stage, each.source) == (GROUP, "turns"):
+            by_place.setdefault((each.partition, each.position), []).append(each)
+    return by_place
+
+
+def _what_was_processed(record: StoredRecord, letters: Sequence[LetterState]) -> StoredRecord | None:
+    """What is left of a record without what was dead-lettered of it; None if that is nothing."""
+    if not is_shared(record) or any(each.size == len(record.value) for each in letters):
+        return None
+    return without_pieces(record, {each.piece for each in letters})
 
 
 async def _count(log: Log, content: LogContent, readers: Mapping[str, Mapping[int, Committed]]) -> None:
@@ -218,10 +237,9 @@ class _PartitionTurns:
         content: LogContent,
         configurations: Configurations,
         controls: Sequence[ControlRecord],
-        left_out: Collection[tuple[int, int]],
+        left_out: _LeftOut,
         readers: Mapping[str, Mapping[int, Committed]],
     ) -> None:
-        """`left_out` are the partitions and offsets of records that were dead-lettered."""
         self._log = log
         self._partition = partition
         self._content = content
@@ -259,9 +277,11 @@ class _PartitionTurns:
                     comparison.forget(partition)
                     result.unreadable_turns -= self._unreadable
                     self._unreadable, self._whole = 0, True
-                if (partition, record.offset) in self._left_out:
+                letters = self._left_out.get((partition, record.offset))
+                processed = _what_was_processed(record, letters) if letters else record
+                if processed is None:
                     continue
-                jobs = [self._as_made(job, comparison) for job in await self._state.apply(record)]
+                jobs = [self._as_made(job, comparison) for job in await self._state.apply(processed)]
                 comparison.add_due(partition, (job for job in jobs if job is not None and self._is_comparable(job)))
         self._content.finish(partition)
 

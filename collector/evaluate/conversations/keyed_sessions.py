@@ -63,6 +63,8 @@ class KeyedSessions:
         # By conversation id, in the order of replay points, so that the first is the low watermark. A new or restored
         # conversation has the newest replay point: insertion order is sorted order, and no heap is needed.
         self._conversations: OrderedDict[str, ConversationWindows] = OrderedDict()
+        # By age for eviction: a snapshot gives a conversation a newer replay point, but does not make it younger.
+        self._by_age: dict[str, None] = {}
         self._timers: list[tuple[float, int, SessionWindow]] = []
         self._number = count()
         self._released: list[ReplayPoint] = []
@@ -71,6 +73,8 @@ class KeyedSessions:
         """How many windows are open."""
         self.size = 0
         """Bytes of all windows, roughly."""
+        self.turns = 0
+        """Turns of all windows."""
 
     def __len__(self) -> int:
         return self._window_count
@@ -90,6 +94,7 @@ class KeyedSessions:
         """Remove all windows without closing them; returns the replay points that are not needed any more."""
         points = [each.replay_point for each in self._conversations.values()]
         self._conversations.clear()
+        self._by_age.clear()
         return [*self.take_released(), *points]
 
     def add(
@@ -112,6 +117,7 @@ class KeyedSessions:
             conversation = self._conversations[conversation_id] = ConversationWindows(
                 replay_point, [], replay_point.offset
             )
+            self._by_age[conversation_id] = None
         if not matching:
             matching = [self._open(conversation, SessionWindow(conversation_id, at, at, time))]
         window = matching[0]
@@ -129,6 +135,7 @@ class KeyedSessions:
         self._window_count += 1
         self.open += not window.closed
         self.size += window.size
+        self.turns += len(window.turns)
         self._set_timer(window)
         return window
 
@@ -137,6 +144,7 @@ class KeyedSessions:
         window.merge(other)
         window.closed = was_closed
         self.size += window.size - size
+        self.turns += len(other.turns)
         self._remove(conversation, other)
 
     def _add_turn(self, window: SessionWindow, incoming: IncomingTurn, time: float) -> None:
@@ -144,6 +152,7 @@ class KeyedSessions:
         self.open += window.closed
         window.add(incoming)
         self.size += window.size - size
+        self.turns += 1
         window.touched_at = time
         if self._deadline(window) < window.timer_at:
             self._set_timer(window)
@@ -202,6 +211,7 @@ class KeyedSessions:
         self._window_count -= 1
         self.open -= not window.closed
         self.size -= window.size
+        self.turns -= len(window.turns)
         window.removed = True
         window.turns = {}  # its timer may still refer to it
         if len(self._timers) > 2 * self._window_count + _STALE_TIMERS:
@@ -211,6 +221,7 @@ class KeyedSessions:
     def _remove_if_empty(self, conversation_id: str, conversation: ConversationWindows) -> None:
         if not conversation.windows:
             del self._conversations[conversation_id]
+            del self._by_age[conversation_id]
             self._released.append(conversation.replay_point)
 
     def _set_timer(self, window: SessionWindow) -> None:
@@ -222,8 +233,8 @@ class KeyedSessions:
         yield from self._conversations.items()
 
     def oldest(self, number: int) -> list[str]:
-        """The ids of the conversations with the oldest replay points, to be evicted."""
-        return list(islice(self._conversations, number))
+        """The ids of the oldest conversations, to be evicted."""
+        return list(islice(self._by_age, number))
 
     def evict(self, conversation_id: str) -> list[WindowResult]:
         """Close the open windows of a conversation early, and remove all of them."""
@@ -237,11 +248,12 @@ class KeyedSessions:
         return closed
 
     def needing_snapshot(self, offset: int, time: float, number: int) -> list[tuple[str, ConversationWindows]]:
-        """At most `number` conversations that need records before `offset` or from before `time`, to be snapshotted."""
+        """At most `number` conversations that need records before `offset` or from before `time`, to be snapshotted.
+
+        Without those whose snapshots are under way; of as many as these may be, the oldest are looked at.
+        """
         candidates = islice(self._conversations.items(), 2 * number)
-        needing = takewhile(
-            lambda item: item[1].replay_point.offset < offset or item[1].replay_point.time < time, candidates
-        )
+        needing = takewhile(lambda item: item[1].replay_point.lies_before(offset, time), candidates)
         return [item for item in needing if not item[1].snapshot_pending][:number]
 
     def is_unchanged(self, conversation_id: str, first_offset: int, since: int) -> bool:
@@ -266,6 +278,28 @@ class KeyedSessions:
         if conversation is not None:
             conversation.snapshot_pending = False
 
+    def confirm_snapshot(
+        self,
+        conversation_id: str,
+        needed_at: Sequence[float],
+        replay_point: ReplayPoint,
+        retries: Mapping[str, str] = NO_RETRIES,
+    ) -> None:
+        """What `restore` does where the conversation is unchanged: its windows are those of the snapshot.
+
+        But for what came to nothing here since then, which a replay from `replay_point` on does not know of, so
+        `needed_at` is as it is in the snapshot.
+        """
+        conversation = self._conversations[conversation_id]
+        self._conversations.move_to_end(conversation_id)
+        self._released.append(conversation.replay_point)
+        conversation.replay_point, conversation.last_change = replay_point, replay_point.offset
+        conversation.retries, conversation.snapshot_pending = retries, False
+        for window, needed in zip(conversation.windows, needed_at, strict=True):
+            window.needed_at = needed
+            if self._deadline(window) < window.timer_at:
+                self._set_timer(window)
+
     def restore(
         self,
         conversation_id: str,
@@ -285,6 +319,7 @@ class KeyedSessions:
         conversation = self._conversations[conversation_id] = ConversationWindows(
             replay_point, [], replay_point.offset, retries
         )
+        self._by_age.setdefault(conversation_id)
         for window in windows:
             self._open(conversation, window)
 

@@ -191,3 +191,5 @@ class ConversationWindows:
     retries: Mapping[str, str] = field(default_factory=lambda: NO_RETRIES)
     snapshot_pending: bool = False
     """Whether a snapshot was written and not yet read."""
+    too_large: bool = False
+    """Whether the log did not take a snapshot for its size."""

@@ -23,6 +23,10 @@ class ReplayPoint(NamedTuple):
     time: float = 0.0
     rates: Rates = FULL_RATES
 
+    def lies_before(self, offset: int, time: float) -> bool:
+        """Whether it lies before an offset or a time."""
+        return self.offset < offset or self.time < time
+
 
 SampleRates = Mapping[str, float | str]
 """What a configuration draws with: the rates of monitors and `monitor/evaluator`s by name, the salt by ""."""

@@ -28,6 +28,7 @@ from kafka.structs import TopicPartition
 from collector.backoff import FailureLog
 from collector.logs.kafka.commits import to_kafka
 from collector.logs.kafka.former_groups import take_over
+from collector.logs.kafka.group_watch import GroupView, GroupWatch, ask_brokers
 from collector.logs.kafka.losses import LossReason, LostRecords, OnLost
 from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.records import OnUnreadable, RecordDecoder
@@ -37,8 +38,11 @@ from collector.logs.kafka.subscription import Assigned, GroupListener, Polled, S
 from collector.logs.kafka.watchdog import Watchdog
 from collector.logs.kafka.workarounds import (
     give_back_parked_records,
+    is_leader,
     keep_joining,
+    known_partitions,
     position_after_reset,
+    rejoin,
     report_heartbeats,
     report_out_of_range,
     topic_id,
@@ -68,6 +72,9 @@ CLOSE_WITHIN = 5.0
 
 FORMER_WAIT = 1.0
 """Seconds between two looks at a former group."""
+
+TOPICS_WITHIN = 5.0
+"""Seconds that joining waits for what brokers say of the topics."""
 
 REFUSED_WAIT = 2.0
 """Seconds between two attempts of a consumer that a broker refuses: each is a failed login in somebody's log."""
@@ -106,6 +113,11 @@ class ConsumerThread:
         self._records_per_poll = min(RECORDS_PER_POLL, settings.max_queued[0])
         self._decoding = RecordDecoder(settings.max_batch_bytes, self._topics.number_of)
         self._watchdog = Watchdog(f"reading for group {subscription.group}", settings.stall_timeout, on_stall)
+        self._group_watch = GroupWatch(
+            subscription.group,
+            partial(ask_brokers, settings, subscription.group),
+            named=subscription.instance is not None,
+        )
         self._consumer: Any = None
         self._send_heartbeat: Callable[[], None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -121,6 +133,7 @@ class ConsumerThread:
         self._failing_since: float | None = None
         self._reading = FailureLog(f"reading for group {subscription.group}")
         self._stopping = threading.Event()
+        self._is_fenced = threading.Event()
         self._ended = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name=f"kafka {subscription.group}", daemon=True)
 
@@ -142,6 +155,11 @@ class ConsumerThread:
             done(LogUnavailable("the consumer has ended"))
         else:
             self._commands.append(_CommitCommand(states, done))
+
+    @property
+    def long_wait(self) -> float | None:
+        """For how many seconds the group could not be joined, once that is long."""
+        return self._group_watch.long_wait
 
     def ask_membership(self) -> None:
         """Send a heartbeat now, if there is a connection; the first one goes out in any case."""
@@ -189,11 +207,21 @@ class ConsumerThread:
                 self._decoding.install(consumer)
                 report_out_of_range(consumer, self._set_out_of_range)
                 wait_in_poll(consumer)
-                self._send_heartbeat = report_heartbeats(consumer, partial(self._call, self._listener.confirmed))
+                self._send_heartbeat = report_heartbeats(
+                    consumer, partial(self._call, self._listener.confirmed), self._is_fenced.set
+                )
                 self._await_positions(consumer)
                 consumer.subscribe(topics=self._topics.names, listener=_Listener(self))
+                self._await_topics(consumer)
                 return consumer
         return None
+
+    def _await_topics(self, consumer: Any) -> None:
+        """Wait until the partitions of the topics are known: who joins before that may distribute none of them."""
+        give_up_at = time.monotonic() + TOPICS_WITHIN
+        while known_partitions(consumer, self._topics.names) is None and time.monotonic() < give_up_at:
+            if self._stopping.wait(0.01):
+                return
 
     def _await_positions(self, consumer: Any) -> None:
         """Wait until the group has the positions of its former name, if it had another and has none itself."""
@@ -244,8 +272,11 @@ class ConsumerThread:
             self._commit_commanded()
             polled: PolledRecords = {}
             try:
+                self._raise_if_fenced()
                 paused = self._apply_pauses()
                 keep_joining(self._consumer)
+                if self._group_watch.should_rejoin(self._group_view):
+                    rejoin(self._consumer)
                 give_back_parked_records(self._consumer)
                 polled = self._consumer.poll(
                     timeout_ms=milliseconds(self._longest_poll(paused=paused)),
@@ -262,6 +293,20 @@ class ConsumerThread:
                 self._on_refused(None)
             self._report_polled(polled)
         self._commit_commanded()
+
+    def _raise_if_fenced(self) -> None:
+        if self._is_fenced.is_set():
+            raise FencedInstanceIdError
+
+    def _group_view(self) -> GroupView:
+        consumer = self._consumer
+        return GroupView(
+            joined=not waits_for_group(consumer),
+            leads=is_leader(consumer),
+            generation=consumer.group_metadata().generation_id,
+            partitions=known_partitions(consumer, self._topics.names) or frozenset(),
+            owned=frozenset(consumer.assignment()),
+        )
 
     def _longest_poll(self, *, paused: bool) -> float:
         if waits_for_group(self._consumer):

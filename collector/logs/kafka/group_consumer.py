@@ -89,6 +89,11 @@ class GroupConsumer:
         )
         self._membership = Membership(subscription.group, settings.session_timeout, self._thread.ask_membership)
 
+    @property
+    def long_wait(self) -> float | None:
+        """For how many seconds the group could not be joined, once that is long."""
+        return self._thread.long_wait
+
     async def confirm(self, *, newly: bool = False) -> None:
         """See `Log.confirm`."""
         await self._membership.confirm(newly=newly)

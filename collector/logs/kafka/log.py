@@ -187,6 +187,11 @@ class KafkaLog:
         if consumer is not None:
             await consumer.confirm(newly=newly)
 
+    def long_wait(self, group: str) -> float | None:
+        """For how many seconds this process could not join the group, once that is long: it reads nothing."""
+        consumer = self._consumers.get(group)
+        return None if consumer is None else consumer.long_wait
+
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         """Deliver records to the folds of the partitions that the group gives to this process, until cancelled.
 

@@ -45,6 +45,7 @@ class KafkaSource:
         self._on_lost = on_lost
         self._on_stall = on_stall
         self._refused: LogRefused | None = None
+        self._consumer: GroupConsumer | None = None
 
     @classmethod
     async def open(
@@ -86,8 +87,11 @@ class KafkaSource:
         return where.topic, where.partition
 
     def problem(self) -> str | None:
-        """Why brokers refuse us now; None if they do not."""
-        return None if self._refused is None else str(self._refused)
+        """Why brokers refuse us now, or let us wait for long; None if they do not."""
+        if self._refused is not None:
+            return str(self._refused)
+        waited = None if self._consumer is None else self._consumer.long_wait
+        return None if waited is None else f"the group could not be joined for {waited:.0f} s"
 
     async def follow(
         self, group: str, open_fold: OpenFold, *, former: str | None = None, begun: BegunTopics | None = None
@@ -122,6 +126,7 @@ class KafkaSource:
             on_stall=self._on_stall,
             on_refused=self._note_refused,
         )
+        self._consumer = consumer
         await consumer.run(open_fold)
 
     def _note_refused(self, refused: LogRefused | None) -> None:

@@ -7,13 +7,14 @@ and `replace_decoding` refuses another one at the start.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kafka import structs
 from kafka.consumer import fetcher as fetching
 from kafka.consumer import subscription_state
 from kafka.coordinator import heartbeat as heartbeats
+from kafka.errors import FencedInstanceIdError
 from kafka.net.compat import KafkaNetClient
 
 from collector.logs.log import LogError
@@ -161,6 +162,33 @@ def waits_for_group(consumer: Any) -> bool:
     return bool(coordinator.coordinator_unknown() or coordinator.need_rejoin())
 
 
+def known_partitions(consumer: Any, topics: Collection[str]) -> frozenset[structs.TopicPartition] | None:
+    """The partitions of topics; None while those of one are not known. Does not block.
+
+    A consumer joins its group before it knows its topics; as the leader it then distributes nothing, and joins again.
+    If it ends in between, and has a group instance id, its successors keep that: see `group_watch`. Can go when a
+    consumer waits for metadata before it joins, and has a method that does not block.
+    """
+    known = {topic: consumer._cluster.partitions_for_topic(topic) for topic in topics}  # noqa: SLF001 - see the module
+    if not all(known.values()):
+        return None
+    return frozenset(structs.TopicPartition(topic, number) for topic, numbers in known.items() for number in numbers)
+
+
+def is_leader(consumer: Any) -> bool:
+    """Whether the consumer has distributed the partitions of its group, and so looks for new ones.
+
+    Up to version 7 of the request, the library's, brokers do not tell a process with a group instance id that it has
+    taken the place of the leader. Can go when the library joins with version 9 (Kafka 3.2).
+    """
+    return bool(consumer._coordinator._is_leader)  # noqa: SLF001 - see the module
+
+
+def rejoin(consumer: Any) -> None:
+    """Let the next `poll` join the group again, with what it has. Can go when the consumer has `enforce_rebalance`."""
+    consumer._coordinator.request_rejoin()  # noqa: SLF001 - see the module
+
+
 class ReportedHeartbeat(_Heartbeat):
     """The heartbeats of a consumer; `report` is called, in kafka-python's thread, when one was answered.
 
@@ -194,10 +222,26 @@ class ReportedHeartbeat(_Heartbeat):
         self._report(self._sent_at)
 
 
-def report_heartbeats(consumer: Any, report: Callable[[float], None]) -> Callable[[], None]:
-    """Call `report` for each heartbeat that is answered; returns what sends one now. See `ReportedHeartbeat`."""
+def report_heartbeats(
+    consumer: Any, report: Callable[[float], None], on_fenced: Callable[[], None]
+) -> Callable[[], None]:
+    """Call `report` for each heartbeat that is answered; returns what sends one now. See `ReportedHeartbeat`.
+
+    `on_fenced` is called when the answer is that another process has taken the group instance id. The library only
+    stops its heartbeats then, and where no rebalance comes `poll` never says so.
+    """
     coordinator = consumer._coordinator  # noqa: SLF001 - see the module
     coordinator.heartbeat = heartbeat = ReportedHeartbeat(report, coordinator.config)
+    send = coordinator._send_heartbeat_request  # noqa: SLF001
+
+    async def send_heartbeat_request() -> Any:
+        try:
+            return await send()
+        except FencedInstanceIdError:
+            on_fenced()
+            raise
+
+    coordinator._send_heartbeat_request = send_heartbeat_request  # noqa: SLF001
 
     def send_now() -> None:
         heartbeat.wanted = True

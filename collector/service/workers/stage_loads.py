@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from collector.config.settings import Settings
 
-RECEIVE = 175.0
-ASSEMBLE = 290.0
-ASSEMBLE_WANTED = 170.0
-EVALUATE_TURN = 60.0
-EVALUATION = 2800.0
+RECEIVE = 150.0
+ASSEMBLE = 300.0
+ASSEMBLE_WANTED = 60.0
+EVALUATE_TURN = 40.0
+EVALUATION = 2300.0
 """µs of CPU: receiving and assembling a turn (the latter with `keep: wanted`, of which few are); looking at a turn; and
 an evaluation of a turn by a judge, with its export. From tests/bench/RESULTS.md, "a process for each stage, over one
 SQLite file"; evaluate is taken apart by its rows of 1, 10 and 100 % judged.

@@ -62,7 +62,7 @@ def talked(watch: ConversationIdWatch, number: int, conversation: str, session: 
     trace.span(1, "chat m", {**chat("Is it open?", "Yes."), **ids})
     turns = [each.turn for each in ASSEMBLER.assemble(trace.pieces()).turns]
     for closing in range(2):
-        watch.see(trace.trace_id.hex(), turns)
+        watch.see(trace.trace_id.hex(), (each.conversation_id for each in turns))
         if looked_at:
             watch.look(trace.trace_id.hex(), trace.pieces(), 10.0 * number + 2 * closing)
 

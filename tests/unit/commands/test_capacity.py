@@ -88,6 +88,30 @@ def test_traces_that_share_records_take_less(tmp_path: Path) -> None:
     assert each - shared == pytest.approx(200 * capacity.RECEIVE_OWN_RECORD)
 
 
+def test_turns_that_nobody_can_want_take_less(tmp_path: Path) -> None:
+    path = file(tmp_path, 100_000, more="assemble: {keep: wanted}")
+    wanted, whole = needed(path), needed(file(tmp_path, 100_000))
+    assert [each.cores for each in wanted.stages] == [each.cores for each in whole.stages], "an evaluator wants all"
+    text = FILE % (
+        100_000,
+        PRICED,
+        "assemble: {keep: wanted}\nreceive: {otlp_http: {port: 4318}, shared_records: true}",
+    )
+    path.write_text(text.replace("{name: short, sample: 1.0}", "short"))
+    found = needed(path)
+    work = {each.stage: each.cores - each.processes * capacity.AT_REST[each.stage] for each in found.stages}
+    spans, turns = 100_000, 20_000
+    assert work["receive"] == pytest.approx(
+        spans * capacity.RECEIVE_SPAN + turns * (0.1 * capacity.RECEIVE_TRACE + 0.9 * capacity.UNWANTED_TRACE)
+    )
+    assert work["assemble"] == pytest.approx(
+        0.1 * (spans * capacity.ASSEMBLE_SPAN + turns * capacity.ASSEMBLE_TURN)
+        + 0.9 * turns * capacity.UNWANTED_ASSEMBLE_TURN
+    )
+    assert found.broker_in_mb_per_second < whole.broker_in_mb_per_second / 2
+    assert "as of plain model calls" in "\n".join(capacity_lines(load(path, {})))
+
+
 def test_what_is_known_of_a_monitor_goes_before_the_whole_traffic(tmp_path: Path) -> None:
     path = file(tmp_path)
     path.write_text(path.read_text().replace("sample: 0.1, ", "sample: 0.1, alerts: {turns_per_hour: 3600}, "))

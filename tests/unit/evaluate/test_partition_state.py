@@ -80,7 +80,7 @@ def watching(*assignments: Assignment, **changes: Any) -> Monitor:
     return Monitor(**{"name": "m", "assignments": assignments, "match": {}, "window_settings": WINDOWS} | changes)
 
 
-class State(PartitionState):
+class State:
     """A state that begins at offset 5, counts, and remembers demands and bad records."""
 
     def __init__(
@@ -90,12 +90,16 @@ class State(PartitionState):
         start: ReplayPoint = ReplayPoint(5, 100.0),  # noqa: B008 - immutable
         **plan: Any,
     ) -> None:
-        super().__init__(Plan(monitors, **plan), start, controls)
-        self.outcomes = self.counts = Counts()
+        self._state = PartitionState(Plan(monitors, **plan), start, controls)
+        self._state.outcomes = self.counts = Counts()
         self.demands: list[tuple[str, float]] = []
         self.bad: list[int] = []
-        self.on_demand = lambda _monitor, assignment, units: self.demands.append((assignment.evaluator.name, units))
-        self.on_bad_record = lambda record, _error: self.bad.append(record.offset)
+        self._state.on_demand = lambda _, assignment, units: self.demands.append((assignment.evaluator.name, units))
+        self._state.on_bad_record = lambda record, _error: self.bad.append(record.offset)
+
+    def __getattr__(self, name: str) -> Any:
+        """What it has; compiled classes are not derived from."""
+        return getattr(self._state, name)
 
     def receive(self, of: Turn, timestamp: float, key: bytes | None = b"c") -> list[Job]:
         record = StoredRecord(0, self.next_offset, timestamp, key, turn_to_json(of))
@@ -297,6 +301,9 @@ def test_a_control_record_in_the_turns_log_and_a_bad_record_are_passed() -> None
     for headers in (CONTROL_HEADERS, SNAPSHOT_HEADERS, ()):
         assert asyncio.run(state.apply(StoredRecord(0, state.next_offset, 110.0, b"c", b"{", headers))) == []
     assert (state.bad, state.next_offset) == ([6, 7], 8)
+    deep = StoredRecord(0, state.next_offset, 110.0, b"c", b'{"sessions":' + b"[" * 100_000, SNAPSHOT_HEADERS)
+    assert asyncio.run(state.apply(deep)) == []
+    assert (state.bad, state.validate_snapshots([deep])) == ([6, 7, 8], {})
 
 
 def test_a_conversation_needs_no_record_before_a_valid_snapshot_and_goes_on_without_an_invalid_one() -> None:

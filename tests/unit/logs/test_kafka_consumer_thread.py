@@ -12,6 +12,7 @@ from kafka.structs import TopicPartition
 
 from collector.logs.kafka import consumer_thread as polling
 from collector.logs.kafka.consumer_thread import ConsumerThread
+from collector.logs.kafka.group_watch import GroupWatch
 from collector.logs.kafka.losses import log_lost
 from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.records import RecordDecoder, log_unreadable
@@ -96,6 +97,8 @@ async def test_no_record_is_lost_when_a_partition_comes_and_nobody_says_where_it
     monkeypatch.setattr(polling, "waits_for_group", lambda _: False)
     monkeypatch.setattr(polling, "report_out_of_range", lambda *_: None)
     monkeypatch.setattr(polling, "topic_id", lambda *_: None)
+    monkeypatch.setattr(polling, "known_partitions", lambda *_: frozenset([OLD, NEW]))
+    monkeypatch.setattr(GroupWatch, "should_rejoin", lambda *_: False)
     monkeypatch.setattr(polling, "report_heartbeats", lambda *_: lambda: None)
     monkeypatch.setattr(RecordDecoder, "install", lambda *_: None)
     monkeypatch.setattr(RecordDecoder, "skip_failed", lambda *_: False)

@@ -250,7 +250,9 @@ def test_ids_of_spans_are_not_looked_through() -> None:
     request = ExportTraceServiceRequest()
     spans = request.resource_spans.add().scope_spans.add().spans
     for parent in (b"", b"a@bc.com"):
-        spans.add(name="chat gpt-4o", trace_id=b"ada1@example.com", span_id=b"a@bc.com", parent_span_id=parent)
+        span = spans.add(name="chat gpt-4o", trace_id=b"ada1@example.com", span_id=b"a@bc.com", parent_span_id=parent)
+        for name in ("http.request.method", "http.route", "url.scheme"):  # with fewer it is gone through at once
+            span.attributes.add(key=name).value.string_value = name
     before = [each.SerializeToString() for each in spans]
     redact_request(request, Redactor((Noting(),), b"a key"))
     assert looked_at == []
@@ -293,3 +295,23 @@ def test_text_of_many_kinds_is_looked_through_about_as_fast_as_text_that_repeats
         return min(times)
 
     assert seconds(kinds) < 12 * seconds(alike)
+
+
+def test_what_comes_again_in_a_request_is_taken_out_and_counted_each_time() -> None:
+    counted: Counter[str] = Counter()
+    redactor = Redactor((find,), b"a key", lambda kind, number: counted.update({kind: number}))
+    request = ExportTraceServiceRequest()
+    spans = request.resource_spans.add().scope_spans.add().spans
+    long = "from 10.0.0.7 " + "and further " * 9
+    for _ in range(3):
+        span = spans.add(name="GET /")
+        for text in ("10.0.0.7", "ada@example.com", long, "10.0.0.8"):
+            span.attributes.add(key="peer").value.string_value = text
+        span.attributes.add(key="api_key").value.string_value = "10.0.0.7"  # goes whole, whatever is known of the text
+    redact_request(request, redactor)
+    assert counted == {"IP": 9, "EMAIL": 3, "SECRET": 3}
+    for span in spans:
+        values = [each.value.string_value for each in span.attributes]
+        alone = Redactor((find,), b"a key")
+        assert values[:4] == [alone.text(text) for text in ("10.0.0.7", "ada@example.com", long, "10.0.0.8")]
+        assert values[4].startswith("<SECRET_")

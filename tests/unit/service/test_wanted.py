@@ -51,6 +51,8 @@ async def test_the_configuration_before_counts_too_and_no_older_one() -> None:
 def test_check_says_what_it_does() -> None:
     [line] = [line for line in report(configured(0.01)) if "keep" in line]
     assert "stored without content" in line
+    assert sum("thin pieces" in line for line in report(configured(0.01))) == 1
+    assert not any("thin pieces" in line for line in report(configured(1.0)))
     [line] = [line for line in report(configured(0.01, match={"service": "shop"})) if "keep" in line]
     assert line.strip() == (
         "keep: wanted has no effect, because monitor all selects turns by what they contain (match)"

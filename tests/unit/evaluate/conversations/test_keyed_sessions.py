@@ -1,9 +1,10 @@
+from dataclasses import asdict, replace
 from typing import Any
 
 from collector.evaluate.conversations.keyed_sessions import AddOutcome, KeyedSessions, SessionWindowSettings
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
 from collector.evaluate.conversations.session_window import WindowResult
-from collector.evaluate.conversations.snapshot import parse_snapshot, snapshot_record
+from collector.evaluate.conversations.snapshot import outline_snapshot, parse_snapshot, snapshot_record
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.records.json import turn_to_json
 from collector.records.recorded_turn import RecordedTurn
@@ -221,6 +222,44 @@ def test_what_needs_old_records_is_snapshotted_once_and_again_if_that_was_not_va
     assert behind(2) == ["b"]
     seen.conversations.discard("a")
     assert behind(2) == ["a", "b"]
+
+
+def test_a_confirmed_snapshot_is_what_reading_it_would_make_of_the_conversation() -> None:
+    """What came to nothing since it was written is unknown to a replay that begins with it."""
+    confirmed, restored = Seen(), Seen()
+    for seen in (confirmed, restored):
+        seen.add("t1", 1.0)
+        seen.add("u1", 120.0)
+        seen.add("t1", 121.0)  # comes twice
+        seen.add("e1", 122.0, "other")
+    record = snapshot_record("m", "c", dict(confirmed.conversations.items())["c"], 4, 0)
+    for seen in (confirmed, restored):
+        seen.add("u1", 124.0)
+        assert seen.conversations.is_unchanged("c", 0, 4)
+    outline, whole = outline_snapshot(record.value), parse_snapshot(record.value)
+    assert (outline.first, outline.since, len(outline.needed_at)) == (0, 4, len(whole.windows))
+    confirmed.conversations.confirm_snapshot("c", outline.needed_at, ReplayPoint(6, 125.0))
+    restored.conversations.restore("c", whole.windows, ReplayPoint(6, 125.0))
+    shapes: list[Any] = []
+    for seen in (confirmed, restored):
+        [(first, _), (name, conversation)] = seen.conversations.items()
+        assert (first, name) == ("other", "c")
+        windows = [asdict(each) | {"timer_at": None} for each in conversation.windows]
+        shapes.append((windows, replace(conversation, windows=[]), seen.conversations.take_released()))
+        shapes[-1][0][-1]["needed_at"] = max(windows[-1]["needed_at"], windows[-1]["touched_at"])
+        assert (len(seen.conversations), seen.conversations.turns) == (len(windows) + 1, 1 + len(windows))
+    assert repr(shapes[0]) == repr(shapes[1])
+    found = [
+        [
+            [(*ids(each), each.replay_point.offset) for each in seen.advance(time)] + [len(seen.conversations)]
+            for time in (140.0, *range(325, 340))
+        ]
+        for seen in (confirmed, restored)
+    ]
+    assert found[0] == found[1]
+    assert (found[0][0], found[0][-1]) == ([("u1", 6), ("e1", 3), 3], [0])
+    for seen in (confirmed, restored):
+        assert (len(seen.conversations), seen.conversations.turns, seen.conversations.size) == (0, 0, 0)
 
 
 def test_forgetting_many_leaves_the_timers_of_the_others() -> None:

@@ -42,7 +42,8 @@ def test_over_a_file_each_stage_runs_in_one_worker(workers: int) -> None:
     [
         (0.01, "all", {"assemble"}),
         (0.01, "wanted", {"receive"}),
-        (0.1, "all", {"receive", "assemble"}),
+        (0.1, "all", {"assemble"}),
+        (0.2, "all", {"receive", "assemble"}),
         (1.0, "wanted", {"receive", "assemble"}),
     ],
 )

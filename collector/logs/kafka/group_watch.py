@@ -1,0 +1,205 @@
+"""Looks after a consumer's place in its group: whether it waits long to join, and whether every partition has an owner.
+
+A process that joins under the name of one that has ended is given what that one had, without a rebalance. Brokers do
+not tell it that it leads the group, and only a leader looks for partitions without an owner: those that the process
+before had not distributed when it ended, or that were added meanwhile, would be read by nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from kafka.structs import TopicPartition
+
+from collector.logs.kafka.settings import KafkaSettings
+from collector.logs.kafka.topics import administrating
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks."""
+
+SETTLED = 3.0
+"""Seconds after a join until brokers are asked who owns what: during a rebalance partitions have no owner."""
+
+AGAIN = 30.0
+"""Seconds until they are asked again, if a partition had no owner or nobody answered."""
+
+LONG = 20.0
+"""Seconds of waiting for a group after which the log says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """What a consumer knows: whether it has joined and leads, which partitions there are, and which are its own."""
+
+    joined: bool
+    leads: bool
+    generation: int
+    partitions: frozenset[TopicPartition]
+    owned: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMembers:
+    """What brokers know: whether no rebalance is going on, who the members are, and what all of them own."""
+
+    settled: bool
+    names: tuple[str, ...]
+    owned: frozenset[TopicPartition]
+
+
+Answer = GroupMembers | Exception
+Ask = Callable[[Callable[[Answer], None]], None]
+"""Asks brokers for the members; what it is given is called with the answer later, in another thread."""
+
+
+class GroupWatch:
+    """Of one consumer, in the thread that polls. `named` is whether it has a group instance id."""
+
+    def __init__(self, group: str, ask: Ask, *, named: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._wait = _JoinWait(group, ask)
+        self._owners = _Owners(group, ask) if named else None
+        self._clock = clock
+        self._next = clock()
+
+    @property
+    def long_wait(self) -> float | None:
+        """For how many seconds it has not been joined, once that is long. May be read in other threads."""
+        return self._wait.long_wait
+
+    def should_rejoin(self, view: Callable[[], GroupView]) -> bool:
+        """Look, if it is time; whether the consumer has to join once more, as a partition has no owner."""
+        now = self._clock()
+        if now < self._next:
+            return False
+        self._next = now + LOOK_EVERY
+        seen = view()
+        self._wait.see(now, joined=seen.joined)
+        return self._owners is not None and self._owners.misses_one(now, seen)
+
+
+class _JoinWait:
+    """Says in the log what a consumer waits for that waits long to join."""
+
+    def __init__(self, group: str, ask: Ask) -> None:
+        self._group = group
+        self._ask = ask
+        self.long_wait: float | None = None
+        self._since: float | None = None
+        self._is_logged = False
+
+    def see(self, now: float, *, joined: bool) -> None:
+        if joined:
+            if self._is_logged and self._since is not None:
+                logger.info("group %s is joined after %.0f s", self._group, now - self._since)
+            self._since, self._is_logged, self.long_wait = None, False, None
+            return
+        if self._since is None:
+            self._since = now
+        if now - self._since >= LONG:
+            self.long_wait = now - self._since
+            if not self._is_logged:
+                self._is_logged = True
+                self._ask(partial(self._say, self.long_wait))
+
+    def _say(self, waited: float, answer: Answer) -> None:
+        """In another thread."""
+        if isinstance(answer, Exception):
+            logger.warning(
+                "group %s: nothing is read, it could not be joined for %.0f s (%s)", self._group, waited, answer
+            )
+        else:
+            logger.warning(
+                "group %s: nothing is read, it could not be joined for %.0f s: brokers wait until each of its members "
+                "has joined again, or was not heard of for its session_timeout; members: %s",
+                self._group, waited, ", ".join(answer.names) or "none",
+            )  # fmt: skip
+
+
+class _Owners:
+    """Whether every partition has an owner, where no leader can be relied on to know."""
+
+    def __init__(self, group: str, ask: Ask) -> None:
+        self._group = group
+        self._ask = ask
+        self._seen: tuple[int, frozenset[TopicPartition]] | None = None
+        self._ask_at = 0.0
+        self._answered: tuple[object, Answer] | None = None
+
+    def misses_one(self, now: float, view: GroupView) -> bool:
+        if not view.joined or view.leads or view.partitions <= view.owned:
+            self._seen = None
+            return False
+        seen = (view.generation, view.partitions)
+        if seen != self._seen:
+            self._seen, self._ask_at, self._answered = seen, now + SETTLED, None
+        if now >= self._ask_at:
+            self._ask_at = now + AGAIN
+            self._ask(partial(self._answer, seen))
+        return self._find(seen)
+
+    def _answer(self, about: object, answer: Answer) -> None:
+        """In another thread."""
+        self._answered = (about, answer)
+
+    def _find(self, seen: tuple[int, frozenset[TopicPartition]]) -> bool:
+        if self._answered is None or self._answered[0] != seen:
+            return False
+        (_, answer), self._answered = self._answered, None
+        if isinstance(answer, Exception):
+            logger.debug("who owns the partitions of group %s is not known (%s)", self._group, answer)
+            return False
+        if not answer.settled:
+            return False
+        ownerless = seen[1] - answer.owned
+        if not ownerless:
+            self._ask_at = float("inf")
+            return False
+        logger.warning(
+            "group %s: nobody reads %d partitions of %s; joining once more",
+            self._group, len(ownerless), ", ".join(sorted({each.topic for each in ownerless})),
+        )  # fmt: skip
+        return True
+
+
+def ask_brokers(settings: KafkaSettings, group: str, done: Callable[[Answer], None]) -> None:
+    """Ask for the members of a group, in a thread of its own: brokers may not answer for long."""
+
+    def ask() -> None:
+        try:
+            answer = _members(settings, group)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            done(error)
+        else:
+            done(answer)
+
+    threading.Thread(target=ask, name=f"kafka members {group}", daemon=True).start()
+
+
+def _members(settings: KafkaSettings, group: str) -> GroupMembers:
+    with administrating(settings) as admin:
+        described = admin.describe_groups([group])[group]
+    members = described["members"]
+    names = [
+        f"{each['group_instance_id'] or each['member_id']} on {each['client_host'].lstrip('/')}" for each in members
+    ]
+    return GroupMembers(
+        settled=described["group_state"] == "Stable",
+        names=tuple(sorted(names)),
+        owned=frozenset(where for each in members for where in _owned(each["member_assignment"])),
+    )
+
+
+def _owned(assignment: Any) -> list[TopicPartition]:
+    """The partitions of an assignment; none of one that cannot be read, or is empty."""
+    if not isinstance(assignment, dict):
+        return []
+    parts = cast("dict[str, Any]", assignment)["assigned_partitions"]
+    return [TopicPartition(each["topic"], number) for each in parts for number in each["partitions"]]

@@ -1,0 +1,150 @@
+"""A named process sees to it that every partition has an owner, and a long wait for a group is in the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from kafka.structs import TopicPartition
+
+from collector.logs.kafka.group_watch import AGAIN, LONG, SETTLED, Answer, GroupMembers, GroupView, GroupWatch
+from collector.logs.log import LogUnavailable
+
+ALL = frozenset(TopicPartition("turns", number) for number in range(3))
+MINE = frozenset([TopicPartition("turns", 0)])
+FOLLOWER = GroupView(joined=True, leads=False, generation=7, partitions=ALL, owned=MINE)
+OTHERS_HAVE_THE_REST = GroupMembers(settled=True, names=("pod-0 on 10.0.0.1", "pod-1 on 10.0.0.2"), owned=ALL)
+NOBODY_HAS_THE_REST = replace(OTHERS_HAVE_THE_REST, owned=MINE)
+
+
+class World:
+    """A consumer that sees `view`, in a group of which brokers say `answer`."""
+
+    def __init__(self, *, named: bool = True) -> None:
+        self.now = 100.0
+        self.view = FOLLOWER
+        self.answer: Answer = OTHERS_HAVE_THE_REST
+        self.asked: list[float] = []
+        self.watch = GroupWatch("evaluate", self._ask, named=named, clock=lambda: self.now)
+
+    def _ask(self, done: Callable[[Answer], None]) -> None:
+        self.asked.append(self.now)
+        done(self.answer)
+
+    def rejoins(self, seconds: float) -> list[float]:
+        """When it joins once more, within so many seconds, in seconds from now."""
+        start, found = self.now, list[float]()
+        while self.now < start + seconds:
+            if self.watch.should_rejoin(lambda: self.view):
+                found.append(self.now - start)
+            self.now += 0.5
+        return found
+
+
+def test_it_joins_once_more_when_nobody_has_a_partition() -> None:
+    world = World()
+    world.answer = NOBODY_HAS_THE_REST
+    assert world.rejoins(SETTLED + 1.5) == [SETTLED]
+    world.view = replace(FOLLOWER, generation=8, leads=True)
+    assert world.rejoins(5 * AGAIN) == []
+
+
+def test_brokers_are_asked_once_where_others_have_the_rest() -> None:
+    world = World()
+    assert world.rejoins(5 * AGAIN) == []
+    assert len(world.asked) == 1
+
+
+def test_they_are_asked_again_when_there_are_more_partitions() -> None:
+    world = World()
+    world.rejoins(AGAIN)
+    world.answer = OTHERS_HAVE_THE_REST
+    world.view = replace(FOLLOWER, partitions=ALL | {TopicPartition("turns", 3)})
+    assert world.rejoins(SETTLED + 1.5) == [SETTLED]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [replace(FOLLOWER, leads=True), replace(FOLLOWER, owned=ALL), replace(FOLLOWER, partitions=frozenset())],
+    ids=["leads", "has-all", "knows-no-topic"],
+)
+def test_nobody_is_asked_by_who_knows(view: GroupView) -> None:
+    world = World()
+    world.view = view
+    assert (world.rejoins(5 * AGAIN), world.asked) == ([], [])
+
+
+def test_nobody_is_asked_without_a_name() -> None:
+    world = World(named=False)
+    world.answer = NOBODY_HAS_THE_REST
+    assert (world.rejoins(5 * AGAIN), world.asked) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [LogUnavailable("no broker answers"), replace(NOBODY_HAS_THE_REST, settled=False)],
+    ids=["no-answer", "rebalance"],
+)
+def test_what_is_not_known_is_asked_again(answer: Answer) -> None:
+    world = World()
+    world.answer = answer
+    assert world.rejoins(AGAIN) == []
+    world.answer = NOBODY_HAS_THE_REST
+    assert len(world.rejoins(AGAIN)) == 1
+
+
+def test_a_partition_that_stays_without_owner_is_looked_for_again() -> None:
+    world = World()
+    world.answer = NOBODY_HAS_THE_REST
+    assert world.rejoins(3 * AGAIN) == [SETTLED, SETTLED + AGAIN, SETTLED + 2 * AGAIN]
+
+
+def test_an_answer_about_another_generation_says_nothing() -> None:
+    world, late = World(), list[Callable[[Answer], None]]()
+    watch = GroupWatch("evaluate", late.append, named=True, clock=lambda: world.now)
+    for _ in range(5):
+        assert not watch.should_rejoin(lambda: FOLLOWER)
+        world.now += 1.0
+    next_one = replace(FOLLOWER, generation=8)
+    assert not watch.should_rejoin(lambda: next_one)
+    late[0](NOBODY_HAS_THE_REST)
+    world.now += 1.0
+    assert not watch.should_rejoin(lambda: next_one)
+
+
+def test_a_long_wait_is_said_once_with_the_members(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    world = World(named=False)
+    world.view = replace(FOLLOWER, joined=False)
+    world.rejoins(LONG - 1)
+    assert (caplog.records, world.watch.long_wait) == ([], None)
+    world.rejoins(3 * LONG)
+    [record] = caplog.records
+    assert "group evaluate: nothing is read, it could not be joined for 20 s" in record.getMessage()
+    assert "members: pod-0 on 10.0.0.1, pod-1 on 10.0.0.2" in record.getMessage()
+    assert world.watch.long_wait == 78.0
+    world.view = FOLLOWER
+    world.rejoins(2.0)
+    assert world.watch.long_wait is None
+    assert "group evaluate is joined after 79 s" in caplog.records[1].getMessage()
+
+
+def test_a_long_wait_is_said_when_no_broker_answers(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.view, world.answer = replace(FOLLOWER, joined=False), LogUnavailable("no broker answers")
+    world.rejoins(2 * LONG)
+    [record] = caplog.records
+    assert "for 20 s (no broker answers)" in record.getMessage()
+
+
+def test_a_short_wait_is_not_said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    world = World()
+    for _ in range(3):
+        world.view = replace(FOLLOWER, joined=False)
+        world.rejoins(LONG - 1)
+        world.view = FOLLOWER
+        world.rejoins(2.0)
+    assert not caplog.records
