@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS ?= never
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long nightly fuzz compiled drift attack mutants chaos soak lint format dashboards docs reference model tools bench bench-compare
+.PHONY: help setup demo test long long-fuzz nightly fuzz compiled drift attack mutants chaos soak lint format dashboards docs reference model tools bench bench-compare
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,8 @@ test: setup ## run the tests, a real Kafka broker among them (needs Java 17 and 
 
 long: setup ## run the tests that take minutes: processes and a broker killed at every step, replicas that come and go
 	.venv/bin/pytest -m long --numprocesses $(SIDE_BY_SIDE) --dist loadgroup $(ARGS)
+
+long-fuzz: setup ## run 130,000 hostile requests and traces, always the same (half a minute)
 	FUZZ_CASES=130000 .venv/bin/pytest tests/hostile/test_fuzz.py $(ARGS)
 
 nightly: setup ## run the tests that take many minutes: months of alerts, freezes of a minute beyond the session

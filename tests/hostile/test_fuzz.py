@@ -1,6 +1,6 @@
 """Random bytes and hostile traces: nothing but BadInput ever comes out of reading and assembling them.
 
-`make test` tries 40,000 cases and `make long` 130,000, always the same; `make fuzz` as many as FUZZ_CASES says, of a seed
+`make test` tries 40,000 cases and `make long-fuzz` 130,000, always the same; `make fuzz` as many as FUZZ_CASES says, of a seed
 that changes. What fails names its case: `Hostile("…")` makes it again.
 """
 
@@ -39,7 +39,7 @@ SEED = os.environ.get("FUZZ_SEED", "0")
 
 
 def share(of: int) -> range:
-    """Numbers for the cases of one test, which are `of` in `make long`."""
+    """Numbers for the cases of one test, which are `of` in `make long-fuzz`."""
     return range(max(1, of * CASES // ALL))
 
 
