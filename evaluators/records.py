@@ -12,7 +12,7 @@ from dataclasses import fields
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 from pydantic import TypeAdapter
@@ -73,7 +73,7 @@ def _shape(kind: type) -> _Shape:
 
 def to_dict(record: Any) -> dict[str, Any]:
     """A record as a dict, without what is None or empty; orjson asks for it at every dataclass that it meets."""
-    kind = cast("type[object]", type(record))
+    kind: type[object] = record.__class__
     if kind is Message and not record.tool_calls and record.tool_call_id is None:
         return {"role": record.role, "content": record.content}  # histories are full of them
     names, values, always = _shape(kind)

@@ -60,12 +60,11 @@ def collect_attachments(draft: TurnDraft, limits: MediaLimits = NOTHING_STORED) 
 
 def _has_any(draft: TurnDraft) -> bool:
     """Whether any message has one: nearly all have none."""
-    calls = [each.call for each in draft.calls]
-    calls += [draft.enclosing_span.call] if draft.enclosing_span is not None else []
-    for call in calls:
-        for messages in (call.input, call.output):
-            for each in messages or ():
-                if each.attachments:
+    parsed = [*draft.calls, draft.enclosing_span] if draft.enclosing_span is not None else draft.calls
+    for each in parsed:
+        for messages in (each.call.input, each.call.output):
+            for message in messages or ():
+                if message.attachments:
                     return True
     return False
 

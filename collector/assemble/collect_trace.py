@@ -74,22 +74,25 @@ def collect_trace(
     A piece that cannot be read is reported to `on_bad` and left out. `on_unknown` is given the number of spans where
     none concerns a model.
     """
-    values: dict[Signal, set[bytes]] = {"traces": set(), "logs": set()}
-    for piece in pieces:
-        values[piece.signal].add(piece.value)
+    pieces = tuple(pieces)
+    logs = _distinct_values(pieces, "logs")
     events = _EventCollector(dialects)
-    records = (
-        _collect_records(_parse_requests(values["logs"], "logs", on_bad), dialects, events) if values["logs"] else []
-    )
+    records = _collect_records(_parse_requests(logs, "logs", on_bad), dialects, events) if logs else []
     span_filter = _SpanFilter(dialects, identity, events, application or None)
     examined: list[ExaminedScope] = []
-    for request in _parse_joined(values["traces"], on_bad):
+    for request in _parse_joined(_distinct_values(pieces, "traces"), on_bad):
         examined += examine_spans(cast("Any", request), span_filter.find_evidence)
     if not (span_filter.matched or records):
         on_unknown(len({span.message.span_id for scope in examined for span in scope.spans}))
         return None
     spans = decode_examined(examined)
     return CollectedTrace(tuple(deduplicate_spans(spans)), tuple(records), tuple(sorted(events.events)))
+
+
+def _distinct_values(pieces: Iterable[TracePiece], signal: Signal) -> list[bytes]:
+    """The values of one signal, each once, in an order of their own."""
+    values = [piece.value for piece in pieces if piece.signal == signal]
+    return values if len(values) < 2 else sorted(set(values))
 
 
 class _EventCollector:
@@ -149,7 +152,7 @@ class _SpanFilter:
         )
 
 
-def _parse_joined(values: set[bytes], on_bad: Callable[[BadInput], None]) -> Iterable[Request]:
+def _parse_joined(values: Sequence[bytes], on_bad: Callable[[BadInput], None]) -> Iterable[Request]:
     """Parse all requests at once: concatenated protobuf messages are their union, and one parse is much cheaper.
 
     If that fails, they are parsed one by one, so that an invalid one does not take the others with it.
@@ -157,14 +160,14 @@ def _parse_joined(values: set[bytes], on_bad: Callable[[BadInput], None]) -> Ite
     if not values:
         return []
     try:
-        return [request_from_protobuf(b"".join(sorted(values)) if len(values) > 1 else next(iter(values)), "traces")]
+        return [request_from_protobuf(values[0] if len(values) == 1 else b"".join(values), "traces")]
     except BadInput:
         return _parse_requests(values, "traces", on_bad)
 
 
-def _parse_requests(values: set[bytes], signal: Signal, on_bad: Callable[[BadInput], None]) -> list[Request]:
+def _parse_requests(values: Iterable[bytes], signal: Signal, on_bad: Callable[[BadInput], None]) -> list[Request]:
     requests: list[Request] = []
-    for value in sorted(values):
+    for value in values:
         try:
             requests.append(request_from_protobuf(value, signal))
         except BadInput as error:

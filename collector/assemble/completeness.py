@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from collector.assemble.rag_prompt import mentions_context
 from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.attributes import is_masked
 from collector.dialects.call import Call
-from collector.dialects.decode import parse_document
+from collector.dialects.decode import begins_document, parse_document
 from collector.dialects.program_fields import is_scaffolding
-from collector.otlp.span import Span
+from collector.otlp.span import Attributes, Span
 from evaluators.cases import Incomplete
 
 _SHORTEST_LIMIT = 32
@@ -23,24 +23,29 @@ def missing_reason(draft: TurnDraft) -> Incomplete | None:
         return "redacted"
     if is_scaffolding(draft.question) or is_scaffolding(draft.answer):
         return "scaffolding"
-    calls = _collect_calls(draft)
-    spans = _collect_spans(draft)
-    if draft.answer is None and not _is_empty_answer(draft):
+    last, enclosing_span = draft.last, draft.enclosing_span
+    calls = [last.call] if last else []
+    spans = [each.span for each in last.parsed_spans] if last else []
+    if enclosing_span is not None:
+        calls.append(enclosing_span.call)
+        spans.append(enclosing_span.span)
+    if draft.answer is None and not _is_empty_answer(draft, spans):
         return _find_first_reason(
             (call.output_incomplete for call in calls), (call.input_incomplete for call in calls), spans
         )
-    if _is_unrecorded_answer(draft):
+    if not draft.answer and _is_unrecorded_answer(draft):
         return "no_content"
     if draft.question is None:
         return _find_first_reason(
             (call.input_incomplete for call in calls), (call.output_incomplete for call in calls), spans
         )
-    if draft.enclosing_span is None and draft.final is not None:
+    if enclosing_span is not None:
+        if any(_is_filled_prompt_cut(call, spans) for call in calls):
+            return "truncated"
+    elif draft.final is not None:
         call = draft.final.call
-        if "truncated" in {call.input_incomplete, call.output_incomplete}:
+        if "truncated" in (call.input_incomplete, call.output_incomplete):
             return "truncated"  # the missing part may have been the user's last message
-    if draft.enclosing_span is not None and any(_is_filled_prompt_cut(call, spans) for call in calls):
-        return "truncated"
     return "truncated" if _is_cut((draft.answer, draft.prompt or draft.question), spans) else None
 
 
@@ -56,18 +61,6 @@ def find_interrupt(spans: Iterable[Span]) -> bool:
 _INTERRUPTS = frozenset({"GraphInterrupt", "NodeInterrupt"})
 
 
-def _collect_calls(draft: TurnDraft) -> list[Call]:
-    last = draft.last
-    calls = [last.call] if last else []
-    return [*calls, draft.enclosing_span.call] if draft.enclosing_span else calls
-
-
-def _collect_spans(draft: TurnDraft) -> list[Span]:
-    last = draft.last
-    spans = [each.span for each in last.parsed_spans] if last else []
-    return [*spans, draft.enclosing_span.span] if draft.enclosing_span else spans
-
-
 def _find_first_reason(
     first_reasons: Iterable[Incomplete | None], other_reasons: Iterable[Incomplete | None], spans: list[Span]
 ) -> Incomplete:
@@ -77,7 +70,7 @@ def _find_first_reason(
     return "evicted_attributes" if any(span.dropped_attributes for span in spans) else "no_content"
 
 
-def _is_empty_answer(draft: TurnDraft) -> bool:
+def _is_empty_answer(draft: TurnDraft, spans: Sequence[Span]) -> bool:
     """Whether the model answered nothing, rather than that its answer was not recorded.
 
     Some libraries omit an empty answer. Then the question, a normal end of the call and its token counts are recorded.
@@ -85,7 +78,6 @@ def _is_empty_answer(draft: TurnDraft) -> bool:
     if draft.final is None or draft.question is None:
         return False
     call = draft.final.call
-    spans = _collect_spans(draft)
     is_whole = (
         call.output_incomplete is None
         and call.input_incomplete is None
@@ -103,7 +95,7 @@ def _is_unrecorded_answer(draft: TurnDraft) -> bool:
 
     Libraries omit refusals and thoughts, and whole answers of providers whose shape they do not know.
     """
-    if draft.answer or draft.final is None or draft.enclosing_span is not None:
+    if draft.final is None or draft.enclosing_span is not None:
         return False
     call = draft.final.call
     return (
@@ -135,13 +127,20 @@ def _is_cut(texts: Iterable[str | None], spans: list[Span]) -> bool:
     """
     lengths = [len(text) for text in texts if text is not None and len(text) >= _SHORTEST_LIMIT]
     for span in spans if lengths else ():
-        values = [value for value in span.attributes.values() if isinstance(value, str)]
-        longest = max(map(len, values), default=0)
-        if longest in lengths and any(_is_unfinished(value) for value in values if len(value) == longest):
+        longest = 0
+        for value in span.attributes.values():
+            if isinstance(value, str) and len(value) > longest:
+                longest = len(value)
+        if longest in lengths and _has_unfinished(span.attributes, longest):
             return True
     return False
 
 
-def _is_unfinished(value: str) -> bool:
-    document = parse_document(value)
-    return document is not None and not document.whole
+def _has_unfinished(attributes: Attributes, length: int) -> bool:
+    """Whether one of the attributes of this length is a document that was cut."""
+    for value in attributes.values():
+        if isinstance(value, str) and len(value) == length and begins_document(value):
+            document = parse_document(value)
+            if document is not None and not document.whole:
+                return True
+    return False

@@ -286,12 +286,12 @@ def _match_without_answer(
         if enclosing_span.span.span_id in failure_ancestors:
             return None  # an agent further in failed, too, and is nearer to the cause
         return TurnDraft(question=question, error=call.error, enclosing_span=enclosing_span)
-    steps = [step for each in free for step in each.calls]
+    calls = [one for each in free for one in each.calls]
     if answer:
-        return TurnDraft(steps=steps, question=question, answer=answer, enclosing_span=enclosing_span)
+        return TurnDraft(calls, question=question, answer=answer, enclosing_span=enclosing_span)
     if free and (call.input_incomplete or call.output_incomplete or call.input or call.output):
         last = free[-1]
-        last.steps = steps[:-1] if last.final else steps
+        last.calls = calls
         return _attach(last, enclosing_span, question)
     return None
 

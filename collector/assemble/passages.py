@@ -20,10 +20,13 @@ def find_question_hints(parsed_spans: Sequence[ParsedSpan]) -> list[str]:
 
     Each once, the longest first.
     """
-    texts = [each.call.query for each in parsed_spans if each.call.query]
-    for variables in [each.call.variables for each in parsed_spans if each.call.variables]:
-        texts += [value for name, value in variables.items() if name.lower() in _QUESTIONS]
-    return sorted({text.strip() for text in texts}, key=lambda text: (-len(text), text))
+    texts: list[str] = []
+    for each in parsed_spans:
+        if each.call.query:
+            texts.append(each.call.query)
+        if each.call.variables:
+            texts += [value for name, value in each.call.variables.items() if name.lower() in _QUESTIONS]
+    return sorted({text.strip() for text in texts}, key=lambda text: (-len(text), text)) if texts else texts
 
 
 class PassageIndex:
@@ -35,15 +38,16 @@ class PassageIndex:
         self._sources = [
             each for each in parsed_spans if each.call.passages and each.call.kind in {"retrieval", "auxiliary"}
         ]
-        self._starts = [each.span.start for each in self._sources]
+        self._starts = [each.span.start for each in self._sources] if self._sources else []
         self._next_end = _compute_earliest_ends(self._sources) if self._sources else []
         self._below: dict[str, list[int]] = {}
         for index, parsed_span in enumerate(self._sources):
             for ancestor in tree.ancestors(parsed_span.span.span_id):
                 self._below.setdefault(ancestor, []).append(index)
-        self._contexts = {each.span.span_id: texts for each in parsed_spans if (texts := _find_contexts(each.call))}
+        filled = [each for each in parsed_spans if each.call.variables or each.call.passages]
+        self._contexts = {each.span.span_id: texts for each in filled if (texts := _find_contexts(each.call))}
         self._templates: dict[str, list[ParsedSpan]] = {}
-        for parsed_span in parsed_spans:
+        for parsed_span in filled:
             if (
                 parsed_span.call.kind == "other"
                 and parsed_span.span.parent_span_id

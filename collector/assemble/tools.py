@@ -26,28 +26,34 @@ class ToolSpans:
     def __init__(self, parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> None:
         """`parsed_spans` are in order of their starts."""
         tools = [each for each in parsed_spans if each.call.kind == "tool" and each.call.tool is not None]
-        ids = {each.span.span_id for each in tools}
-        self._outer = [each for each in tools if ids.isdisjoint(tree.ancestors(each.span.span_id))]
-        self._starts = [each.span.start for each in self._outer]
+        self._outer = _without_inner(tools, tree) if tools else []
+        self._starts = [each.span.start for each in self._outer] if tools else []
         self._below: dict[str, list[ParsedSpan]] = {}
         for parsed_span in self._outer:
             for ancestor in tree.ancestors(parsed_span.span.span_id):
                 self._below.setdefault(ancestor, []).append(parsed_span)
 
     def find(self, draft: TurnDraft) -> list[ToolCall]:
-        """Find those of a draft: inside its enclosing span, or between its first call and its end."""
+        """Find those that a draft's model called: inside its enclosing span, or between its first call and its end."""
         if not self._outer:
             return []
         inside = self._below.get(draft.enclosing_span.span.span_id) if draft.enclosing_span is not None else None
         first, end = bisect_left(self._starts, draft.start), bisect_right(self._starts, draft.end)
-        return [_with_error(each, each.call.tool) for each in inside or self._outer[first:end] if each.call.tool]
+        tools = [_with_error(each, each.call.tool) for each in inside or self._outer[first:end] if each.call.tool]
+        return [each for each in tools if not _is_bookkeeping(each)]
+
+
+def _without_inner(tools: Sequence[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
+    ids = {each.span.span_id for each in tools}
+    return [each for each in tools if ids.isdisjoint(tree.ancestors(each.span.span_id))]
 
 
 def find_tools_offered(draft: TurnDraft) -> tuple[ToolDefinition, ...]:
     """Find the tools that the draft's models could have called, as far as their spans define them."""
-    spans = [each.span for call in draft.calls for each in call.parsed_spans]
-    spans += [draft.enclosing_span.span] if draft.enclosing_span is not None else []
-    offered = find_tool_definitions([span.attributes for span in spans])
+    attributes = [each.span.attributes for call in draft.calls for each in call.parsed_spans]
+    if draft.enclosing_span is not None:
+        attributes.append(draft.enclosing_span.span.attributes)
+    offered = find_tool_definitions(attributes)
     if not (offered and draft.answer and draft.answer.startswith("{")):
         return offered
     forms = _find_forms([each for call in draft.calls for each in call.pending_tool_calls], draft.answer)
@@ -66,8 +72,8 @@ def find_tools_called(draft: TurnDraft, spans: ToolSpans) -> tuple[ToolCall, ...
     A call is in the output of a step, and again in the input of the call after it, so the lists are deduplicated.
     """
     call_lists, results = _collect_messages(draft)
-    span_calls = [each for each in spans.find(draft) if not _is_bookkeeping(each)]
-    if not any(calls for calls, _ in call_lists):
+    span_calls = spans.find(draft)
+    if not call_lists:
         return tuple(_deduplicate([(span_calls, False)])) if span_calls else ()
     calls = _add_results(_deduplicate(call_lists), results, span_calls)
     return tuple(_without_form(list(calls), draft.answer))
@@ -89,20 +95,29 @@ _CallList = tuple[Sequence[ToolCall], bool]
 
 
 def _collect_messages(draft: TurnDraft) -> tuple[list[_CallList], list[ChatMessage]]:
-    """Collect the tool calls of each list of messages (the lists may repeat each other), and the tool results."""
+    """Collect the tool calls of each list of messages with any (the lists may repeat each other), and the results."""
     call_lists: list[_CallList] = []
     results: list[ChatMessage] = []
     for call in draft.calls:
-        call_lists.append(_collect((call.call.input or ())[call.question_index + 1 :], results, history=True))
-        call_lists.append(_collect(call.call.output or (), results))
-    if draft.enclosing_span is not None and not any(calls for calls, _ in call_lists):
-        call_lists.append(_collect(draft.enclosing_span.call.output or (), results))
+        if later := (call.call.input or ())[call.question_index + 1 :]:
+            _collect(later, call_lists, results, history=True)
+        _collect(call.call.output or (), call_lists, results)
+    if draft.enclosing_span is not None and not call_lists:
+        _collect(draft.enclosing_span.call.output or (), call_lists, results)
     return call_lists, results
 
 
-def _collect(messages: Sequence[ChatMessage], results: list[ChatMessage], *, history: bool = False) -> _CallList:
-    results += [message for message in messages if message.role == "tool"]
-    return [call for message in messages for call in message.tool_calls if not _is_bookkeeping(call)], history
+def _collect(
+    messages: Sequence[ChatMessage], call_lists: list[_CallList], results: list[ChatMessage], *, history: bool = False
+) -> None:
+    calls: list[ToolCall] = []
+    for message in messages:
+        if message.role == "tool":
+            results.append(message)
+        if message.tool_calls:
+            calls += [call for call in message.tool_calls if not _is_bookkeeping(call)]
+    if calls:
+        call_lists.append((calls, history))
 
 
 def _is_bookkeeping(call: ToolCall) -> bool:

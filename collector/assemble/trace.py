@@ -136,9 +136,11 @@ class Assembler:
         if thin:
             turns = [_unread(each) for each in turns]
         read = {each.span.span_id for each in parsed_spans}
-        thinly_read = dialects_of(thin, read)
-        spans = Counter(spans) + Counter(thinly_read.values()) if thinly_read else spans
-        if unread := sum(each.span_id not in read and each.span_id not in thinly_read for each in trace.spans):
+        if thin:
+            thinly_read = dialects_of(thin, read)
+            spans = dict(Counter(spans) + Counter(thinly_read.values()))
+            read.update(thinly_read)
+        if unread := len([each for each in trace.spans if each.span_id not in read]):
             spans[UNREAD] = unread
         assembly = Assembly(tuple(turns), spans, feedback)
         return TraceAnalysis(trace, tree, tuple(parsed_spans), tuple(calls), tuple(drafts), assembly)

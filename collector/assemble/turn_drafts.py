@@ -14,12 +14,12 @@ from collector.assemble.tree import SpanTree
 class TurnDraft:
     """A turn while it is put together from one trace; mutable, since enclosing spans and prompts are added later.
 
-    `steps` are the calls that requested tools, `final` the one that ended it, with an answer or an error.
-    `enclosing_span` is the span around them that has question and answer as the user saw them. A draft has at least one
-    of these.
+    `calls` are its model calls, in order: those that requested tools, and `final`, the one that ended it, with an
+    answer or an error. `enclosing_span` is the span around them that has question and answer as the user saw them.
+    A draft has at least one of these.
     """
 
-    steps: list[ModelCall] = field(default_factory=list[ModelCall])
+    calls: list[ModelCall] = field(default_factory=list[ModelCall])
     final: ModelCall | None = None
     question: str | None = None
     answer: str | None = None
@@ -30,27 +30,24 @@ class TurnDraft:
     enclosing_span: ParsedSpan | None = None
 
     @property
-    def calls(self) -> list[ModelCall]:
-        """All its model calls, in order."""
-        return [*self.steps, self.final] if self.final else list(self.steps)
-
-    @property
     def last(self) -> ModelCall | None:
         """The call that ended it, else the last one."""
-        return self.final or (self.steps[-1] if self.steps else None)
+        return self.calls[-1] if self.calls else None
 
     @property
     def start(self) -> int:
         """Its start in nanoseconds since 1970."""
-        calls = self.calls
-        return calls[0].span.start if calls else self.enclosing_span.span.start if self.enclosing_span else 0
+        if self.calls:
+            return self.calls[0].span.start
+        return self.enclosing_span.span.start if self.enclosing_span else 0
 
     @property
     def end(self) -> int:
         """Its end in nanoseconds since 1970."""
-        calls = self.calls
-        if calls:
-            return max([each.span.end for each in calls])
+        if len(self.calls) == 1:
+            return self.calls[0].span.end
+        if self.calls:
+            return max([each.span.end for each in self.calls])
         return self.enclosing_span.span.end if self.enclosing_span else 0
 
 
@@ -95,13 +92,13 @@ def sort_by_end(drafts: list[TurnDraft]) -> list[TurnDraft]:
 
 def _draft_single_call(call: ModelCall) -> TurnDraft:
     if call.call.error is not None:
-        return TurnDraft(final=call, question=call.question, error=call.call.error)
+        return TurnDraft([call], call, question=call.question, error=call.call.error)
     return _make_draft((call,), None) if call.is_step else _make_draft((), call)
 
 
 def _close_group(group: _Group) -> Iterable[TurnDraft]:
     yield from group.drafts
-    if group.open_steps and not (group.failed and group.failed.steps == group.open_steps):
+    if group.open_steps and not (group.failed and group.failed.calls[:-1] == group.open_steps):
         yield _make_draft(group.open_steps, None)
 
 
@@ -141,7 +138,7 @@ def _add_failure(group: _Group, call: ModelCall) -> None:
     if group.failed is None:
         group.failed = TurnDraft()
         group.drafts.append(group.failed)
-    group.failed.steps = list(group.open_steps)
+    group.failed.calls = [*group.open_steps, call]
     group.failed.final = call
     group.failed.error = call.call.error
     group.failed.question = call.question or _find_last_question(group.open_steps)
@@ -178,7 +175,7 @@ def _is_copy(draft: TurnDraft, call: ModelCall) -> bool:
 
 def _make_draft(steps: Sequence[ModelCall], final: ModelCall | None) -> TurnDraft:
     question = (final.question if final else None) or _find_last_question(steps)
-    return TurnDraft(steps=list(steps), final=final, question=question, answer=final.answer if final else None)
+    return TurnDraft([*steps, final] if final else list(steps), final, question, final.answer if final else None)
 
 
 def _find_last_question(steps: Sequence[ModelCall]) -> str | None:

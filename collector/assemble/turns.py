@@ -116,9 +116,11 @@ class TurnBuilder:
             program_fields=find_program_fields(draft, question, answer),
             attributes=_collect_attributes(draft, span, call, declared, media.left_out),
         )
-        enclosing = draft.enclosing_span.span.span_id if draft.enclosing_span else None
-        models = frozenset(span_id for each in draft.calls for span_id in each.span_ids)
-        return AssembledTurn(turn, _collect_span_ids(draft), declared, enclosing, models)
+        models = frozenset([each.span.span_id for call in draft.calls for each in call.parsed_spans])
+        if draft.enclosing_span is None:
+            return AssembledTurn(turn, models, declared, None, models)
+        enclosing = draft.enclosing_span.span.span_id
+        return AssembledTurn(turn, models | {enclosing}, declared, enclosing, models)
 
     def _is_interrupted(self) -> bool:
         """Whether a run of the trace stopped to ask a person."""
@@ -148,11 +150,11 @@ class TurnBuilder:
         conversation = user = made_up = None
         if self._identity.configured is not None:
             conversation, user = self._find_by(self._identity.configured, draft, span)
-        for source, scope in self._iterate_nearest_sources(draft, span):
+        for source, scope in self._list_nearest_sources(draft, span):
             if isinstance(source, Call):
                 ids: ConversationAndUser = (parse_identifier(source.conversation_id), parse_identifier(source.user_id))
             else:
-                ids = self._find_ids(source) if source.attributes else _NO_IDS
+                ids = self._find_ids(source)
             if ids[0] and may_be_made_up(ids[0], scope):
                 made_up, ids = made_up or ids[0], (None, ids[1])
             conversation, user = conversation or ids[0], user or ids[1]
@@ -166,7 +168,7 @@ class TurnBuilder:
 
     def _find_by(self, lookup: IdentityLookup, draft: TurnDraft, span: Span) -> ConversationAndUser:
         conversation = user = None
-        for source, _ in self._iterate_nearest_sources(draft, span):
+        for source, _ in self._list_nearest_sources(draft, span):
             if not isinstance(source, Call):
                 ids = lookup.find(source.attributes)
                 conversation, user = conversation or ids[0], user or ids[1]
@@ -193,18 +195,24 @@ class TurnBuilder:
             ids = self._ids[span.span_id] = self._identity.find(span.attributes)
         return ids
 
-    def _iterate_nearest_sources(self, draft: TurnDraft, span: Span) -> Iterable[tuple[Span | Call, str]]:
-        """The draft's own spans, then their ancestors, nearest first, each with its scope."""
+    def _list_nearest_sources(self, draft: TurnDraft, span: Span) -> list[tuple[Span | Call, str]]:
+        """What may name a conversation or a user, each with its scope.
+
+        The draft's own spans come first, then their ancestors, nearest first.
+        """
+        sources: list[tuple[Span | Call, str]] = []
         last = draft.last
-        own_spans = list(last.parsed_spans) if last else []
-        own_spans += [draft.enclosing_span] if draft.enclosing_span else []
-        for each in own_spans:
-            yield each.call, each.span.scope
-            yield each.span, each.span.scope
+        own_spans = last.parsed_spans if last else ()
+        for own, call in (*own_spans, draft.enclosing_span) if draft.enclosing_span else own_spans:
+            if call.conversation_id is not None or call.user_id is not None:
+                sources.append((call, own.scope))
+            if own.attributes:
+                sources.append((own, own.scope))
         for span_id in self._tree.ancestors(span.span_id):
             ancestor = self._tree.spans.get(span_id)
-            if ancestor is not None:
-                yield ancestor, ancestor.scope
+            if ancestor is not None and ancestor.attributes:
+                sources.append((ancestor, ancestor.scope))
+        return sources
 
     def _find_trace_identity(self) -> ConversationAndUser:
         """The conversation and the user that the whole trace names, if it names only one."""
@@ -254,7 +262,7 @@ def _find_main_span(draft: TurnDraft) -> tuple[Span, Call]:
 def _split_history(draft: TurnDraft) -> tuple[str | None, tuple[Message, ...]]:
     """Split the messages before the question into system prompt and history, from the call with most of them."""
     calls = draft.calls
-    fullest = max(calls, key=_QUESTION_INDEX) if len(calls) > 1 else calls[0] if calls else None
+    fullest = max(calls, key=_QUESTION_INDEX) if len(calls) > 1 else draft.last
     systems = [call.call.system for call in calls if call.call.system]
     messages: Sequence[ChatMessage] = (fullest.call.input or ())[: max(fullest.question_index, 0)] if fullest else ()
     enclosing_call = draft.enclosing_span.call if draft.enclosing_span else None
@@ -263,7 +271,11 @@ def _split_history(draft: TurnDraft) -> tuple[str | None, tuple[Message, ...]]:
         if not messages:
             messages = _cut_at_question(enclosing_call.input or ())
     system, rest = split_system_prompt(messages)
-    return (systems[0] if systems else system), tuple([_to_message(each) for each in rest])
+    history = [
+        _with_tools(each) if each.tool_calls or each.tool_call_id else _make_message(role=each.role, content=each.text)
+        for each in rest
+    ]
+    return (systems[0] if systems else system), tuple(history)
 
 
 _QUESTION_INDEX = attrgetter("question_index")
@@ -274,18 +286,15 @@ def _cut_at_question(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     return messages[: user_indexes[-1]] if user_indexes else ()
 
 
-def _to_message(message: ChatMessage) -> Message:
-    if message.tool_calls or message.tool_call_id:
-        return _make_message(
-            role=message.role,
-            content=message.text,
-            tool_calls=message.tool_calls,
-            tool_call_id=message.tool_call_id,
-        )
-    return _make_message(role=message.role, content=message.text)
+def _with_tools(message: ChatMessage) -> Message:
+    return _make_message(
+        role=message.role, content=message.text, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id
+    )
 
 
 def _sum_usage(calls: Sequence[ModelCall]) -> TokenCount | None:
+    if len(calls) == 1:
+        return calls[0].call.usage
     counts = [call.call.usage for call in calls if call.call.usage is not None]
     if len(counts) < 2:
         return counts[0] if counts else None
@@ -323,6 +332,7 @@ def _collect_attributes(draft: TurnDraft, span: Span, call: Call, declared: Valu
     enclosing_span = draft.enclosing_span
     resource = span.resource
     own_spans = (span, enclosing_span.span) if enclosing_span else (span,)
+    with_labels = [each.attributes for each in own_spans if not _LABELS.isdisjoint(each.attributes)]
     attributes = {
         "span_name": span.name,
         "scope": span.scope,
@@ -334,12 +344,13 @@ def _collect_attributes(draft: TurnDraft, span: Span, call: Call, declared: Valu
             resource.get("deployment.environment.name", resource.get("deployment.environment"))
         ),
         "service_version": _as_nonempty_text(resource.get("service.version")),
-        "prompt": _find_label(own_spans, _PROMPT),
-        "prompt_version": _find_label(own_spans, _PROMPT_VERSION),
+        "prompt": _find_label(with_labels, _PROMPT),
+        "prompt_version": _find_label(with_labels, _PROMPT_VERSION),
         "attachments_left_out": left_out,
     }
-    uncertain = {"input_uncertain": True} if call.uncertain else {}
-    standard = {**{name: value for name, value in attributes.items() if value}, **uncertain}
+    standard = {name: value for name, value in attributes.items() if value}
+    if call.uncertain:
+        standard["input_uncertain"] = True
     return {**standard, **{name: each.value for name, each in declared.items()}} if declared else standard
 
 
@@ -358,17 +369,15 @@ _PROMPT_VERSION = (
 )
 
 
-def _find_label(spans: Iterable[Span], keys: Sequence[str]) -> str | None:
-    """The name or number under the first of the keys that a span has."""
-    for span in spans:
+_LABELS = frozenset((*_PROMPT, *_PROMPT_VERSION))
+
+
+def _find_label(spans: Iterable[Attributes], keys: Sequence[str]) -> str | None:
+    """The name or number under the first of the keys that the attributes of a span have."""
+    for attributes in spans:
         for key in keys:
-            if key in span.attributes:
-                value = plain_value(span.attributes[key])
+            if key in attributes:
+                value = plain_value(attributes[key])
                 if value is not None:
                     return str(value)[:LONGEST_LABEL]
     return None
-
-
-def _collect_span_ids(draft: TurnDraft) -> frozenset[str]:
-    ids = [span_id for call in draft.calls for span_id in call.span_ids]
-    return frozenset([*ids, draft.enclosing_span.span.span_id] if draft.enclosing_span else ids)

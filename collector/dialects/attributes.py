@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from collector.dialects.call import Passage
 from collector.dialects.decode import as_dict, as_list, decode, decode_json
 from collector.otlp.span import Attributes, Span
 from evaluators.cases import Incomplete, Json, TokenCount
+
+_MAX_NAMES = 20_000
+_MOST_DIGITS, _NO_INDEX = 9, -1
 
 MASKS = frozenset(
     {"__REDACTED__", "[REDACTED]", "<elided>", "<redacted>", "<REDACTED>", "[redacted]", "REDACTED", "***"}
@@ -141,22 +145,31 @@ def group_indexed(attributes: Attributes, beginning: str) -> list[dict[str, Json
     Indexes may have gaps, since a limit on the number of attributes drops some.
     """
     groups: dict[int, dict[str, Json]] = {}
-    by_text: dict[str, dict[str, Json]] = {}
     size = len(beginning)
     for key, value in attributes.items():
         if key.startswith(beginning):
-            index, _, rest = key[size:].partition(".")
-            group = by_text.get(index)
-            if group is None:
-                is_index = index.isascii() and index.isdigit() and len(index) <= 9
-                group = by_text[index] = groups.setdefault(int(index), {}) if is_index else {}
-            group[rest] = value
+            index, rest = _split_index(key, size)
+            if index in groups:
+                groups[index][rest] = value
+            else:
+                groups[index] = {rest: value}
+    groups.pop(_NO_INDEX, None)
     return [groups[index] for index in sorted(groups)]
+
+
+@lru_cache(_MAX_NAMES)
+def _split_index(key: str, size: int) -> tuple[int, str]:
+    """Split a name into the index behind its first characters, and what follows that; names repeat."""
+    index, _, rest = key[size:].partition(".")
+    return int(index) if index.isascii() and index.isdigit() and len(index) <= _MOST_DIGITS else _NO_INDEX, rest
 
 
 def find_redaction(*values: Json) -> Incomplete | None:
     """Return `redacted` if one of the values is a mask."""
-    return "redacted" if any(map(is_masked, values)) else None
+    for each in values:
+        if is_masked(each):
+            return "redacted"
+    return None
 
 
 def parse_passages(value: Json) -> tuple[Passage, ...]:

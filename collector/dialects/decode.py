@@ -84,12 +84,12 @@ def decode_json(value: Json) -> Json:
 
 def as_dict(value: Json) -> dict[str, Any]:
     """`value` if it is an object, else an empty one."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType] - `cast` is a call
 
 
 def as_list(value: Json) -> list[Any]:
     """`value` if it is an array, else an empty one."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType] - `cast` is a call
 
 
 def as_text(value: Json) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 from collector.dialects.attributes import find_text, group_indexed
 from collector.dialects.call import ChatMessage
 from collector.dialects.decode import as_dict, as_list, decode, decode_json, parse_printed_fields
-from collector.dialects.messages import parse_messages, parse_plain_messages
+from collector.dialects.messages import parse_messages
 from collector.dialects.parts import PART_TYPES
+from collector.dialects.plain_messages import convert_plain_messages
 from collector.otlp.span import Attributes
 from evaluators.cases import Json
 
@@ -29,7 +30,7 @@ def parse_indexed_messages(
         for group in group_indexed(attributes, beginning)
         if group.get("role") != "thinking"
     ]
-    plain = parse_plain_messages(groups)
+    plain = convert_plain_messages(groups)
     if plain is not None:
         return plain
     return tuple([message for group in groups for message in parse_messages([group]).messages])

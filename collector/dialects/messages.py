@@ -8,7 +8,7 @@ as Python reprs, or as plain text. Attributes do not declare their shape, so the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from collector.dialects.attributes import find_text
 from collector.dialects.call import ChatMessage, parse_finish_reason
@@ -16,8 +16,7 @@ from collector.dialects.decode import (
     as_dict,
     as_list,
     begins_document,
-    document_of,
-    load,
+    parse_document,
     parse_printed_fields,
     parse_repr,
 )
@@ -33,6 +32,7 @@ from collector.dialects.parts import (
     parse_parts,
     parse_tool_result,
 )
+from collector.dialects.plain_messages import read_plain_messages
 from evaluators.cases import Incomplete, Json, ToolCall
 
 MAX_DEPTH = 8
@@ -73,11 +73,10 @@ def parse_messages(value: Json, role: str = "user") -> ChatTranscript:
         return ChatTranscript(tuple(messages)) if _add_messages(value, role, messages, MAX_DEPTH) else NO_MESSAGES
     if not begins_document(value):
         return ChatTranscript((ChatMessage(role, value),), None, is_structured=False)
-    loaded = load(value)
-    plain = parse_plain_messages(as_list(loaded))
+    plain = read_plain_messages(value) if value[0] == "[" else None
     if plain:
         return ChatTranscript(plain)
-    document = document_of(value, loaded)
+    document = parse_document(value)
     if document is not None:
         known = _add_messages(document.value, role, messages, MAX_DEPTH)
         if not document.whole:
@@ -89,7 +88,9 @@ def parse_messages(value: Json, role: str = "user") -> ChatTranscript:
 
 def parse_system_text(value: Json) -> str | None:
     """Parse the text of a system instruction: a list of parts, JSON of that, or plain text; None if there is none."""
-    return "\n".join(each.text for each in parse_messages(value, "system").messages if each.text) or None
+    if value is None or value == "":
+        return None
+    return "\n".join([each.text for each in parse_messages(value, "system").messages if each.text]) or None
 
 
 def split_system_prompt(messages: Iterable[ChatMessage]) -> tuple[str | None, tuple[ChatMessage, ...]]:
@@ -168,40 +169,6 @@ def _add_list(items: list[Any], role: str, messages: list[ChatMessage], depth: i
 
 _PLAIN_KEYS = frozenset({"role", "parts", "content", "name", "finish_reason"})
 _PLAIN_ROLES: Mapping[str, str] = {"user": "user", "assistant": "assistant", "system": "system"}
-
-
-def parse_plain_messages(items: list[Any]) -> tuple[ChatMessage, ...] | None:
-    """Parse messages of one text each and nothing else, as nearly all lists have; None if one has any other value.
-
-    As nothing in them is a number or nested, they need not be checked for either.
-    """
-    messages: list[ChatMessage] = []
-    for each in items:
-        if type(each) is not dict:
-            return None
-        item = cast("JsonObject", each)
-        role, text = item.get("role"), item.get("content")
-        if text is None:
-            text = _find_sole_text(item.get("parts"))
-        finish = item.get("finish_reason") if len(item) == _WITH_FINISH else None
-        if type(role) is not str or role not in _PLAIN_ROLES or type(text) is not str:
-            return None
-        if len(item) != _WITHOUT_FINISH and type(finish) is not str:
-            return None
-        messages.append(ChatMessage(role, text, (), None, None, None, parse_finish_reason(finish) if finish else None))
-    return tuple(messages)
-
-
-_WITHOUT_FINISH, _WITH_FINISH = 2, 3
-"""Keys of a message (or a part) with nothing but its kind and a text, and of one with a finish reason, too."""
-
-
-def _find_sole_text(parts: Json) -> Json:
-    if type(parts) is list and len(blocks := cast("list[Any]", parts)) == 1 and type(blocks[0]) is dict:
-        part = cast("JsonObject", blocks[0])
-        if len(part) == _WITHOUT_FINISH and part.get("type") == "text":
-            return part.get("content")
-    return None
 
 
 def _parse_plain(item: Any) -> ChatMessage | None:

@@ -21,8 +21,9 @@ from collector.dialects.call import Call, ChatMessage, Kind, Passage, as_message
 from collector.dialects.decode import as_dict, as_list, decode, parse_repr
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
-from collector.dialects.messages import parse_messages, parse_plain_messages, parse_printed
+from collector.dialects.messages import parse_messages, parse_printed
 from collector.dialects.parts import is_free_of_tools, parse_arguments
+from collector.dialects.plain_messages import convert_plain_messages
 from collector.dialects.program_fields import is_list_of_parts
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Feedback, Json, ToolCall
@@ -252,7 +253,7 @@ def _parse_raw(raw: Json, role: str, fallback: tuple[ChatMessage, ...] | None, *
 
 def _parse_indexed(attributes: Attributes, beginning: str) -> tuple[ChatMessage, ...] | None:
     groups = [_to_openai_message(group) for group in group_indexed(attributes, beginning)]
-    plain = parse_plain_messages(groups)
+    plain = convert_plain_messages(groups)
     if plain is None:
         return as_messages([message for group in groups for message in parse_messages([group]).messages])
     return as_messages(plain)
@@ -447,8 +448,9 @@ def _find_message_sources(attributes: Attributes, kind: Kind) -> dict[str, str]:
     if kind == "retrieval":
         return {"passages": "retrieval.documents.*"}
     sources: dict[str, str] = {}
+    names = "\n".join(attributes)
     for field, beginning, raw in (("input", _INPUT, "input.value"), ("output", _OUTPUT, "output.value")):
-        if kind == "model" and any(key.startswith(beginning) for key in attributes):
+        if kind == "model" and (names.startswith(beginning) or f"\n{beginning}" in names):
             sources[field] = f"{beginning}*"
         elif raw in attributes:
             sources[field] = raw

@@ -19,7 +19,7 @@ from collector.dialects.attributes import (
     find_value,
     parse_passages,
 )
-from collector.dialects.call import Call, ChatMessage, Kind, as_messages, parse_finish_reason
+from collector.dialects.call import Call, ChatMessage, Kind, parse_finish_reason
 from collector.dialects.decode import as_dict, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.messages import NO_MESSAGES, ChatTranscript, parse_messages, parse_system_text
@@ -192,6 +192,8 @@ def _read_call(
 
 
 def _find_variables(attributes: Attributes) -> dict[str, str]:
+    if _VARIABLE not in "\n".join(attributes):
+        return {}
     size = len(_VARIABLE)
     return {
         key[size:]: value for key, value in attributes.items() if key[:size] == _VARIABLE and isinstance(value, str)
@@ -204,7 +206,7 @@ def _parse_content(
     value = attributes.get(key)
     transcript: ChatTranscript = NO_MESSAGES if value is None else parse_messages(value, role)
     if transcript.messages or transcript.incomplete:
-        return as_messages(transcript.messages), transcript.incomplete or find_redaction(value)
+        return transcript.messages or None, transcript.incomplete or find_redaction(value)
     if events:
         return events, None
     plain = find_text(attributes, _PLAIN_TEXT[key])

@@ -36,9 +36,10 @@ def unwrap_program(call: Call) -> Call:
     messages = call.input
     if call.kind != "model" or not messages:
         return call
-    names = _parse_field_names(messages[0].text) if messages[0].role == "system" else None
+    first = messages[0]
+    names = _parse_field_names(first.text) if first.role == "system" and first.text.startswith(_INPUT_HEADING) else None
     if names is None:
-        if not is_marked(messages[-1].text):
+        if _MARKER not in messages[-1].text or not is_marked(messages[-1].text):
             return call
         names = ((), ())
     inputs, outputs = names
@@ -56,7 +57,9 @@ def is_scaffolding(text: str | None) -> bool:
     """Whether a text is what a library wrote around words: markers, an object's repr, a list of parts as JSON."""
     if not text:
         return False
-    return is_marked(text) or (text[0] in "[<" and (is_object_repr(text) or is_list_of_parts(text)))
+    if text[0] in "[<" and (is_object_repr(text) or is_list_of_parts(text)):
+        return True
+    return _MARKER in text and is_marked(text)
 
 
 def is_list_of_parts(text: str) -> bool:
@@ -76,8 +79,6 @@ def _last_text(messages: Sequence[ChatMessage], role: str) -> str:
 
 def _parse_field_names(system: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """Parse the names of input and output fields, which begin an adapter's system prompt; None if it is another one."""
-    if not system.startswith(_INPUT_HEADING):
-        return None
     inputs, heading, rest = system.partition(_OUTPUT_HEADING)
     if not heading:
         return None

@@ -95,11 +95,9 @@ class Dialects:
 
     def _get_readers(self, mask: int) -> tuple[SpanReader, ...]:
         """The readers whose bits are set, most specific first."""
-        readers = self._by_mask.get(mask)
-        if readers is None:
-            readers = tuple(each.read for index, each in enumerate(self.all) if mask >> index & 1)
-            if len(self._by_mask) < _MAX_NAMES:
-                self._by_mask[mask] = readers
+        readers = tuple(each.read for index, each in enumerate(self.all) if mask >> index & 1)
+        if len(self._by_mask) < _MAX_NAMES:
+            self._by_mask[mask] = readers
         return readers
 
     def read_each(self, span: Span, records: Sequence[LogRecord]) -> list[Call]:
@@ -108,7 +106,8 @@ class Dialects:
         for record in records:
             mask |= self._records.get(record.kind, 0)
         calls: list[Call] = []
-        for read in self._get_readers(mask):
+        readers = self._by_mask.get(mask)
+        for read in self._get_readers(mask) if readers is None else readers:
             call = read(span, records)
             if call is not None:
                 calls.append(_drop_masked(unwrap_program(call)))
@@ -136,7 +135,7 @@ class Dialects:
     def read(self, span: Span, records: Sequence[LogRecord] = ()) -> Call | None:
         """Read a span with all its dialects and merge the results; None if no dialect reads it."""
         calls = self.read_each(span, records)
-        return merge(calls) if calls else None
+        return merge(calls) if len(calls) > 1 else calls[0] if calls else None
 
 
 def _drop_masked(call: Call) -> Call:

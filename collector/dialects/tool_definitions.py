@@ -61,7 +61,7 @@ def find_tool_definitions(spans: Iterable[Mapping[str, Any]]) -> tuple[ToolDefin
     unique: dict[str, ToolDefinition] = {}
     seen: set[tuple[str, str]] = set()
     for attributes in spans:
-        if _NAMES.isdisjoint(attributes) and not [name for name in attributes if name.startswith(_INDEXED)]:
+        if _NAMES.isdisjoint(attributes) and not _has_indexed("\n".join(attributes)):
             continue
         for definition in _definitions(attributes, seen):
             known = unique.get(definition.name)
@@ -69,6 +69,10 @@ def find_tool_definitions(spans: Iterable[Mapping[str, Any]]) -> tuple[ToolDefin
             if len(unique) >= MOST_TOOLS:
                 return tuple(unique.values())
     return tuple(unique.values())
+
+
+def _has_indexed(names: str) -> bool:
+    return _INDEXED[0] in names or _INDEXED[1] in names
 
 
 def _completed(known: ToolDefinition, other: ToolDefinition) -> ToolDefinition:

@@ -253,20 +253,16 @@ def decode_pairs(keys: Iterable[str], pairs: Iterable[KeyValue]) -> dict[str, Js
             decoded[key] = text
         else:
             kind = value.WhichOneof("value")
-            decoded[key] = _SIMPLE[kind](value) if kind in _SIMPLE else _nested(value, kind, MAX_DEPTH)
+            decoded[key] = getattr(value, kind) if kind in _SIMPLE else _other(value, kind, MAX_DEPTH)
     return decoded
 
 
-_SIMPLE: dict[str | None, Callable[[AnyValue], Json]] = {
-    None: lambda _value: None,
-    "string_value": lambda value: value.string_value,
-    "int_value": lambda value: value.int_value,
-    "bool_value": lambda value: value.bool_value,
-    "double_value": lambda value: value.double_value if isfinite(value.double_value) else None,
-}
+_SIMPLE = frozenset({"string_value", "int_value", "bool_value"})
 
 
-def _nested(value: AnyValue, kind: str | None, depth: int) -> Json:
+def _other(value: AnyValue, kind: str | None, depth: int) -> Json:
+    if kind == "double_value":
+        return value.double_value if isfinite(value.double_value) else None
     if depth <= 0:
         return None
     if kind == "array_value":
@@ -284,8 +280,7 @@ def any_value(value: AnyValue, depth: int = MAX_DEPTH) -> Json:
     Bytes become hex; a number that JSON does not have, and nesting below `depth`, become None.
     """
     kind = value.WhichOneof("value")
-    simple = _SIMPLE.get(kind)
-    return simple(value) if simple else _nested(value, kind, depth)
+    return getattr(value, kind) if kind in _SIMPLE else _other(value, kind, depth)
 
 
 def spans_of(request: ExportTraceServiceRequest, wanted: Wanted | None = None) -> list[Span]:

@@ -97,7 +97,7 @@ def test_one_call_alone() -> None:
     assert drafted(model_call(1, ASK, requests="a")) == [(["span-1"], "Open?", None, None)]
     assert drafted(model_call(1, ASK, error="timeout")) == [(["span-1"], "Open?", None, "timeout")]
     step = draft_turns([model_call(1, ASK, requests="a")], SpanTree([]))[0]
-    assert (len(step.steps), step.final) == (1, None)
+    assert (len(step.calls), step.final) == (1, None)
 
 
 def test_failures_in_a_row_are_one_and_a_success_after_them_another() -> None:
@@ -190,7 +190,7 @@ def test_a_failure_stays_one_whatever_follows() -> None:
 
 def test_drafts_are_in_order_of_their_ends_then_starts_then_spans() -> None:
     def draft(number: int, start: int, end: int) -> TurnDraft:
-        return TurnDraft(final=model_call(number, ASK, answer="Yes.", time=(start, end)))
+        return TurnDraft([model_call(number, ASK, answer="Yes.", time=(start, end))])
 
     late, early, short, twin = draft(1, 0, 30), draft(4, 0, 10), draft(2, 5, 30), draft(3, 5, 30)
     assert sort_by_end([twin, short, late, early]) == [early, late, short, twin]
@@ -199,9 +199,9 @@ def test_drafts_are_in_order_of_their_ends_then_starts_then_spans() -> None:
 
 def test_a_draft_lasts_from_its_first_call_to_the_latest_end() -> None:
     long = model_call(1, ASK, requests="a", time=(10, 90))
-    draft = TurnDraft(steps=[long], final=model_call(2, ASK, answer="Yes.", time=(20, 30)))
+    draft = TurnDraft([long, model_call(2, ASK, answer="Yes.", time=(20, 30))])
     assert (draft.start, draft.end) == (10, 90)
-    assert TurnDraft(steps=[long]).last is long
+    assert TurnDraft([long]).last is long
     assert (TurnDraft().start, TurnDraft().end, TurnDraft().last) == (0, 0, None)
     around = ParsedSpan(Span("trace", "agent", None, "agent", 3, 7), Call("test", "agent"))
     assert (TurnDraft(enclosing_span=around).start, TurnDraft(enclosing_span=around).end) == (3, 7)

@@ -142,7 +142,7 @@ def test_an_enclosing_span_that_answers_is_what_the_turn_is_about_and_its_last_s
         ({"model": "own", "provider": "mine"}, ("own", "mine")),
     ):
         enclosing = ParsedSpan(outer, Call("test", "agent", **own))
-        turn = built(TurnDraft(steps=[last], question="Open?", answer="Yes.", enclosing_span=enclosing))
+        turn = built(TurnDraft(calls=[last], question="Open?", answer="Yes.", enclosing_span=enclosing))
         assert (turn.span_id, turn.model, turn.attributes["provider"]) == ("agent", *expected)
         assert turn.attributes["root"] == "agent"
 

@@ -1,0 +1,69 @@
+"""Messages of one text each and nothing else, as nearly all lists have: read by their declared form, in one step.
+
+Whatever has any other key or value is not of this form, and is left to `collector.dialects.messages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from collector.dialects.call import ChatMessage, parse_finish_reason
+
+
+class _Text(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["text"]
+    content: str
+
+
+class _PlainMessage(msgspec.Struct, forbid_unknown_fields=True):
+    """A message with its text as `content`, or as its only part."""
+
+    role: Literal["user", "assistant", "system"]
+    content: str | None = None
+    parts: Annotated[list[_Text], msgspec.Meta(min_length=1, max_length=1)] | None = None
+    finish_reason: str | None = None
+
+
+def read_plain_messages(text: str) -> tuple[ChatMessage, ...] | None:
+    """Read the JSON of a list of plain messages; None if it is anything else.
+
+    As nothing in them is a number or nested, they need not be checked for either.
+    """
+    try:
+        return _to_messages(_DECODER.decode(text))
+    except ValueError:  # msgspec's own errors are ValueErrors
+        return None
+
+
+_DECODER = msgspec.json.Decoder(list[_PlainMessage])
+
+
+def _to_messages(items: list[_PlainMessage]) -> tuple[ChatMessage, ...] | None:
+    messages: list[ChatMessage] = []
+    for each in items:
+        text, parts = each.content, each.parts
+        if (text is None) is (parts is None):
+            return None
+        if parts is not None:
+            text = parts[0].content
+        finish = parse_finish_reason(each.finish_reason) if each.finish_reason else None
+        messages.append(ChatMessage(each.role, text or "", (), None, None, None, finish))
+    return tuple(messages)
+
+
+def convert_plain_messages(items: Iterable[Mapping[str, Any]]) -> tuple[ChatMessage, ...] | None:
+    """Convert plain messages with their texts as `content`; None if one of them is anything else."""
+    messages: list[ChatMessage] = []
+    for each in items:
+        role, text = each.get("role"), each.get("content")
+        if len(each) != len(_KEYS) or type(text) is not str or type(role) is not str or role not in _ROLES:
+            return None
+        messages.append(ChatMessage(role, text))
+    return tuple(messages)
+
+
+_KEYS = ("role", "content")
+_ROLES = frozenset({"user", "assistant", "system"})
