@@ -37,9 +37,11 @@ from collector.redact.otlp_request import RequestRedaction
 _HARMLESS: frozenset[Kind | None] = frozenset(("other", None))
 _MOST_AROUND = 20
 """Ancestors of a model's span in a piece that is thinned."""
-_TRACE_ID_BYTES, _ID_BYTES = 16, 8
+_ID_BYTES = 8
 _PARENT_BYTES = (0, 8)
-_MAX_NAMES = 20_000
+_MOST_SHAPES = 1000
+_LONGEST_SHAPE = 5000
+"""Characters of the names of a span whose shape is remembered."""
 _REMOTE = 0x300
 """The bits of a span's flags that say that it is known where its parent is, and that it is in another process."""
 
@@ -54,42 +56,42 @@ class Thinner:
         self._application = assembler.application
         self._reads_runs = assembler.agent_runs
         self._is_key_wanted = is_key_wanted
-        self._known: set[str] = set()
-        self._inherited: set[str] = set()
+        self._shapes: dict[tuple[str, ...], _Shape] = {}
 
-    def thin(
-        self, groups: Mapping[bytes, Sequence[Part]], tenant: str, redaction: RequestRedaction | None
-    ) -> Mapping[bytes, Callable[[], ThinTurn]]:
-        """Leave out what was said in the traces, by their ids, that nobody can want, in place.
+    def of_request(
+        self, tenant: str, redaction: RequestRedaction | None
+    ) -> Callable[[Sequence[Part]], ThinTurn | None]:
+        """What leaves out what was said in a request's part of a trace, in place, if nobody can want it.
 
-        The turn of each is asked for when the request has been redacted. What decides is redacted here already.
-
-        Raises:
-            RedactionFailed: a text could not be looked through; the request must not be stored.
+        It gives the turn of what it has thinned, and redacted; None of what it left as it was. The request's resources
+        and scopes are redacted by then. It raises RedactionFailed where a text could not be looked through; the request
+        must not be stored then.
         """
         if self._reads_runs:
-            return {}
-        resources, services = _Resources(), _Services()
-        thinned: dict[bytes, Callable[[], ThinTurn]] = {}
-        for trace_id, parts in groups.items():
-            if len(trace_id) != _TRACE_ID_BYTES:
-                continue
+            return _keep
+        resources = _Resources()
+
+        def thin(parts: Sequence[Part]) -> ThinTurn | None:
             items = _list_items(parts)
             call = self._find_call(items, resources)
             if call is None:
-                continue
+                return None
             conversation = self._find_conversation(call, items, redaction)
-            if conversation is not None and not self._is_key_wanted(_key(conversation, tenant)):
-                for each in items.values():
-                    self._strip(each)
-                thinned[trace_id] = _turn_maker(call, items, conversation, services)
-        return thinned
+            if conversation is None or self._is_key_wanted(_key(conversation, tenant)):
+                return None
+            for each in items.values():
+                self._strip(each, redaction)
+            return _make_turn(call, items, conversation)
+
+        return thin
 
     def _find_call(self, items: Mapping[bytes, _Item], resources: _Resources) -> SoleCall | None:
         """Find the only model call, with question and answer, beside which there is nothing that others are part of."""
         relevant: list[Span] = []
         for each in items.values():
-            mask = self._dialects.match(each.keys, each.scope)
+            mask = self._shape_of(each.keys).evidence
+            if each.scope:
+                mask |= self._dialects.match((), each.scope)
             if mask:
                 relevant.append(each.span(resources.of(each.holder), mask << 1))
         call = find_sole_call(relevant, self._dialects, _HARMLESS) if relevant else None
@@ -116,32 +118,47 @@ class Thinner:
                 return None if may_be_made_up(conversation, each.scope) else conversation
         return None
 
-    def _strip(self, item: _Item) -> None:
-        """Leave of a span what others inherit from it, beside its ids, times and name."""
+    def _strip(self, item: _Item, redaction: RequestRedaction | None) -> None:
+        """Leave of a span what others inherit from it, beside its ids, times and name; and redact that."""
         message = item.message
+        inherited = self._list_inherited(item)
+        if redaction is not None:
+            redaction.pairs(inherited)
+            redaction.names(message)
         if item.keys:
-            inherited = [_copy(pair) for pair in self._list_inherited(item)]
+            copies = [_copy(pair) for pair in inherited]
             message.ClearField("attributes")
-            if inherited:
-                message.attributes.extend(inherited)
+            if copies:
+                message.attributes.extend(copies)
         if message.HasField("status"):
             message.status.ClearField("message")
 
     def _list_inherited(self, item: _Item) -> list[KeyValue]:
         """The attributes that spans below may have something of: ids, or what the application declares."""
-        if not self._known.issuperset(item.keys):
-            self._learn(item.keys)
-        if self._inherited.isdisjoint(item.keys):
-            return []
-        return [pair for key, pair in zip(item.keys, item.pairs, strict=True) if key in self._inherited]
+        return [item.pairs[position] for position in self._shape_of(item.keys).inherited]
 
-    def _learn(self, keys: Sequence[str]) -> None:
-        if len(self._known) > _MAX_NAMES:  # senders may invent any number of names
-            self._known, self._inherited = set(), set()
-        self._known.update(keys)
-        self._inherited.update(
-            key for key in keys if self._identity.concerns((key,)) or self._application.concerns((key,))
-        )
+    def _shape_of(self, keys: tuple[str, ...]) -> _Shape:
+        shape = self._shapes.get(keys)
+        if shape is None:
+            inherited = (self._identity.concerns((key,)) or self._application.concerns((key,)) for key in keys)
+            shape = _Shape(
+                self._dialects.match(keys, ""), tuple(place for place, concerns in enumerate(inherited) if concerns)
+            )
+            if sum(map(len, keys)) < _LONGEST_SHAPE:
+                if len(self._shapes) >= _MOST_SHAPES:  # senders may invent any number of names
+                    self._shapes.clear()
+                self._shapes[keys] = shape
+        return shape
+
+
+class _Shape(NamedTuple):
+    """What the names of a span's attributes tell: evidence of dialects, and the places of those that are inherited.
+
+    A library writes the same names in the same order, so few shapes stand for all spans.
+    """
+
+    evidence: int
+    inherited: tuple[int, ...]
 
 
 class _Item(NamedTuple):
@@ -149,7 +166,7 @@ class _Item(NamedTuple):
 
     message: SpanMessage
     pairs: Sequence[KeyValue]
-    keys: Sequence[str]
+    keys: tuple[str, ...]
     scope: str
     holder: Any
 
@@ -183,7 +200,7 @@ def _list_items(parts: Sequence[Part]) -> Mapping[bytes, _Item]:
             if span_id in items:
                 return {}  # in two versions
             pairs = list(message.attributes)
-            items[span_id] = _Item(message, pairs, [pair.key for pair in pairs], name, holder)
+            items[span_id] = _Item(message, pairs, tuple([pair.key for pair in pairs]), name, holder)
     return items
 
 
@@ -213,40 +230,23 @@ class _Resources:
         return known
 
 
-class _Services:
-    """The names of the services of a request, each looked up once."""
+def _make_turn(call: SoleCall, items: Mapping[bytes, _Item], conversation: str) -> ThinTurn:
+    model = call.model
+    return ThinTurn(
+        model.trace_id,
+        model.span_id,
+        call.dialect,
+        {span_id: call.dialects.get(span_id, UNREAD) for span_id in map(bytes.hex, items)},
+        conversation,
+        service_name(model.resource),
+        model.start,
+        model.end,
+        items[bytes.fromhex(model.span_id)].message.trace_state,
+    )
 
-    def __init__(self) -> None:
-        self._known: dict[int, str | None] = {}
 
-    def of(self, holder: Any) -> str | None:
-        if id(holder) not in self._known:
-            self._known[id(holder)] = service_name(resource_of(holder.resource))
-        return self._known[id(holder)]
-
-
-def _turn_maker(
-    call: SoleCall, items: Mapping[bytes, _Item], conversation: str, services: _Services
-) -> Callable[[], ThinTurn]:
-    """What makes the turn, out of a message and a resource that are redacted by then."""
-    item = items[bytes.fromhex(call.model.span_id)]
-    dialects = {span_id: call.dialects.get(span_id, UNREAD) for span_id in map(bytes.hex, items)}
-
-    def make() -> ThinTurn:
-        model = call.model
-        return ThinTurn(
-            model.trace_id,
-            model.span_id,
-            call.dialect,
-            dialects,
-            conversation,
-            services.of(item.holder),
-            model.start,
-            model.end,
-            item.message.trace_state,
-        )
-
-    return make
+def _keep(_parts: Sequence[Part]) -> None:
+    return None
 
 
 def _copy(pair: KeyValue) -> KeyValue:

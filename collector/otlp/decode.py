@@ -5,7 +5,7 @@ Protobuf is the one form the rest of the service knows: OTLP/JSON becomes the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -117,69 +117,71 @@ def group_by_trace(request: Request) -> dict[bytes, list[Part]]:
     groups: dict[bytes, list[Part]] = {}
     for resource, scope in scopes_of(request):
         by_trace: dict[bytes, list[Any]] = {}
-        for item in _items(scope):
+        for item in items_of(scope):
             by_trace.setdefault(item.trace_id, []).append(item)
         for trace_id, some in by_trace.items():
             groups.setdefault(trace_id, []).append((resource, scope, some))
     return groups
 
 
-def split_by_trace(
-    request: Request, encoded: bytes | None = None, groups: Mapping[bytes, list[Part]] | None = None
-) -> Split:
+def split_by_trace(request: Request, encoded: bytes | None = None) -> Split:
     """Cut a request into one serialized request per trace, in order of appearance.
 
     `encoded` is the request's own protobuf encoding, if there is one: that of a request of a single trace is used
-    again as it is. `groups` are the parts by trace, where they are known already.
+    again as it is.
 
     Raises:
         TooLarge: the pieces come to much more than the request.
         BadInput: a piece cannot be serialized.
     """
-    named = dict(group_by_trace(request) if groups is None else groups)
-    items = sum(len(some) for parts in named.values() for _, _, some in parts)
-    without = sum(len(some) for _, _, some in named.pop(b"", ()))
-    try:
-        if len(named) == 1 and not without:
-            whole = encoded if encoded is not None else request.SerializeToString()
-            return Split([(next(iter(named)).hex(), whole)], items, 0)
-        return Split(_pieces(named, request), items, without)
-    except (EncodeError, ValueError):
-        raise BadInput("the request is nested too deeply") from None
+    named = group_by_trace(request)
+    items = sum(map(count_items, named.values()))
+    without = count_items(named.pop(b"", ()))
+    if encoded is not None and len(named) == 1 and not without:
+        return Split([(next(iter(named)).hex(), encoded)], items, 0)
+    writer = PieceWriter(request)
+    return Split([(trace_id.hex(), writer.piece(parts)) for trace_id, parts in named.items()], items, without)
 
 
-def _pieces(groups: Mapping[bytes, list[Part]], request: Request) -> list[tuple[str, bytes]]:
-    """The pieces of a request. Each repeats its resource, so many small ones may hold a large one."""
-    most = _SPLIT_BYTES
-    writer = _Writer()
-    pieces: list[tuple[str, bytes]] = []
-    total = 0
-    for trace_id, parts in groups.items():
-        piece = writer.request(parts)
-        total += len(piece)
-        if total > most:  # only then is it asked for the request's size, which takes as long as to write it
-            most = max(_SPLIT_BYTES, _SPLIT_FACTOR * request.ByteSize())
-        if total > most:
-            raise TooLarge(
-                f"the request's traces, each with its resource, come to more than {most >> 20} MiB; "
-                "send fewer traces in one request or shorter resource attributes"
-            )
-        pieces.append((trace_id.hex(), piece))
-    return pieces
+def count_items(parts: Iterable[Part]) -> int:
+    """How many spans or log records these parts have."""
+    return sum([len(items) for _, _, items in parts])
 
 
-class _Writer:
-    """Writes parts of requests as requests of their own.
+class PieceWriter:
+    """Writes parts of a request as requests of their own. Each repeats its resource, so many may hold a large one.
 
     Puts them together from serialized messages, since copying each message into a new request takes twice as long. The
     numbers of the fields are the same for spans and for log records.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, request: Request) -> None:
+        self._request = request
         self._around: dict[int, tuple[bytes, bytes]] = {}  # by the identity of the resource or scope
+        self._total, self._most = 0, _SPLIT_BYTES
 
-    def request(self, parts: Iterable[Part]) -> bytes:
-        """A serialized request that holds these parts."""
+    def piece(self, parts: Iterable[Part]) -> bytes:
+        """A serialized request that holds these parts; resources and scopes stay as they were in the first piece.
+
+        Raises:
+            TooLarge: the pieces so far come to much more than the request.
+            BadInput: it cannot be serialized.
+        """
+        try:
+            piece = self._write(parts)
+        except (EncodeError, ValueError):
+            raise BadInput("the request is nested too deeply") from None
+        self._total += len(piece)
+        if self._total > self._most:  # only then is the request's size asked for, which takes as long as to write it
+            self._most = max(_SPLIT_BYTES, _SPLIT_FACTOR * self._request.ByteSize())
+        if self._total > self._most:
+            raise TooLarge(
+                f"the request's traces, each with its resource, come to more than {self._most >> 20} MiB; "
+                "send fewer traces in one request or shorter resource attributes"
+            )
+        return piece
+
+    def _write(self, parts: Iterable[Part]) -> bytes:
         resources: dict[int, tuple[Any, list[bytes]]] = {}
         for resource, scope, items in parts:
             inner = b"".join([field_bytes(_MEMBER, item.SerializeToString()) for item in items])
@@ -226,7 +228,8 @@ def scopes_of(request: Any) -> Iterator[tuple[Any, Any]]:
                 yield resource, scope
 
 
-def _items(scope: Any) -> Sequence[Any]:
+def items_of(scope: Any) -> Sequence[Any]:
+    """The spans or log records of a scope."""
     return scope.spans if hasattr(scope, "spans") else scope.log_records
 
 

@@ -8,23 +8,23 @@ trace's part of the request in protobuf, its header `signal` is `traces` or `log
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector.logs.log import Record
+from collector.logs.log import Headers, Record
 from collector.otlp.decode import (
     Part,
+    PieceWriter,
     Request,
     Signal,
-    Split,
+    count_items,
     group_by_trace,
     read_request,
     request_from_json,
     request_from_protobuf,
     scopes_of,
-    split_by_trace,
 )
 from collector.otlp.inline_media import omit_from_request
 from collector.otlp.own_items import SIGNATURE, OwnItems
@@ -40,19 +40,19 @@ from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, RECEIVE_BYTES,
 
 Form = Literal["protobuf", "json"]
 
-_NO_TRACE = "0" * 32
+_TRACE_ID_BYTES = 16
 
 
 class Thinning(Protocol):
     """Leaves out of the pieces of traces what was said, where nobody can want it."""
 
-    def thin(
-        self, groups: Mapping[bytes, Sequence[Part]], tenant: str, redaction: RequestRedaction | None
-    ) -> Mapping[bytes, Callable[[], ThinTurn]]:
-        """Thin pieces in place, given by trace id; the turn of each is asked for when the request has been redacted.
+    def of_request(
+        self, tenant: str, redaction: RequestRedaction | None
+    ) -> Callable[[Sequence[Part]], ThinTurn | None]:
+        """What thins and redacts a part of a trace in place; gives its turn, or None where it must stay whole.
 
-        Raises:
-            RedactionFailed: a text could not be looked through.
+        The surroundings of the request are redacted by then. It raises RedactionFailed where a text could not be
+        looked through.
         """
         ...
 
@@ -136,36 +136,62 @@ def parse(
     is_signed = SIGNATURE.encode() in body  # to look at every attribute of every request would take long
     self_emitted = own.remove_from(scopes_of(request), everywhere=is_signed) if own is not None else 0
     omitted = omit_from_request(request, body, stored_media)
-    groups = group_by_trace(request) if thinning is not None and signal == "traces" else None
-    thin = _thin_and_redact(request, groups, tenant, thinning, redactor)
-    changed = give_traces(request) or bool(thin)
+    changed = give_traces(request)
+    groups = group_by_trace(request)
+    items = sum(map(count_items, groups.values()))
+    for trace_id in [each for each in groups if not _names_trace(each)]:
+        del groups[trace_id]
+    accepted = sum(map(count_items, groups.values()))
     # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields.
-    original = (
-        body if form == "protobuf" and redactor is None and not self_emitted and not omitted and not changed else None
+    is_whole = len(groups) == 1 and accepted == items and not (self_emitted or omitted or changed)
+    original = body if is_whole and form == "protobuf" and redactor is None else None
+    records, thinned = _records(request, groups, tenant, thinning, redactor, original)
+    return ParsedRequest(
+        signal, records, accepted, items - accepted, self_emitted, _ended_at(request), omitted, thinned
     )
-    turns = {trace_id.hex(): turn() for trace_id, turn in thin.items()}
-    parsed = _parsed(signal, split_by_trace(request, original, groups), self_emitted, _ended_at(request), tenant, turns)
-    return replace(parsed, omitted_media=omitted) if omitted else parsed
 
 
-def _thin_and_redact(
+def _names_trace(trace_id: bytes) -> bool:
+    return len(trace_id) == _TRACE_ID_BYTES and any(trace_id)
+
+
+def _records(
     request: Request,
-    groups: Mapping[bytes, Sequence[Part]] | None,
+    groups: Mapping[bytes, Sequence[Part]],
     tenant: str,
     thinning: Thinning | None,
     redactor: Redactor | None,
-) -> Mapping[bytes, Callable[[], ThinTurn]]:
-    """Thin what nobody can want, and redact what is left; gives what makes the turns of thin pieces, by trace id."""
-    thin: Mapping[bytes, Callable[[], ThinTurn]] = {}
+    original: bytes | None,
+) -> tuple[list[Record], int]:
+    """A record for each trace, and how many hold nothing of what was said. Trace by trace: each is looked at once."""
+    is_traces = isinstance(request, ExportTraceServiceRequest)
+    headers: Headers = (("signal", b"traces" if is_traces else b"logs"),)
     redaction = None if redactor is None else RequestRedaction(redactor)
+    writer = PieceWriter(request)
+    records: list[Record] = []
+    thinned = 0
     try:
-        if thinning is not None and groups is not None:
-            thin = thinning.thin(groups, tenant, redaction)
         if redaction is not None:
-            redaction.redact(request)
+            redaction.surroundings(request)
+        thin = thinning.of_request(tenant, redaction) if thinning is not None and is_traces else _thin_nothing
+        for trace_id, parts in groups.items():
+            key = trace_key(trace_id.hex(), tenant)
+            turn = thin(parts)
+            if turn is not None:
+                records.append(Record(key, thin_piece(turn, writer.piece(parts)), THIN))
+                thinned += 1
+                continue
+            if redaction is not None:
+                for _, _, items in parts:
+                    redaction.items(items)
+            records.append(Record(key, original or writer.piece(parts), headers))
     except RedactionFailed as error:
         raise NotRedacted(f"a text could not be redacted ({error}), so nothing of the request is stored") from None
-    return thin
+    return records, thinned
+
+
+def _thin_nothing(_parts: Sequence[Part]) -> None:
+    return None
 
 
 def _read(body: bytes, signal: Signal, form: Form | None, max_items: int | None) -> Request:
@@ -187,26 +213,3 @@ def _ended_at(request: Request) -> float | None:
             if scope.spans:
                 return scope.spans[-1].end_time_unix_nano / 1e9 or None
     return None
-
-
-def _parsed(
-    signal: Signal,
-    split: Split,
-    self_emitted: int,
-    ended_at: float | None,
-    tenant: str,
-    turns: Mapping[str, ThinTurn],
-) -> ParsedRequest:
-    headers = (("signal", signal.encode()),)
-    records: list[Record] = []
-    without_trace, thinned = split.without_trace, 0
-    for trace_id, piece in split.pieces:
-        if len(trace_id) != 32 or trace_id == _NO_TRACE:
-            without_trace += split_by_trace(request_from_protobuf(piece, signal)).items
-        elif trace_id in turns:
-            thinned += 1
-            records.append(Record(trace_key(trace_id, tenant), thin_piece(turns[trace_id], piece), THIN))
-        else:
-            records.append(Record(trace_key(trace_id, tenant), piece, headers))
-    accepted = split.items - without_trace
-    return ParsedRequest(signal, records, accepted, without_trace, self_emitted, ended_at, thinned=thinned)

@@ -7,8 +7,9 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
-from collector.otlp.decode import Request
+from collector.otlp.decode import Request, items_of, scopes_of
 from collector.redact.patterns import names_secret
 from collector.redact.redactor import RedactionFailed, Redactor
 
@@ -39,35 +40,50 @@ class RequestRedaction:
     def redact(self, request: Request) -> None:
         """Redact every text of the request, see `redact_request`."""
         request.DiscardUnknownFields()
-        if isinstance(request, ExportTraceServiceRequest):
-            for resource in request.resource_spans:
-                self._around(resource, resource.resource)
-                for scope in resource.scope_spans:
-                    self._around(scope, scope.scope)
-                    self._name(scope.scope, "name")
-                    self._name(scope.scope, "version")
-                    for span in scope.spans:
-                        _sizes(span)
-                        if _is_small(span) or not self._redactor.message_has_no_pii(span):
-                            self._span(span)
-        else:
-            for source in request.resource_logs:
-                self._around(source, source.resource)
-                for logger in source.scope_logs:
-                    self._around(logger, logger.scope)
-                    self._name(logger.scope, "name")
-                    self._name(logger.scope, "version")
-                    for record in logger.log_records:
-                        _right_size(record, "span_id", 8)
-                        if self._redactor.message_has_no_pii(record):
-                            continue
-                        self._name(record, "event_name")
-                        self._name(record, "severity_text")
-                        self._any_value(record.body, _DEEPEST)
-                        self.pairs(record.attributes)
+        self.surroundings(request)
+        for _, scope in scopes_of(request):
+            self.items(items_of(scope))
+
+    def surroundings(self, request: Request) -> None:
+        """Redact the request's resources and scopes. What OTLP does not know around them stays: nobody writes it."""
+        for resource in (
+            request.resource_spans if isinstance(request, ExportTraceServiceRequest) else request.resource_logs
+        ):
+            self._around(resource, resource.resource)
+        for _, scope in scopes_of(request):
+            self._around(scope, scope.scope)
+            self._name(scope.scope, "name")
+            self._name(scope.scope, "version")
+
+    def items(self, items: Iterable[Any]) -> None:
+        """Redact spans or log records; fields that OTLP does not know go."""
+        for item in items:
+            item.DiscardUnknownFields()
+            if isinstance(item, LogRecord):
+                self._record(item)
+            else:
+                _sizes(item)
+                if _is_small(item) or not self._redactor.message_has_no_pii(item):
+                    self._span(item)
+
+    def names(self, span: Any) -> None:
+        """Redact what a span is called and what its trace carries along; fields that OTLP does not know go."""
+        span.DiscardUnknownFields()
+        self._name(span, "name")
+        self._name(span, "trace_state")
+
+    def _record(self, record: LogRecord) -> None:
+        _right_size(record, "span_id", 8)
+        if self._redactor.message_has_no_pii(record):
+            return
+        self._name(record, "event_name")
+        self._name(record, "severity_text")
+        self._any_value(record.body, _DEEPEST)
+        self.pairs(record.attributes)
 
     def _around(self, group: Any, about: Any) -> None:
         """What a resource or scope says of all its items."""
+        about.DiscardUnknownFields()
         self._name(group, "schema_url")
         if hasattr(about, "entity_refs"):
             del about.entity_refs[:]  # nobody reads them

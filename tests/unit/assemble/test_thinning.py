@@ -20,6 +20,7 @@ from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput
 from collector.logs.log import Record, StoredRecord
+from collector.otlp.decode import field_bytes
 from collector.receive.parsed_request import ParsedRequest, parse
 from collector.records.shared_records import divide_records, share_records
 from collector.records.thin_pieces import HEADERS, turn_of
@@ -253,3 +254,39 @@ def test_requests_in_json_and_of_many_traces() -> None:
     for stored_, before in zip(parsed.records, plain.records, strict=True):
         assert stored_.key == before.key
         assert (stored_ == before) == (stored_.headers != HEADERS)
+
+
+@pytest.mark.parametrize("is_wanted", [nobody, lambda _key: True], ids=["thin", "whole"])
+def test_fields_that_otlp_does_not_know_are_not_stored_where_texts_are_redacted(is_wanted: Callable[[str], bool]):
+    trace = Trace().span(1, "GET /", {"http.route": "/"}).span(2, "chat", call(), parent=1)
+    trace.span(3, "x", {})
+    trace.spans.resource_spans[-1].scope_spans[-1].spans[-1].trace_id = bytes(range(16))
+    for holder in (trace.spans, *trace.spans.resource_spans):
+        holder.MergeFromString(field_bytes(b"\xc2\x3e", b"unseen"))
+    for resource in trace.spans.resource_spans:
+        for message in (resource.resource, *resource.resource.attributes):
+            message.MergeFromString(field_bytes(b"\xc2\x3e", b"unseen"))
+    for scope in (each for resource in trace.spans.resource_spans for each in resource.scope_spans):
+        for message in (scope, scope.scope, *scope.spans, *(span.status for span in scope.spans)):
+            message.MergeFromString(field_bytes(b"\xc2\x3e", b"unseen"))
+        for span in scope.spans:
+            for pair in span.attributes:
+                pair.value.MergeFromString(field_bytes(b"\xc2\x3e", b"unseen"))
+    assert trace.spans.SerializeToString().count(b"unseen") > 20
+    parsed = received(trace, is_wanted, redactor=open_redactor(RedactSettings(), lambda *_: None, lambda *_: None))
+    assert parsed.thinned == (is_wanted is nobody)
+    assert len(parsed.records) == 2
+    assert not any(b"unseen" in each.value for each in parsed.records)
+
+
+def test_shapes_that_senders_make_up_are_forgotten_and_long_ones_not_remembered():
+    thinner = Thinner(ASSEMBLER, nobody)
+    for number in range(2500):
+        body = Trace().span(1, "GET /", {f"made.up.{number}": 1}).span(2, "chat", call(), parent=1)
+        (record,) = parse(body.spans.SerializeToString(), "traces", "protobuf", thinning=thinner).records
+        assert record.headers == HEADERS
+    long = Trace().span(1, "GET /", {"x" * 6000: 1}).span(2, "chat", call(), parent=1)
+    assert parse(long.spans.SerializeToString(), "traces", "protobuf", thinning=thinner).thinned == 1
+    shapes = thinner._shapes
+    assert len(shapes) <= 1000
+    assert all(len(key) < 100 for keys in shapes for key in keys)
