@@ -39,9 +39,9 @@ _MOST_AROUND = 20
 """Ancestors of a model's span in a piece that is thinned."""
 _ID_BYTES = 8
 _PARENT_BYTES = (0, 8)
-_MOST_SHAPES = 1000
-_LONGEST_SHAPE = 5000
-"""Characters of the names of a span whose shape is remembered."""
+_MOST_SEQUENCES = 1000
+_LONGEST_SEQUENCE = 5000
+"""Characters of the names of a span that are remembered together."""
 _REMOTE = 0x300
 """The bits of a span's flags that say that it is known where its parent is, and that it is in another process."""
 
@@ -56,7 +56,7 @@ class Thinner:
         self._application = assembler.application
         self._reads_runs = assembler.agent_runs
         self._is_key_wanted = is_key_wanted
-        self._shapes: dict[tuple[str, ...], _Shape] = {}
+        self._names: dict[tuple[str, ...], _AttributeNames] = {}
 
     def of_request(
         self, tenant: str, redaction: RequestRedaction | None
@@ -89,7 +89,7 @@ class Thinner:
         """Find the only model call, with question and answer, beside which there is nothing that others are part of."""
         relevant: list[Span] = []
         for each in items.values():
-            mask = self._shape_of(each.keys).evidence
+            mask = self._read_names(each.keys).evidence
             if each.scope:
                 mask |= self._dialects.match((), each.scope)
             if mask:
@@ -135,26 +135,26 @@ class Thinner:
 
     def _list_inherited(self, item: _Item) -> list[KeyValue]:
         """The attributes that spans below may have something of: ids, or what the application declares."""
-        return [item.pairs[position] for position in self._shape_of(item.keys).inherited]
+        return [item.pairs[position] for position in self._read_names(item.keys).inherited]
 
-    def _shape_of(self, keys: tuple[str, ...]) -> _Shape:
-        shape = self._shapes.get(keys)
-        if shape is None:
+    def _read_names(self, keys: tuple[str, ...]) -> _AttributeNames:
+        names = self._names.get(keys)
+        if names is None:
             inherited = (self._identity.concerns((key,)) or self._application.concerns((key,)) for key in keys)
-            shape = _Shape(
+            names = _AttributeNames(
                 self._dialects.match(keys, ""), tuple(place for place, concerns in enumerate(inherited) if concerns)
             )
-            if sum(map(len, keys)) < _LONGEST_SHAPE:
-                if len(self._shapes) >= _MOST_SHAPES:  # senders may invent any number of names
-                    self._shapes.clear()
-                self._shapes[keys] = shape
-        return shape
+            if sum(map(len, keys)) < _LONGEST_SEQUENCE:
+                if len(self._names) >= _MOST_SEQUENCES:  # senders may invent any number of names
+                    self._names.clear()
+                self._names[keys] = names
+        return names
 
 
-class _Shape(NamedTuple):
+class _AttributeNames(NamedTuple):
     """What the names of a span's attributes tell: evidence of dialects, and the places of those that are inherited.
 
-    A library writes the same names in the same order, so few shapes stand for all spans.
+    A library writes the same names in the same order, so few sequences stand for all spans.
     """
 
     evidence: int

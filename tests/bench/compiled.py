@@ -135,9 +135,7 @@ def works_of() -> Iterator[Work]:
         (ingest.parts_span, 1), (ingest.indexed_span, 1), (ingest.mixed_span, 2), (ingest.plain_span, 10),
     ):  # fmt: skip
         yield partial(ingest.turns, list(ingest.batches(ITEMS, fill, per_trace)), assembler)
-    bodies = [
-        whole_way.body(first, whole_way.PER_REQUEST, time.time()) for first in range(0, ITEMS, whole_way.PER_REQUEST)
-    ]
+    bodies = whole_way.bodies_of(0, ITEMS)
     redactor = Redactor((find,), b"a key")
     one_of_hundred = Thinner(assembler, lambda key: int(key.rpartition("-")[2]) % 100 == 0)
     yield partial(received, bodies, redactor, None)
@@ -168,13 +166,11 @@ def folded(turns: list[StoredRecord], of_conversation: int, sample: float) -> No
 def of_stages(judge: str, turns: int) -> dict[str, float]:
     """CPU of a turn in each stage, and in all of them."""
     with whole_way.service(judge, 0.01, *whole_way.STAGES, keep="wanted") as (port, running, _):
-        bodies = [
-            whole_way.body(first, whole_way.PER_REQUEST, time.time())
-            for first in range(0, turns, whole_way.PER_REQUEST)
-        ]
+        whole_way.warm_up(port, running[2])
+        bodies = whole_way.bodies_of(whole_way.WARM_UP, turns)
         before = [each.cpu for each in running]
         whole_way.send(port, bodies)
-        whole_way.until_done(running[2], turns)
+        whole_way.until_done(running[2], whole_way.WARM_UP + turns)
         time.sleep(1.0)  # the exporters follow
         costs = [(each.cpu - cpu) / turns for each, cpu in zip(running, before, strict=True)]
     return dict(zip(whole_way.STAGES, costs, strict=True)) | {"all stages": sum(costs)}

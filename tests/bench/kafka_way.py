@@ -30,7 +30,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from measured import Figure, arguments, beside, cpu_seconds
 from processes import Process, configuration, free_port, processes
 from quick_judge import serving
-from whole_way import PER_REQUEST, QUIET, STAGES, body, send, until_done
+from whole_way import PER_REQUEST, QUIET, STAGES, WARM_UP, bodies_of, body, send, until_done
 
 GROUP = "whole way"
 PARTITIONS = 3
@@ -58,6 +58,11 @@ class Topics:
     def send(self, first: int, traces: int) -> None:
         self.producer.send(f"{self.name}.otlp_spans", body(first, traces, time.time()))
 
+    def send_turns(self, first: int, turns: int) -> None:
+        for number in range(first, first + turns, PER_REQUEST):
+            self.send(number, PER_REQUEST)
+        self.producer.flush()
+
     def close(self) -> None:
         self.producer.close()
 
@@ -65,11 +70,11 @@ class Topics:
 def way(bootstrap: str, judge: str, sample: float, turns: int, folder: Path, keep: str = "all") -> None:
     topics = Topics(bootstrap, f"way{round(sample * 100)}{keep}")
     with processes(folder, topics.config(judge, sample, keep), *STAGES) as running:
+        topics.send_turns(0, WARM_UP)
+        until_done(running[2], WARM_UP)
         before, start = [each.cpu for each in running], time.monotonic()
-        for first in range(0, turns, PER_REQUEST):
-            topics.send(first, PER_REQUEST)
-        topics.producer.flush()
-        rate = turns / (until_done(running[2], turns) - start - QUIET)
+        topics.send_turns(WARM_UP, turns)
+        rate = turns / (until_done(running[2], WARM_UP + turns) - start - QUIET)
         time.sleep(1.0)
         costs = [(each.cpu - cpu) / turns * 1e6 for each, cpu in zip(running, before, strict=True)]
         memory = sum(each.memory for each in running)
@@ -92,7 +97,7 @@ def way(bootstrap: str, judge: str, sample: float, turns: int, folder: Path, kee
 def beside_collector(bootstrap: str, judge: str, requests: int, folder: Path) -> None:
     """OTLP/HTTP into Kafka: our `receive`, and the OpenTelemetry Collector's receiver, batch and Kafka exporter."""
     topics = Topics(bootstrap, "beside")
-    bodies = [body(first, PER_REQUEST, time.time()) for first in range(0, 10 * PER_REQUEST, PER_REQUEST)]
+    bodies = bodies_of(0, 10 * PER_REQUEST)
     spans = requests * 2 * PER_REQUEST
     costs, bare, floors = [], [], []
     with (
@@ -100,6 +105,8 @@ def beside_collector(bootstrap: str, judge: str, requests: int, folder: Path) ->
         receiving(topics.config(judge, 1.0) | {"redact": {"enabled": False}}, folder) as (plain, plain_port),
         collector(bootstrap, topics, folder) as (pid, other),
     ):
+        for at in (port, plain_port, other):
+            send(at, bodies)  # what is made once is no cost of a span
         for _ in range(3):
             for at, cpu, found in (
                 (port, lambda: ours.cpu, costs),
@@ -234,7 +241,7 @@ def main() -> None:
             for sample, turns in _ways(is_smoke=given.smoke, is_long=given.long):
                 way(broker.bootstrap, judge, sample, turns, Path(folder))
             if not given.smoke:
-                way(broker.bootstrap, judge, 0.01, 6000, Path(folder), keep="wanted")
+                way(broker.bootstrap, judge, 0.01, 12_000, Path(folder), keep="wanted")
             if OTELCOL.exists() and not given.smoke:
                 beside_collector(broker.bootstrap, judge, 300, Path(folder))
             elif not given.smoke:

@@ -1,6 +1,6 @@
 """The whole way: OTLP in, evaluations durable; in one process, and with a process for each stage to see what each costs.
 
-A turn is a model call of 2 kB in two spans. The judge answers after 20 ms, with twenty alternatives per token. CPU is
+A turn is a model call of 2 kB in two spans. A thousand of them come before those that are measured. The judge answers after 20 ms, with twenty alternatives per token. CPU is
 that of the service's processes. Turns per second are those of a burst, from its first request to its last evaluation,
 without the half second for which a trace is waited for; the sender, the judge and the service share this machine.
 Latency is of single turns at an even rate: from the end of a turn's last span until its evaluation is in the log, without
@@ -30,6 +30,8 @@ GROUP = "whole way"
 QUIET = 0.5
 PER_REQUEST = 50
 STAGES = ("receive", "assemble", "evaluate", "export")
+WARM_UP = 1000
+"""Turns before those that are measured: connections, schemas and caches are made once, and are no cost of a turn."""
 
 
 def body(first: int, traces: int, ended: float) -> bytes:
@@ -64,6 +66,17 @@ def send(port: int, bodies: list[bytes]) -> None:
         list(pool.map(post, (bodies[number::4] for number in range(4))))
 
 
+def bodies_of(first: int, turns: int) -> list[bytes]:
+    """The requests of so many turns, of which the first has this number; they end now."""
+    return [body(number, PER_REQUEST, time.time()) for number in range(first, first + turns, PER_REQUEST)]
+
+
+def warm_up(port: int, counting: Process) -> None:
+    """Send the turns that are not measured, and wait until they are done; `counting` is the process that evaluates."""
+    send(port, bodies_of(0, WARM_UP))
+    until_done(counting, WARM_UP)
+
+
 def _shared(keep: str) -> str:
     return ", shared records" if keep == "wanted" else ""
 
@@ -93,10 +106,11 @@ def burst(judge: str, sample: float, turns: int, repeats: int, keep: str = "all"
     rates, costs, memory = [], [], []
     for _ in range(repeats):
         with service(judge, sample, None, keep=keep) as (port, (process,), _):
-            bodies = [body(first, PER_REQUEST, time.time()) for first in range(0, turns, PER_REQUEST)]
+            warm_up(port, process)
+            bodies = bodies_of(WARM_UP, turns)
             before, start = process.cpu, time.monotonic()
             send(port, bodies)
-            rates.append(turns / (until_done(process, turns) - start - QUIET))
+            rates.append(turns / (until_done(process, WARM_UP + turns) - start - QUIET))
             costs.append((process.cpu - before) / turns * 1e6)
             memory.append(process.memory)
     name = f"OTLP/HTTP, SQLite, {sample:.0%} judged{', keep: wanted' if keep == 'wanted' else ''}"
@@ -121,10 +135,11 @@ def by_workers(judge: str, sample: float, turns: int, repeats: int) -> None:
             )
             try:
                 process.settle()
-                bodies = [body(first, PER_REQUEST, time.time()) for first in range(0, turns, PER_REQUEST)]
+                warm_up(port, process)
+                bodies = bodies_of(WARM_UP, turns)
                 before, start = process.cpu_by_process, time.monotonic()
                 send(port, bodies)
-                rates[workers].append(turns / (until_done(process, turns) - start - QUIET))
+                rates[workers].append(turns / (until_done(process, WARM_UP + turns) - start - QUIET))
                 used = [cpu - before[pid] for pid, cpu in process.cpu_by_process.items()]
                 costs[workers].append(max(used) / turns)
                 if workers == 2:
@@ -145,10 +160,11 @@ def by_workers(judge: str, sample: float, turns: int, repeats: int) -> None:
 def by_stage(judge: str, sample: float, turns: int, keep: str = "all") -> None:
     kept = ", keep: wanted" if keep == "wanted" else ""
     with service(judge, sample, *STAGES, keep=keep) as (port, running, _):
-        bodies = [body(first, PER_REQUEST, time.time()) for first in range(0, turns, PER_REQUEST)]
+        warm_up(port, running[2])
+        bodies = bodies_of(WARM_UP, turns)
         before = [each.cpu for each in running]
         send(port, bodies)
-        until_done(running[2], turns)
+        until_done(running[2], WARM_UP + turns)
         time.sleep(1.0)  # the exporters follow
         for stage, process, cpu in zip(STAGES, running, before, strict=True):
             cost = (process.cpu - cpu) / turns * 1e6
@@ -209,11 +225,11 @@ def main() -> None:
             return
         for sample, turns in ((0.01, 6000), (0.1, 6000), (1.0, 2000)):
             burst(judge, sample, turns, repeats)
-        burst(judge, 0.01, 6000, repeats, keep="wanted")
+        burst(judge, 0.01, 12_000, repeats, keep="wanted")
         by_workers(judge, 0.01, 12_000, repeats)
         if given.long:
             by_workers(judge, 1.0, 2000, repeats)  # evaluate alone is nearly all of it, and is in one of them
-        by_stage(judge, 0.01, 6000, keep="wanted")
+        by_stage(judge, 0.01, 12_000, keep="wanted")
         by_stage(judge, 0.1, 6000)
         by_stage(judge, 1.0, 2000)
         latency(judge, 600, 40.0)

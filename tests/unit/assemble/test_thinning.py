@@ -279,7 +279,7 @@ def test_fields_that_otlp_does_not_know_are_not_stored_where_texts_are_redacted(
     assert not any(b"unseen" in each.value for each in parsed.records)
 
 
-def test_shapes_that_senders_make_up_are_forgotten_and_long_ones_not_remembered():
+def test_sequences_of_names_that_senders_make_up_are_forgotten_and_long_ones_not_remembered():
     thinner = Thinner(ASSEMBLER, nobody)
     for number in range(2500):
         body = Trace().span(1, "GET /", {f"made.up.{number}": 1}).span(2, "chat", call(), parent=1)
@@ -287,6 +287,6 @@ def test_shapes_that_senders_make_up_are_forgotten_and_long_ones_not_remembered(
         assert record.headers == HEADERS
     long = Trace().span(1, "GET /", {"x" * 6000: 1}).span(2, "chat", call(), parent=1)
     assert parse(long.spans.SerializeToString(), "traces", "protobuf", thinning=thinner).thinned == 1
-    shapes = thinner._shapes
-    assert len(shapes) <= 1000
-    assert all(len(key) < 100 for keys in shapes for key in keys)
+    sequences = thinner._names
+    assert len(sequences) <= 1000
+    assert all(len(key) < 100 for keys in sequences for key in keys)
