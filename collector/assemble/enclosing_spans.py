@@ -29,12 +29,10 @@ def apply_enclosing_spans(
     drafts: Sequence[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
 ) -> list[TurnDraft]:
     """The turns that a user saw, in the words of their outermost confirmed enclosing span, without inner ones."""
-    auxiliary = {each.span.span_id for each in parsed_spans if each.call.kind == "auxiliary"}
-    enclosing_spans = [
-        each
-        for each in parsed_spans
-        if each.call.kind in _ENCLOSING_KINDS and auxiliary.isdisjoint(tree.ancestors(each.span.span_id))
-    ]
+    enclosing_spans = [each for each in parsed_spans if each.call.kind in _ENCLOSING_KINDS]
+    if enclosing_spans:
+        auxiliary = {each.span.span_id for each in parsed_spans if each.call.kind == "auxiliary"}
+        enclosing_spans = [each for each in enclosing_spans if auxiliary.isdisjoint(tree.ancestors(each.span.span_id))]
     result = _apply(enclosing_spans, drafts, parsed_spans, tree) if enclosing_spans else drafts
     return _without_sub_agents([each for each in result if each.final or each.enclosing_span], parsed_spans, tree)
 
@@ -84,12 +82,17 @@ def _trim_to_last_question(enclosing_span: ParsedSpan) -> ParsedSpan:
     An agent with a memory returns its whole conversation, and earlier answers are not this turn's.
     """
     output = enclosing_span.call.output or ()
+    if len(output) < _QUESTION_AND_ANSWER:
+        return enclosing_span
     question_index = max(
         (index for index, each in enumerate(output) if each.role == "user" and each.text.strip()), default=-1
     )
     if question_index < 0 or question_index == len(output) - 1:
         return enclosing_span
     return enclosing_span._replace(call=enclosing_span.call._replace(output=output[question_index + 1 :]))
+
+
+_QUESTION_AND_ANSWER = 2
 
 
 def _depth(parsed_span: ParsedSpan, tree: SpanTree) -> tuple[int, int, str]:
@@ -121,8 +124,8 @@ def _group_by_ancestor(drafts: Iterable[TurnDraft], tree: SpanTree) -> dict[str,
     drafts_inside: dict[str, list[TurnDraft]] = {}
     for each in drafts:
         last = each.last
-        around = {id_ for span_id in (last.span_ids if last else ()) for id_ in tree.ancestors(span_id)}
-        for span_id in around:
+        around = [span_id for one in last.parsed_spans for span_id in tree.ancestors(one.span.span_id)] if last else ()
+        for span_id in dict.fromkeys(around):
             drafts_inside.setdefault(span_id, []).append(each)
     return drafts_inside
 
@@ -149,9 +152,11 @@ def _index_detached(drafts: Iterable[TurnDraft], tree: SpanTree) -> Callable[[Pa
 
     A library that fails may never end the spans around the call, so time is all that links them to an enclosing span.
     """
-    detached = sorted((each for each in drafts if _is_detached(each, tree)), key=lambda each: each.start)
+    detached = sorted([each for each in drafts if _is_detached(each, tree)], key=lambda each: each.start)
 
     def find(enclosing_span: ParsedSpan) -> Sequence[TurnDraft]:
+        if not detached:
+            return ()
         first = bisect_left(detached, enclosing_span.span.start, key=lambda each: each.start)
         last = bisect_right(detached, enclosing_span.span.end, key=lambda each: each.start)
         return [each for each in detached[first:last] if each.end <= enclosing_span.span.end]
@@ -168,8 +173,8 @@ def _is_detached(draft: TurnDraft, tree: SpanTree) -> bool:
 
 def _collect_failure_ancestors(parsed_spans: Iterable[ParsedSpan], tree: SpanTree) -> frozenset[str]:
     """The ids of the spans that have a failed agent somewhere below them."""
-    failures = (each for each in parsed_spans if each.call.kind == "agent" and each.call.error is not None)
-    return frozenset(span_id for each in failures for span_id in tree.ancestors(each.span.span_id))
+    failures = [each for each in parsed_spans if each.call.error is not None and each.call.kind == "agent"]
+    return frozenset([span_id for each in failures for span_id in tree.ancestors(each.span.span_id)])
 
 
 def _match(

@@ -61,7 +61,7 @@ def find_model_calls(parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> list
     """
     candidates = [each for each in parsed_spans if each.call.kind == "model"]
     if len(candidates) < 2:
-        return [_make_call([each]) for each in candidates if _is_call([each], set())]
+        return [_make_call([each]) for each in candidates if _may_be_call(each)]
     groups = _Groups(candidates)
     _join_by_response(candidates, groups)
     wrapping_ids = _join_by_descent(candidates, groups, tree)
@@ -102,12 +102,17 @@ def _is_call(group: Sequence[ParsedSpan], wrapping_ids: set[str]) -> bool:
     """Whether it is a model call: some libraries mark preparations and nested helpers as model spans."""
     if len(group) == 1 and group[0].span.span_id in wrapping_ids:
         return False
-    return bool([each for each in group if each.span.dropped_attributes or _has_ended(each.call)])
+    return any(map(_may_be_call, group))
 
 
-def _has_ended(call: Call) -> bool:
+def _may_be_call(parsed_span: ParsedSpan) -> bool:
+    """Whether something came of it, or may have."""
+    call = parsed_span.call
     outcomes = (call.output, call.error, call.usage, call.output_incomplete, call.finish_reason, call.response_id)
-    return outcomes != (None,) * len(outcomes)
+    return outcomes != _NO_OUTCOME or parsed_span.span.dropped_attributes > 0
+
+
+_NO_OUTCOME = (None,) * 6
 
 
 class _Groups:
@@ -245,7 +250,7 @@ def _completes(half: ParsedSpan, other: ParsedSpan) -> bool:
 
 def _make_call(parsed_spans: list[ParsedSpan]) -> ModelCall:
     ordered = sorted(parsed_spans, key=_measure_emptiness) if len(parsed_spans) > 1 else parsed_spans
-    call = merge([each.call for each in ordered])
+    call = merge([each.call for each in ordered]) if len(ordered) > 1 else ordered[0].call
     messages = call.input or ()
     is_cut = call.input_incomplete is not None  # then the last readable message need not be the last one
     question_index = len(messages) if is_cut else find_question_index(messages)
@@ -293,8 +298,8 @@ def find_answer(output: Sequence[ChatMessage] | None, *, run: bool = False) -> s
     if output is None:
         return None
     texts = [each.text for each in output if each.role == "assistant" and each.text.strip()]
-    if not texts:
-        return ""
+    if len(texts) < 2:
+        return texts[0] if texts else ""
     return texts[-1] if run or any(each.role != "assistant" or each.tool_calls for each in output) else texts[0]
 
 

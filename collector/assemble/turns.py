@@ -94,7 +94,7 @@ class TurnBuilder:
             span_id=span.span_id,
             parent_span_id=span.parent_span_id,
             response_id=_as_name(call.response_id),
-            service=service_of(span),
+            service=service_name(span.resource),
             dialect=call.dialect,
             model=_as_name(call.model),
             user_id=user,
@@ -344,8 +344,8 @@ def _collect_attributes(draft: TurnDraft, span: Span, call: Call, declared: Valu
             resource.get("deployment.environment.name", resource.get("deployment.environment"))
         ),
         "service_version": _as_nonempty_text(resource.get("service.version")),
-        "prompt": _find_label(with_labels, _PROMPT),
-        "prompt_version": _find_label(with_labels, _PROMPT_VERSION),
+        "prompt": _find_label(with_labels, _PROMPT) if with_labels else None,
+        "prompt_version": _find_label(with_labels, _PROMPT_VERSION) if with_labels else None,
         "attachments_left_out": left_out,
     }
     standard = {name: value for name, value in attributes.items() if value}

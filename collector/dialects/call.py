@@ -107,20 +107,18 @@ def merge(calls: Sequence[Call]) -> Call:
     sources = dict(first.sources)
     others = calls[1:]
     for index, name in _MERGED:
-        if _has_value(first[index]):
+        if first[index] not in _NOTHING:
             continue
         for call in others:
-            if _has_value(call[index]):
+            if call[index] not in _NOTHING:
                 changes[name] = call[index]
                 if name in call.sources:
                     sources[name] = call.sources[name]
                 break
     for side in ("input", "output"):
         complete = [call for call in calls if getattr(call, side) and not getattr(call, f"{side}_incomplete")]
-        best = next(
-            (call for call in complete if not _is_empty(getattr(call, side))), complete[0] if complete else None
-        )
-        if best is not None:
+        if complete:
+            best = next((call for call in complete if not _is_empty(getattr(call, side))), complete[0])
             best = _with_most_tool_calls(best, complete) if side == "input" else best
             changes[side] = _with_attachments(getattr(best, side), [getattr(each, side) for each in complete])
             changes[f"{side}_incomplete"] = None
@@ -163,8 +161,12 @@ def _is_empty(messages: Sequence[ChatMessage]) -> bool:
     return not any(each.text or each.tool_calls for each in messages)
 
 
+_NOTHING: tuple[object, ...] = (None, (), {})
+"""What a field holds of which a reader says nothing."""
+
+
 def _has_value(value: object) -> bool:
-    return value is not None and value not in ((), {})
+    return value not in _NOTHING
 
 
 def find_conflicts(calls: Sequence[Call]) -> Iterable[str]:
@@ -190,10 +192,11 @@ _FINISH: dict[str, str] = {
 
 def parse_finish_reason(value: Json) -> str | None:
     """Normalize a finish reason, alone or in a list; None for an unknown one."""
-    several = as_list(value)
-    value = several[-1] if several else value
     if not isinstance(value, str):
-        return None
+        several = as_list(value)
+        value = several[-1] if several else None
+        if not isinstance(value, str):
+            return None
     if value in _FINISH:
         return _FINISH[value]
     return _FINISH.get(value.rpartition(".")[2].strip("\"'[] ").lower())

@@ -186,13 +186,19 @@ def parse_repr(text: str) -> Json:
     """
     if len(text) > MAX_REPR:
         return None
-    source = text
-    for _ in range(3):  # an angle may hold another: `<function <lambda> at 0x…>`
-        source = _STRING_OR_ANGLE.sub(lambda match: match["string"] or match["member"] or "None", source)
     try:
-        return _evaluate(ast.parse(source.strip(), mode="eval").body, MAX_NESTING)
+        return _evaluate(ast.parse(_without_objects(text).strip(), mode="eval").body, MAX_NESTING)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
+
+
+def _without_objects(source: str) -> str:
+    """A repr with the values of enum members, and None for other objects."""
+    if "<" not in source and " items]" not in source:
+        return source
+    for _ in range(3):  # an angle may hold another: `<function <lambda> at 0x…>`
+        source = _STRING_OR_ANGLE.sub(lambda match: match["string"] or match["member"] or "None", source)
+    return source
 
 
 _PRINTED_TOKEN = re.compile(rf"{_SINGLE}|{_DOUBLE}|[\[\](){{}}]|(?:(?<= )|\A)[a-z_]++=", re.DOTALL)
@@ -225,14 +231,14 @@ def parse_printed_fields(text: str) -> dict[str, Json]:
 def _evaluate(node: ast.expr, depth: int) -> Json:
     if depth <= 0:
         return None
+    if type(node) is ast.Constant:  # by far the most frequent
+        return _bound(node.value)
     match node:
-        case ast.Constant(value=value):
-            return _bound(value)
         case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
             return [_evaluate(item, depth - 1) for item in items]
         case ast.Dict(keys=keys, values=values):
             pairs = zip(keys, values, strict=True)
-            return {as_text(_evaluate(key, 2)): _evaluate(value, depth - 1) for key, value in pairs if key is not None}
+            return {_evaluate_key(key): _evaluate(value, depth - 1) for key, value in pairs if key is not None}
         case ast.Call(keywords=keywords):
             return {each.arg: _evaluate(each.value, depth - 1) for each in keywords if each.arg}
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
@@ -241,12 +247,18 @@ def _evaluate(node: ast.expr, depth: int) -> Json:
             return None
 
 
+def _evaluate_key(node: ast.expr) -> str:
+    if type(node) is ast.Constant and type(node.value) is str and node.value.isascii():
+        return node.value
+    return as_text(_evaluate(node, 2))
+
+
 def _bound(value: object, depth: int = MAX_NESTING) -> Json:
     """Bound a value so that it can be encoded: no NaN, no lone surrogates, no unbounded numbers or nesting."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
     if isinstance(value, int):
         return value if -(2**63) <= value < 2**64 else str(value)[:100]
     if isinstance(value, float):

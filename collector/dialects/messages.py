@@ -15,7 +15,6 @@ from collector.dialects.call import ChatMessage, parse_finish_reason
 from collector.dialects.decode import (
     as_dict,
     as_list,
-    begins_document,
     parse_document,
     parse_printed_fields,
     parse_repr,
@@ -71,8 +70,6 @@ def parse_messages(value: Json, role: str = "user") -> ChatTranscript:
     messages: list[ChatMessage] = []
     if not isinstance(value, str):
         return ChatTranscript(tuple(messages)) if _add_messages(value, role, messages, MAX_DEPTH) else NO_MESSAGES
-    if not begins_document(value):
-        return ChatTranscript((ChatMessage(role, value),), None, is_structured=False)
     plain = read_plain_messages(value) if value[0] == "[" else None
     if plain:
         return ChatTranscript(plain)

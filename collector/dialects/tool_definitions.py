@@ -8,6 +8,7 @@ repeat with each turn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 from collector.dialects.decode import as_dict, as_list, decode
@@ -88,7 +89,8 @@ def _definitions(attributes: Mapping[str, Any], seen: set[tuple[str, str]]) -> I
     """What one span defines. A catalogue that an earlier span has, too, is decoded once."""
     for name in _LISTS:
         if name in attributes and not _is_known(name, attributes[name], seen):
-            yield from _of_list(attributes[name])
+            value = attributes[name]
+            yield from _of_text(value) if isinstance(value, str) and value.startswith("[") else _of_list(value)
     for name, keys in _WITH_LISTS:
         value = attributes.get(name)
         if isinstance(value, str) and '"' in value and not any(f'"{key}"' in value for key in keys):
@@ -118,7 +120,29 @@ def _indexed(attributes: Mapping[str, Any]) -> Iterator[ToolDefinition]:
                     parts.setdefault((prefix, number), {})[rest] = attributes[name]
     for _, fields in sorted(parts.items(), key=lambda item: (item[0][0], int(item[0][1]))):
         schema = next((fields[key] for key in ("tool.json_schema", "json_schema") if key in fields), None)
-        yield from _of_value(fields if schema is None else decode(schema))
+        if isinstance(schema, str) and schema.startswith("{"):
+            yield from _of_text(schema)
+        else:
+            yield from _of_value(fields if schema is None else decode(schema))
+
+
+def _of_text(text: str) -> tuple[ToolDefinition, ...]:
+    """What a text defines, the JSON of a list or of one tool."""
+    return _of_repeated(text) if len(text) <= _LONGEST_REPEATED else _of_decoded(decode(text))
+
+
+@lru_cache(256)
+def _of_repeated(text: str) -> tuple[ToolDefinition, ...]:
+    """What a text defines, found once: an application offers the same tools again and again."""
+    return _of_decoded(decode(text))
+
+
+def _of_decoded(value: Json) -> tuple[ToolDefinition, ...]:
+    return tuple(_of_value(value) if isinstance(value, Mapping) else _of_list(value))
+
+
+_LONGEST_REPEATED = 32_768
+"""Characters of a text whose tools are remembered."""
 
 
 def _of_list(value: Json) -> Iterator[ToolDefinition]:

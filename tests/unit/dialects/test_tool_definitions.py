@@ -94,6 +94,17 @@ def test_schemas_of_arguments_are_reduced_to_types(schema: Any, compact: Any) ->
     assert compact_schema(schema) == compact
 
 
+@pytest.mark.parametrize("name", ["gen_ai.tool.definitions", "llm.tools.0.tool.json_schema"])
+def test_a_text_that_comes_again_is_decoded_once_unless_it_is_long(name: str) -> None:
+    def found(description: str) -> ToolDefinition:
+        tool = {**FLAT, "description": description}
+        return find_tool_definitions([{name: json.dumps(tool if "schema" in name else [tool])}])[0]
+
+    assert found("Looks it up.") is found("Looks it up.")
+    assert found("Looks it up.") != found("Finds it.")
+    assert found("x" * 40_000) is not found("x" * 40_000)
+
+
 def test_a_schema_that_refers_to_itself_or_grows_by_references_ends() -> None:
     assert compact_schema({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/A"}}}) == {
         "properties": {"a": {}}
