@@ -27,6 +27,7 @@ from collector.service.gauges import (
     show_evaluate,
     show_open_batches,
 )
+from collector.service.long_lived import long_lived
 from collector.service.process import Apply, Process
 
 
@@ -120,7 +121,7 @@ class Evaluating:
             room=None if waiting is None else waiting.room,
         )
         show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)
-        open_fold = dead_letters.wrap(stage.open_fold, process.guard)
+        open_fold = dead_letters.wrap(long_lived(stage.open_fold), process.guard)
         return _Evaluating(process, stage, guardrails, budgets, open_fold, waiting)
 
     def _show(self, of: _Evaluating) -> None:

@@ -35,6 +35,7 @@ from collector.evaluate.stage import EvaluateStage
 from collector.logs.log import Log, Record
 from collector.logs.sqlite import SqliteLog
 from collector.service.app import COLLECT_AFTER
+from collector.service.long_lived import long_lived
 from collector.telemetry.registry import Telemetry
 
 GROUP = "recovery"
@@ -103,7 +104,7 @@ async def following(load: Load, logs: Mapping[str, Log]) -> AsyncGenerator[Evalu
         turns=logs["turns"],
         limits=load.limits,
     )
-    task = asyncio.create_task(logs["turns"].follow("evaluate", stage.open_fold))
+    task = asyncio.create_task(logs["turns"].follow("evaluate", long_lived(stage.open_fold)))
     try:
         yield stage
     finally:
