@@ -60,9 +60,11 @@ def collect_attachments(draft: TurnDraft, limits: MediaLimits = NOTHING_STORED) 
 
 def _has_any(draft: TurnDraft) -> bool:
     """Whether any message has one: nearly all have none."""
-    parsed = [*draft.calls, draft.enclosing_span] if draft.enclosing_span is not None else draft.calls
-    for each in parsed:
-        for messages in (each.call.input, each.call.output):
+    calls = [each.call for each in draft.calls]
+    if draft.enclosing_span is not None:
+        calls.append(draft.enclosing_span.call)
+    for call in calls:
+        for messages in (call.input, call.output):
             for message in messages or ():
                 if message.attachments:
                     return True
