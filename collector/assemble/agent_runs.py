@@ -108,4 +108,4 @@ def _as_run(run: AssembledTurn, agent: ParsedSpan, outer: AssembledTurn) -> Asse
         parent_span_id=span.parent_span_id,
         attributes={**run.turn.attributes, "agent": agent.call.agent or span.name},
     )
-    return replace(run, turn=turn)
+    return run._replace(turn=turn)

@@ -73,7 +73,7 @@ def add_feedback(
             turn = result[index].turn
             turn_id, spans = turn.turn_id, (turn.span_id or span.span_id,)
             new = tuple(each for each in call.feedback if each not in turn.feedback)
-            result[index] = replace(result[index], turn=replace(turn, feedback=(*turn.feedback, *new)))
+            result[index] = result[index]._replace(turn=replace(turn, feedback=(*turn.feedback, *new)))
         listed += (
             TraceFeedback(each, span.trace_id, span.span_id, turn_id, call.feedback_for, spans)
             for each in call.feedback
@@ -122,4 +122,4 @@ def add_events(
 
 
 def _with_events(turn: AssembledTurn, names: Iterable[str]) -> AssembledTurn:
-    return replace(turn, turn=replace(turn.turn, events=tuple(names)[-_MAX_EVENTS:]))
+    return turn._replace(turn=replace(turn.turn, events=tuple(names)[-_MAX_EVENTS:]))

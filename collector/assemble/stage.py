@@ -8,7 +8,6 @@ import traceback
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.feedback_and_events import entry_of
@@ -393,9 +392,8 @@ def _in_tenant(assembly: Assembly, tenant: str) -> Assembly:
     turns = [in_tenant(each.turn, tenant) for each in assembly.turns]
     if all(turn is each.turn for turn, each in zip(turns, assembly.turns, strict=True)):
         return assembly
-    return replace(
-        assembly, turns=tuple(replace(each, turn=turn) for turn, each in zip(turns, assembly.turns, strict=True))
-    )
+    pairs = zip(turns, assembly.turns, strict=True)
+    return assembly._replace(turns=tuple(each._replace(turn=turn) for turn, each in pairs))
 
 
 def _is_read(turn: Turn) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from collector.assemble.collect_trace import UNREAD, TracePiece
@@ -158,7 +157,7 @@ def combine(whole: Sequence[AssembledTurn], thin: Sequence[ThinTurn], tree: Span
             continue
         models = frozenset(model for number in replaced for model in remaining.pop(number).models)
         made = assembled(turn)
-        added.append(replace(made, models=made.models | models))
+        added.append(made._replace(models=made.models | models))
     return sorted([*remaining.values(), *added], key=_end)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from collector.assemble.agent_runs import find_agent_runs
@@ -29,15 +30,14 @@ from collector.records.thin_pieces import ThinTurn
 from evaluators.cases import Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Assembly:
+class Assembly(NamedTuple):
     """The result of a trace: its turns, its spans by dialect (`UNREAD` for none), and all feedback in it.
 
     `at_a_glance` says that nothing was read: the turn has no content, and an id of its own.
     """
 
     turns: tuple[AssembledTurn, ...] = ()
-    spans: Mapping[str, int] = field(default_factory=dict[str, int])
+    spans: Mapping[str, int] = MappingProxyType({})
     feedback: tuple[TraceFeedback, ...] = ()
     at_a_glance: bool = False
 
@@ -173,7 +173,7 @@ def _unread(assembled_turn: AssembledTurn) -> AssembledTurn:
     turn = assembled_turn.turn
     if turn.incomplete != "unwanted" or not (turn.feedback or turn.events):
         return assembled_turn
-    return replace(assembled_turn, turn=replace(turn, feedback=(), events=()))
+    return assembled_turn._replace(turn=replace(turn, feedback=(), events=()))
 
 
 def _without_auxiliary(

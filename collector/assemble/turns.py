@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
+from typing import NamedTuple
 
 from collector.assemble.application_attributes import (
     NO_VALUES,
     ApplicationAttributes,
-    AttributeValue,
     InheritedAttributes,
     Values,
 )
@@ -38,8 +37,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_NAME = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class AssembledTurn:
+class AssembledTurn(NamedTuple):
     """A turn, the ids of the spans that it was built from, and from where it has the declared attributes.
 
     `enclosing` is the id of the span around its model calls, `models` are those of the calls.
@@ -47,7 +45,7 @@ class AssembledTurn:
 
     turn: Turn
     spans: frozenset[str]
-    declared: Values = field(default_factory=dict[str, AttributeValue])
+    declared: Values = NO_VALUES
     enclosing: str | None = None
     models: frozenset[str] = frozenset()
 

@@ -6,6 +6,7 @@ Protobuf is the one form the rest of the service knows: OTLP/JSON becomes the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -333,7 +334,20 @@ def decode_examined(scopes: Iterable[ExaminedScope]) -> list[Span]:
 
 def resource_of(resource: Resource) -> Attributes:
     """The attributes of a resource."""
-    return attributes_of(resource.attributes) if resource.attributes else NOTHING
+    if not resource.attributes:
+        return NOTHING
+    encoded = resource.SerializeToString()
+    return _decode_resource(encoded) if len(encoded) <= _LONGEST_RESOURCE else attributes_of(resource.attributes)
+
+
+_LONGEST_RESOURCE = 16_384
+"""Bytes of a resource that is remembered."""
+
+
+@lru_cache(256)
+def _decode_resource(encoded: bytes) -> Attributes:
+    """The attributes of a resource, decoded once: a process sends the same one with each request."""
+    return attributes_of(Resource.FromString(encoded).attributes)
 
 
 def _span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Span:

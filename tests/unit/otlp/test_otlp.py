@@ -177,6 +177,17 @@ class TestReading:
             "bytes": "00ff",
         }
 
+    def test_a_resource_that_comes_again_is_decoded_once_unless_it_is_long(self) -> None:
+        def resource(service: str) -> Any:
+            request = example().spans
+            request.resource_spans[0].resource.attributes[0].value.string_value = service
+            return spans_of(request)[0].resource
+
+        assert resource("shop") is resource("shop")
+        assert resource("shop") != resource("bar")
+        assert resource("x" * 20_000) is not resource("x" * 20_000)
+        assert resource("x" * 20_000) == {"service.name": "x" * 20_000}
+
     def test_record(self) -> None:
         record = records_of(example().logs)[0]
         assert (record.event_name, record.span_id, record.scope) == ("gen_ai.choice", "0000000000000001", "lib")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -16,6 +17,7 @@ from collector.records.json import (
     turn_to_json,
 )
 from evaluators.cases import Conversation, Feedback, Message, TokenCount, ToolCall, Turn
+from evaluators.records import to_json
 from evaluators.results import ErrorDetail, Evaluation, JudgeStamp, Sampling, Subject, Usage
 
 WHEN = datetime(2026, 11, 21, 3, 2, 50, 31300, UTC)
@@ -40,6 +42,12 @@ TURN = Turn(
 
 def test_a_turn_reads_back_the_same() -> None:
     assert turn_from_json(turn_to_json(TURN)) == TURN
+
+
+def test_messages_are_written_alike_within_a_turn_and_by_themselves() -> None:
+    history = (*TURN.history, Message(role="tool", content="9", tool_call_id=""), Message(role="user"))
+    written = json.loads(turn_to_json(replace(TURN, history=history)))["history"]
+    assert written == [json.loads(to_json(each)) for each in history]
 
 
 def test_a_turn_from_before_a_field_was_there_reads_as_without_it() -> None:
