@@ -45,7 +45,7 @@ from collector.logs.log import StoredRecord
 from collector.records.attributes import declared_attributes
 from collector.records.recorded_turn import RecordedTurn
 from collector.records.references import REFERENCE_HEADERS, is_reference, parse_reference
-from collector.records.shared_records import is_shared, pieces_of
+from collector.records.shared_records import is_shared, needed_pieces
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluation import evaluate
@@ -97,6 +97,7 @@ class PartitionState:
         self._limited: set[str] = set()
         self._planned: set[str] = set()
         self._sampled_by_key = False
+        self._demands: list[tuple[Monitor, Assignment, float]] = []  # of a turn that its key shows to be sampled out
         self._timestamp = start.time
         self._size = 0
         self._snapshot_validity: dict[int, bool] = {}
@@ -193,6 +194,11 @@ class PartitionState:
         self._limited = {each.name for each in plan.monitors if each.budget.limited or plan.budget.limited}
         self._limited |= self._planned
         self._sampled_by_key = not any(monitor.reads_content for monitor in plan.monitors)
+        self._demands = [
+            (monitor, each, monitor.probability(each, 1.0, 1.0))
+            for monitor in plan.monitors
+            for each in monitor.of_scope("turn")
+        ]
         watching = {each.name: each.window_settings for each in plan.monitors if each.of_scope("conversation")}
         for name in sorted(self.conversations.keys() - watching.keys()):
             self._released += self.conversations.pop(name).abandon()
@@ -228,18 +234,23 @@ class PartitionState:
         # One record all the same: controls, snapshots and what is done are at offsets, and so between records.
         jobs: list[Job] = []
         chances, sampled_out = self._chances(), 0
-        for piece in pieces_of(record):
-            if self._is_sampled_out(piece, chances):
+
+        def is_needed(key: bytes) -> bool:
+            nonlocal sampled_out
+            if self._is_sampled_out(key, chances):
                 sampled_out += 1
-            else:
-                self._size = len(piece.value)
-                jobs += await self._apply_content(piece, replay_point)
+                return False
+            return True
+
+        for piece in needed_pieces(record, is_needed):
+            self._size = len(piece.value)
+            jobs += await self._apply_content(piece, replay_point)
         self._count_sampled_out(sampled_out)
         self.work += _PASSED_OVER * sampled_out
         return jobs
 
     async def _apply_turn(self, record: StoredRecord, replay_point: ReplayPoint) -> list[Job]:
-        if self._is_sampled_out(record, self._chances()):
+        if self._is_sampled_out(record.key, self._chances()):
             self._count_sampled_out(1)
             return []
         return await self._apply_content(record, replay_point)
@@ -273,19 +284,19 @@ class PartitionState:
             for each in monitor.assignments
         ]
 
-    def _is_sampled_out(self, record: StoredRecord, chances: Sequence[tuple[Assignment, float]] | None) -> bool:
+    def _is_sampled_out(self, by_key: bytes | None, chances: Sequence[tuple[Assignment, float]] | None) -> bool:
         """Whether the key alone shows that no evaluator of any monitor selects the conversation. To be counted."""
         # Before the record is parsed: at low rates this is most of the traffic, and it costs one hash instead.
-        if chances is None or record.key is None:
+        if chances is None or by_key is None:
             return False
-        key = record.key.decode(errors="replace")
+        key = by_key.decode(errors="replace")
         for each, chance in chances:
             if self._plan.draw(each, key) < chance:
                 return False
-        for monitor in self._plan.monitors:
-            self._observe(monitor, key)
-            for each in monitor.of_scope("turn"):
-                self.on_demand(monitor, each, monitor.probability(each, 1.0, 1.0))
+        for population in self._populations.values():
+            population.observe(key, self.time)
+        for monitor, each, units in self._demands:
+            self.on_demand(monitor, each, units)
         return True
 
     def _count_sampled_out(self, number: int) -> None:

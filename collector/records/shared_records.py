@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -190,27 +190,43 @@ def _shared(pieces: Sequence[Record]) -> Record:
 
 def pieces_of(record: StoredRecord) -> Sequence[StoredRecord]:
     """The pieces of a shared record; the record itself if its index does not describe it."""
+    return [*needed_pieces(record, lambda _key: True)]
+
+
+def needed_pieces(record: StoredRecord, is_needed: Callable[[bytes], bool]) -> Iterator[StoredRecord]:
+    """Those pieces of a shared record that are needed by their keys, each asked for when the one before was taken."""
+    # Nothing is made of the others: in the turns log they are nearly all of them.
     value = record.value
+    sizes, at = _index_of(value)
+    if at + sum(map(sum, sizes)) != len(value):
+        sizes = ()
+        if record.key is None or is_needed(record.key):
+            yield record
+    partition, offset, timestamp = record.partition, record.offset, record.timestamp
+    for number, (key_size, signal_size, size) in enumerate(sizes):
+        start, end_of_key = at, at + key_size
+        end_of_signal = end_of_key + signal_size
+        at = end_of_signal + size
+        key = value[start:end_of_key]
+        if is_needed(key):
+            headers = _headers_of(value[end_of_key:end_of_signal])
+            yield StoredRecord(partition, offset, timestamp, key, value[end_of_signal:at], headers, number)
+
+
+def _index_of(value: bytes) -> tuple[Sequence[tuple[int, int, int]], int]:
+    """The sizes of each piece's key, signal and value, and where the first begins; of what has no index none and -1."""
     if len(value) < _COUNT.size:
-        return (record,)
+        return (), -1
     count = _COUNT.unpack_from(value)[0]
     at = _COUNT.size + count * _SIZES.size
     if not 0 < count < StoredRecord.MOST_PIECES or at > len(value):
-        return (record,)
-    pieces: list[StoredRecord] = []
-    partition, offset, timestamp = record.partition, record.offset, record.timestamp
-    for number, (key, signal, size) in enumerate(_SIZES.iter_unpack(value[_COUNT.size : at])):
-        end_of_key = at + key
-        end_of_signal = end_of_key + signal
-        headers = _HEADERS_OF.get(value[end_of_key:end_of_signal])
-        if headers is None:
-            headers = (("signal", value[end_of_key:end_of_signal]),)
-        end = end_of_signal + size
-        pieces.append(
-            StoredRecord(partition, offset, timestamp, value[at:end_of_key], value[end_of_signal:end], headers, number)
-        )
-        at = end
-    return pieces if at == len(value) else (record,)
+        return (), -1
+    return [*_SIZES.iter_unpack(value[_COUNT.size : at])], at
+
+
+def _headers_of(signal: bytes) -> Headers:
+    headers = _HEADERS_OF.get(signal)
+    return (("signal", signal),) if headers is None else headers
 
 
 _HEADERS_OF: dict[bytes, Headers] = {b"": ()} | {each: (("signal", each),) for each in (b"traces", b"logs", b"thin")}

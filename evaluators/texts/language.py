@@ -26,7 +26,7 @@ _SCRIPTS = re.compile(
 _LATIN_LETTER = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_NOT_PROSE = frozenset("@\\/_{}<>=`#")
+_NOT_PROSE = re.compile(r"[@\\/_{}<>=`#]")
 
 _CYRILLIC = frozenset({"ru", "uk", "bg"})
 _ARABIC = frozenset({"ar", "fa", "ur"})
@@ -66,10 +66,10 @@ def _frequent_words() -> _FrequentWords:
 
 def language_of(text: str) -> str | None:
     """The ISO 639-1 code of the language; None if the words are too few or unclear."""
-    words = _CODE.sub(" ", text[:LONGEST]).split()
-    prose = " ".join([word for word in words if _NOT_PROSE.isdisjoint(word)])  # no code, addresses and markup
-    scripts = Counter(match.lastgroup or "" for match in _SCRIPTS.finditer(prose))
-    latin = len(_LATIN_LETTER.findall(prose))
+    prose = _prose(text[:LONGEST])
+    if prose.isascii():  # as most is: no other script, and nothing to count
+        return _by_words(prose, _frequent_words().latin) if _LATIN_LETTER.search(prose) else None
+    scripts, latin = _letters(prose)
     if not scripts:
         return _by_words(prose, _frequent_words().latin) if latin else None
     script, letters = scripts.most_common(1)[0]
@@ -90,20 +90,40 @@ def language_of(text: str) -> str | None:
             return script if letters > 2 else None
 
 
+def _prose(text: str) -> str:
+    """The words without code, addresses and markup."""
+    words = _CODE.sub(" ", text).split()
+    if _NOT_PROSE.search(text):
+        words = [word for word in words if not _NOT_PROSE.search(word)]
+    return " ".join(words)
+
+
+def _letters(prose: str) -> tuple[Counter[str], int]:
+    """How many letters of each script there are, and how many Latin ones."""
+    scripts: Counter[str] = Counter()
+    latin = 0
+    for letter, number in Counter(prose).items():
+        if _LATIN_LETTER.match(letter):
+            latin += number
+        elif match := _SCRIPTS.match(letter):
+            scripts[match.lastgroup or ""] += number
+    return scripts, latin
+
+
 def _by_words(prose: str, among: frozenset[str]) -> str | None:
     evidence: dict[str, float] = {}
-    pieces: Counter[str] = Counter()
+    pieces: dict[str, int] = {}
     known = _frequent_words()
     lowered = prose.lower().replace("\u2019", "'")
-    for word in _WORD.findall(lowered):
-        languages = known.languages_of.get(word, ())
+    for languages in filter(None, map(known.languages_of.get, _WORD.findall(lowered))):
+        share = 1.0 / len(languages)
         for language in languages:
-            evidence[language] = evidence.get(language, 0.0) + 1.0 / len(languages)
-            pieces[language] += 1
+            evidence[language] = evidence.get(language, 0.0) + share
+            pieces[language] = pieces.get(language, 0) + 1
     for letter in known.letters.findall(lowered):
         language = known.of_letter[letter]
         evidence[language] = evidence.get(language, 0.0) + 0.5
-        pieces[language] += 1
+        pieces[language] = pieces.get(language, 0) + 1
     ranked = [(amount, language) for language, amount in evidence.items() if language in among]
     if not ranked:
         return None

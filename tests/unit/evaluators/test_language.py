@@ -38,6 +38,8 @@ from evaluators.texts.language import language_of
         ("th", "รีเซ็ตรหัสผ่านอย่างไร"),
         ("de", "Was macht dieser Code? ```def the(and, of, you, is): return what```"),
         ("ja", "PythonのTypeErrorを直したい"),
+        ("fr", "Le caractère 愛 veut dire amour, mais je ne sais pas comment le lire"),
+        ("en", "what does the address a@b.example have to do with my order and the café"),
     ],
 )
 def test_it_is_named(language: str, text: str) -> None:

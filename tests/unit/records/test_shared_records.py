@@ -22,7 +22,14 @@ from collector.logs.journal.guard import Guard
 from collector.logs.journal.processing_journal import Unit
 from collector.logs.log import Record, RecordTooLarge, StoredRecord, UnreadableRecords, partition_of, place_of_number
 from collector.logs.memory import MemoryLog
-from collector.records.shared_records import HEADERS, append_shared, divide_records, dividing, share_records
+from collector.records.shared_records import (
+    HEADERS,
+    append_shared,
+    divide_records,
+    dividing,
+    needed_pieces,
+    share_records,
+)
 from collector.telemetry.registry import Telemetry
 
 ASSEMBLER = Assembler(Dialects.installed())
@@ -258,3 +265,23 @@ async def test_replayed_from_a_shared_record_every_turn_is_made_once() -> None:
         await fold.replay(records[:2])
         await fold.deliver(records[2:])
     assert await parts.assembled() == await whole.assembled()
+
+
+def test_each_piece_is_asked_for_when_the_one_before_was_taken_and_nothing_is_made_of_the_others() -> None:
+    (together,) = stored(share_records([piece(number) for number in range(4)], 1))
+    asked: list[bytes] = []
+
+    def is_odd(key: bytes) -> bool:
+        asked.append(key)
+        return int(key, 16) % 2 == 1
+
+    needed = needed_pieces(together, is_odd)
+    assert (next(needed).piece, len(asked)) == (1, 2)
+    assert [each.piece for each in needed] == [3]
+    assert asked == [b"%032x" % number for number in range(4)]
+
+
+def test_what_has_no_index_is_a_piece_by_its_own_key() -> None:
+    torn = StoredRecord(0, 0, 5.0, b"key", b"\0\0\0\2torn", HEADERS)
+    assert [*needed_pieces(torn, lambda key: key == b"key")] == [torn]
+    assert [*needed_pieces(torn, lambda key: key != b"key")] == []
