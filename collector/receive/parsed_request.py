@@ -163,31 +163,48 @@ def _records(
     redactor: Redactor | None,
     original: bytes | None,
 ) -> tuple[list[Record], int]:
-    """A record for each trace, and how many hold nothing of what was said. Trace by trace: each is looked at once."""
+    """A record for each trace, and how many hold nothing of what was said."""
     is_traces = isinstance(request, ExportTraceServiceRequest)
     headers: Headers = (("signal", b"traces" if is_traces else b"logs"),)
-    redaction = None if redactor is None else RequestRedaction(redactor)
-    writer = PieceWriter(request)
-    records: list[Record] = []
-    thinned = 0
     try:
-        if redaction is not None:
-            redaction.surroundings(request)
-        thin = thinning.of_request(tenant, redaction) if thinning is not None and is_traces else _thin_nothing
-        for trace_id, parts in groups.items():
-            key = trace_key(trace_id.hex(), tenant)
-            turn = thin(parts)
-            if turn is not None:
-                records.append(Record(key, thin_piece(turn, writer.piece(parts)), THIN))
-                thinned += 1
-                continue
-            if redaction is not None:
-                for _, _, items in parts:
-                    redaction.items(items)
-            records.append(Record(key, original or writer.piece(parts), headers))
+        turns = _thin_and_redact(request, groups, tenant, thinning if is_traces else None, redactor)
     except RedactionFailed as error:
         raise NotRedacted(f"a text could not be redacted ({error}), so nothing of the request is stored") from None
-    return records, thinned
+    writer = PieceWriter(request)
+    records: list[Record] = []
+    for trace_id, parts in groups.items():
+        key = trace_key(trace_id.hex(), tenant)
+        turn = turns.get(trace_id)
+        if turn is not None:
+            records.append(Record(key, thin_piece(turn, writer.piece(parts)), THIN))
+        else:
+            records.append(Record(key, original or writer.piece(parts), headers))
+    return records, len(turns)
+
+
+def _thin_and_redact(
+    request: Request,
+    groups: Mapping[bytes, Sequence[Part]],
+    tenant: str,
+    thinning: Thinning | None,
+    redactor: Redactor | None,
+) -> Mapping[bytes, ThinTurn]:
+    """Thin what nobody can want, and redact what is left, in place; gives the turns of thin pieces by trace id."""
+    redaction = None if redactor is None else RequestRedaction(redactor)
+    if redaction is not None:
+        redaction.surroundings(request)
+    thin = thinning.of_request(tenant, redaction) if thinning is not None else _thin_nothing
+    turns: dict[bytes, ThinTurn] = {}
+    for trace_id, parts in groups.items():
+        turn = thin(parts)
+        if turn is not None:
+            turns[trace_id] = turn
+        elif redaction is not None:
+            for _, _, items in parts:
+                redaction.add_items(items)
+    if redaction is not None:
+        redaction.finish()
+    return turns
 
 
 def _thin_nothing(_parts: Sequence[Part]) -> None:

@@ -35,8 +35,8 @@ class PrefilteringDetector(Protocol):
         """Whether it surely finds nothing in the text, nor in what is nested in it: JSON, and JSON in JSON."""
         ...
 
-    def message_has_no_pii(self, data: bytes) -> bool:
-        """The same for a serialised message of OTLP."""
+    def suspects_of(self, parts: Iterable[bytes]) -> set[bytes]:
+        """Those of some texts in UTF-8 or serialised messages of OTLP of which that is not sure."""
         ...
 
 

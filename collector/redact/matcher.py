@@ -27,7 +27,11 @@ class ByteMatcher:
 
     def occurs_in(self, data: bytes) -> bool:
         """Whether it does."""
-        return self._match(self._anywhere, data, 0, len(data))[0][0] >= 0
+        return self.find(data, 0) >= 0
+
+    def find(self, data: bytes, start: int) -> int:
+        """Where the first occurrence that begins at `start` or behind it begins; -1 if there is none."""
+        return self._match(self._anywhere, data, start, len(data))[0][0]
 
     def occurs_in_text(self, text: str) -> bool:
         """The same for UTF-8."""

@@ -24,7 +24,7 @@ from collector.redact.folding import fold
 from collector.redact.machine_ids import is_inside_machine_id
 from collector.redact.matcher import ByteMatcher
 from collector.redact.national_ids import LETTERED, find_lettered, find_numbered, may_be_numbered
-from collector.redact.prefilter import KEY_STARTS, QUERY_NAMES, bytes_have_no_pii, has_no_pii
+from collector.redact.prefilter import KEY_STARTS, QUERY_NAMES, has_no_pii, suspects_of
 from evaluators.texts.linear_regex import translate
 
 _MARKS = r"\u00ad\u0300-\u036f\u0900-\u109f\u200b-\u200d\u2060\ufeff"
@@ -142,7 +142,7 @@ class _BuiltIn:
         return _find(text)
 
     has_no_pii = staticmethod(has_no_pii)
-    message_has_no_pii = staticmethod(bytes_have_no_pii)
+    suspects_of = staticmethod(suspects_of)
 
 
 find = _BuiltIn()

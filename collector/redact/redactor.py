@@ -12,11 +12,10 @@ import hashlib
 import hmac
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import orjson
-from google.protobuf.message import Message
 
 from collector.redact.finding import Detector, Finding, PrefilteringDetector, merge
 from collector.redact.patterns import names_secret
@@ -34,6 +33,9 @@ _LONG_NUMBER = 10**12  # a card has at least 13 digits
 _LONGEST_KNOWN = 64
 """Characters of a text that is remembered with what was found in it: addresses come again in each span of a request."""
 
+_LONGEST_CLEAN, _MOST_CLEAN = 128, 20_000
+"""Bytes of a part of a message that is remembered as clean, and how many are."""
+
 Count = Callable[[str, int], None]
 """Counts what was taken out: the kind, how many."""
 
@@ -45,17 +47,18 @@ class RedactionFailed(Exception):
     """A detector failed. What it looked at must not be stored or sent. The message holds nothing of the text."""
 
 
-_IDS = ((b"\x0a\x10", 16), (b"\x12\x08", 8), (b"\x22\x08", 8))
-"""The tags and lengths with which a serialised span begins: its trace's id, its own, and that of the one around it."""
+class CleanParts:
+    """Short parts of messages in which nothing is found: names, addresses of servers, what all spans have alike."""
 
+    def __init__(self) -> None:
+        self.known: set[bytes] = {b""}
 
-def _without_ids(data: bytes) -> bytes:
-    """A serialised message of OTLP without the ids that begin a span: a few of a hundred look like something."""
-    start = 0
-    for head, size in _IDS:
-        if data.startswith(head, start):
-            start += len(head) + size
-    return data[start:]
+    def add(self, part: bytes) -> None:
+        """Remember a part, unless it is long."""
+        if len(part) <= _LONGEST_CLEAN:
+            if len(self.known) >= _MOST_CLEAN:  # senders may invent any number of them
+                self.known.clear()
+            self.known.add(part)
 
 
 class Redactor:
@@ -75,6 +78,7 @@ class Redactor:
         self._count = count
         self._fail = fail
         self._known: dict[str, tuple[str, tuple[str, ...]]] | None = None
+        self.clean = CleanParts()
 
     def remembering(self) -> Redactor:
         """The same, which remembers what it found in short texts: for as long as one request, not longer."""
@@ -85,6 +89,8 @@ class Redactor:
     def _take_from(self, other: Redactor) -> None:
         self._detectors, self._skimming, self._skims = other._detectors, other._skimming, other._skims
         self._key, self._known = other._key, {}
+        if self._skims:  # what another detector finds may change
+            self.clean = other.clean
 
     def text(self, text: str) -> str:
         """The text with pseudonyms in place of what was found. A text that is JSON stays JSON.
@@ -94,18 +100,17 @@ class Redactor:
         """
         return self._text(text, _NESTED_JSON)
 
-    def message_has_no_pii(self, message: Message) -> bool:
-        """Whether it is known without looking at every field that there is nothing to redact in a message of OTLP."""
+    def suspects_of(self, parts: Collection[bytes]) -> Collection[bytes]:
+        """Those of some texts or messages of OTLP in which something may be found; in the others is surely nothing."""
         if not self._skims:
-            return False
-        data = _without_ids(message.SerializeToString())
-        for each in self._skimming:  # noqa: SIM110 - a generator costs as much as the look
-            if not each.message_has_no_pii(data):
-                return False
-        return True
+            return parts
+        suspects: set[bytes] = set()
+        for each in self._skimming:
+            suspects |= each.suspects_of(parts)
+        return suspects
 
     def has_no_pii(self, text: str) -> bool:
-        """The same of a text, and of all that is in it if it is JSON."""
+        """Whether it is known without the detectors that a text is clean, and all that is in it if it is JSON."""
         if not self._skims:
             return False
         for each in self._skimming:  # noqa: SIM110 - a generator costs as much as the look

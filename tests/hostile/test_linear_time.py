@@ -135,6 +135,15 @@ def request_of(text: str) -> ExportTraceServiceRequest:
     return request
 
 
+def request_of_many(text: str) -> ExportTraceServiceRequest:
+    """A span with an attribute for each forty characters."""
+    request = ExportTraceServiceRequest()
+    span = request.resource_spans.add().scope_spans.add().spans.add()
+    for start in range(0, len(text), 40):
+        span.attributes.add(key=f"a.{start}").value.string_value = text[start : start + 40]
+    return request
+
+
 REDACTOR = Redactor((find,), b"a key")
 OWN = configured({"X": r"\bE\d{6}\b|(\w+\s?){3,}!"})
 FUNCTIONS: dict[str, Callable[[str], object]] = {
@@ -153,6 +162,7 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "redaction of a secret": lambda text: REDACTOR.named("api_key", text),
     "redaction of JSON": lambda text: REDACTOR.text(orjson.dumps({"a": text, "b": [text]}).decode()),
     "redaction of a request": lambda text: redact_request(request_of(text), REDACTOR),
+    "redaction of many texts": lambda text: redact_request(request_of_many(text), REDACTOR),
     "a pattern of one's own": lambda text: list(OWN(text)),
     "signs of injection": lambda text: detect({"a": text}),
     "signs of an attack": lambda text: detect_attack(text, by_user=False),

@@ -6,20 +6,24 @@ import json
 import random
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from collector.redact import context, patterns
 from collector.redact.context_words import NATIONAL_IDS, PASSWORDS, PHONES, words_of
+from collector.redact.finding import Finding
 from collector.redact.otlp_request import redact_request
 from collector.redact.patterns import find
-from collector.redact.prefilter import bytes_have_no_pii, has_no_pii
-from collector.redact.redactor import Redactor
+from collector.redact.prefilter import bytes_have_no_pii, has_no_pii, suspects_of
+from collector.redact.redactor import CleanParts, Redactor
 
 ROUNDS = 4_000
 WHOLE = (
@@ -35,6 +39,7 @@ WHOLE = (
     "415\u2011555\u20112671", "tel\uff0e9018200", "tel 9018200", "TC: 12345678901", "(415)\u00a0555\u20112671", "030\u00a09018200", "0049\u00a030\u00a0901820", "DE89\u00a03704\u00a00044\u00a00532\u00a00130\u00a000",
     "hooks.slack.com/services/T00000000/B00000000/XXXXXXXX", "hvs." + "a" * 20, "shpat_" + "a1" * 16, "xai-" + "a" * 20,
     "127.0.0.12", "127.0.1.1", "27.0.0.1", "7.0.0.1", "227.0.0.1", "https://ada:hunter2hunter@db", "ada@m\u00fcnchen.de", "ada@example\u3002com",
+    "ada (at) ex\u00e4mple-1 (dot) com", "ada at example dot com", "ada [arroba] EXAMPLE_2 punto com punto mx",
     "tel12345678", "SIN 046454286", "NIE X1234567L", "M" + "a1B2" * 6 + ".abcdef." + "x" * 27,
     "passphrase=>abcdefg", "api-\u212aey: abcdefgh", "sk-" + "\u4e2d" * 16, 'access_token\\":\\"abcdef',
 )  # fmt: skip
@@ -194,7 +199,9 @@ def test_a_word_that_begins_a_string_of_a_message_is_seen_behind_any_length(size
     messages[-4].events.add(name=text)
     messages[-5].links.add(trace_state=text)
     for message in messages:
-        assert not bytes_have_no_pii(message.SerializeToString()), message
+        part = message.SerializeToString()
+        assert not bytes_have_no_pii(part), message
+        assert suspects_of([b"quiet", part, b"quiet"]) == {part}
 
 
 CONTEXT_WORDS = sorted({word for each in (PASSWORDS, PHONES, NATIONAL_IDS) for word, _ in words_of(each)})
@@ -235,35 +242,129 @@ def test_the_prefilter_and_the_gates_change_nothing(text: str) -> None:
         assert not has_no_pii(json.dumps({"text": escaped}))
 
 
+class Noting:
+    """The built-in detector; `seen` are the parts of requests that it looked over."""
+
+    __call__ = staticmethod(find)
+    has_no_pii = staticmethod(has_no_pii)
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+
+    def suspects_of(self, parts: Iterable[bytes]) -> set[bytes]:
+        self.seen.extend(parts)
+        return suspects_of(parts)
+
+
 def test_ids_of_spans_are_not_looked_through() -> None:
-    """They are any bytes, and may look like something: all of a span's fields would be looked at for nothing."""
-    looked_at: list[str] = []
-
-    class Noting:
-        message_has_no_pii = staticmethod(bytes_have_no_pii)
-        __call__ = staticmethod(find)
-
-        def has_no_pii(self, text: str) -> bool:
-            looked_at.append(text)
-            return has_no_pii(text)
-
+    """They are any bytes, and may look like something."""
     request = ExportTraceServiceRequest()
     spans = request.resource_spans.add().scope_spans.add().spans
     for parent in (b"", b"a@bc.com"):
-        span = spans.add(name="chat gpt-4o", trace_id=b"ada1@example.com", span_id=b"a@bc.com", parent_span_id=parent)
-        for name in ("http.request.method", "http.route", "url.scheme"):  # with fewer it is gone through at once
-            span.attributes.add(key=name).value.string_value = name
+        spans.add(name="chat", trace_id=b"ada1@example.com", span_id=b"a@bc.com", parent_span_id=parent)
+    spans.add(trace_state="a=a@bc.com").status.message = "bob@bc.com"
     before = [each.SerializeToString() for each in spans]
-    redact_request(request, Redactor((Noting(),), b"a key"))
-    assert looked_at == []
-    assert [each.SerializeToString() for each in spans] == before
-    for wrong in (
-        {"trace_id": b"ada@example.com"},
-        {"trace_id": b"1" * 16, "name": "ada@example.com"},
-        {"trace_state": "a=a@bc.com"},
-    ):
-        spans.add(**wrong)
-        assert not Redactor((find,), b"a key").message_has_no_pii(spans[-1]), wrong
+    noting = Noting()
+    redact_request(request, Redactor((noting,), b"a key"))
+    assert [part.lstrip(b"\0") for part in noting.seen] == [b"chat", b"a=a@bc.com", b"bob@bc.com"]
+    assert [each.SerializeToString() for each in spans[:2]] == before[:2]
+    assert "bc.com" not in str(spans[2])
+
+
+def test_what_is_found_in_any_text_of_a_request_is_taken_out() -> None:
+    """Every text that OTLP has, found in its definition itself, so that none can be forgotten."""
+    for request in (ExportTraceServiceRequest(), ExportLogsServiceRequest()):
+        fill(request, set())
+        assert str(request).count("ada@example.com") >= 10
+        redact_request(request, Redactor((find,), b"a key"))
+        assert "example.com" not in str(request)
+
+
+def fill(message: Any, around: set[str]) -> None:
+    """An address in each text of a message."""
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.type == field.TYPE_MESSAGE and field.message_type.name not in around:
+            fill(value.add() if field.is_repeated else value, around | {message.DESCRIPTOR.name})
+        elif field.type == field.TYPE_STRING:
+            if field.is_repeated:
+                value.append("ada@example.com")
+            elif field.containing_oneof is None or not message.WhichOneof(field.containing_oneof.name):
+                setattr(message, field.name, "ada@example.com")
+
+
+def test_many_parts_are_looked_over_as_each_alone() -> None:
+    """Only that more may be suspect: where something seems to go from one part into the next."""
+    chance = random.Random(13)
+    sizes: Counter[bool] = Counter()
+    for _ in range(300):
+        parts = [wrapped(chance, text_of(chance)).encode("utf-8", "ignore") for _ in range(chance.randint(1, 60))]
+        parts += [chance.randbytes(9), b"", parts[0] * chance.choice([0, 1, 900])]
+        chance.shuffle(parts)
+        suspects = suspects_of(parts)
+        assert suspects <= set(parts)
+        for each in parts:
+            assert each in suspects or bytes_have_no_pii(each), each
+        sizes[len(b"".join(parts)) > 1 << 14] += 1
+    assert min(sizes.values()) > 30
+
+
+def test_what_ends_one_part_says_nothing_of_the_next() -> None:
+    quiet = [b"call me", b"api_key", b"3 x", b"ada at", b"x" * 9000, b"mysql", b"2024-09-19"]
+    assert suspects_of(quiet * 40) == set()
+    assert suspects_of([*quiet, b"tel 9018200", *quiet, b"10.0.0.7"]) == {b"tel 9018200", b"10.0.0.7"}
+
+
+def test_what_is_clean_is_looked_over_once_in_many_requests() -> None:
+    noting = Noting()
+    redactor = Redactor((noting,), b"a key")
+    for _ in range(3):
+        request = ExportTraceServiceRequest()
+        span = request.resource_spans.add().scope_spans.add().spans.add(name="GET /")
+        for text in ("shop.internal", "10.0.0.7", "long " * 30):
+            span.attributes.add(key="peer").value.string_value = text
+        redact_request(request, redactor)
+        assert "10.0.0.7" not in str(request)
+    counted = Counter(b"shop" in each for each in noting.seen)
+    assert (counted[True], counted[False]) == (1, 1 + 2 * 3)
+
+
+def test_what_another_detector_found_clean_is_looked_through_again() -> None:
+    """It may find more another time."""
+    seen: list[str] = []
+
+    def noting(text: str) -> list[Finding]:
+        seen.append(text)
+        return []
+
+    redactor = Redactor((find, noting), b"a key")
+    for _ in range(2):
+        request = ExportTraceServiceRequest()
+        request.resource_spans.add().scope_spans.add().spans.add(name="GET /products")
+        redact_request(request, redactor)
+    assert seen == ["GET /products"] * 2
+
+
+def test_an_attribute_that_is_clean_says_nothing_of_a_text_of_the_same_bytes() -> None:
+    pair = KeyValue(key="a@b", value=AnyValue(int_value=1))
+    text = "\n\x03a@b.example.com"
+    request = ExportTraceServiceRequest()
+    redactor = Redactor((find,), b"a key")
+    redactor.clean.add(text.encode())
+    span = request.resource_spans.add().scope_spans.add().spans.add(name=text)
+    span.attributes.append(pair)
+    redact_request(request, redactor)
+    assert "example" not in span.name
+
+
+def test_no_more_is_remembered_than_some_megabytes() -> None:
+    clean = CleanParts()
+    for number in range(50_000):
+        clean.add(b"%d" % number)
+    clean.add(b"x" * 129)
+    assert len(clean.known) <= 20_000
+    assert b"49999" in clean.known
+    assert b"x" * 129 not in clean.known
 
 
 @pytest.mark.parametrize(
