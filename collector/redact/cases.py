@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any, cast
 
 from collector.redact.redactor import Numbering, Redactor
@@ -43,9 +44,15 @@ def _walk(value: Any, change: Callable[[Json], Json]) -> Any:
         return tuple(_walk(each, change) for each in cast("tuple[Any, ...]", value))
     if not is_dataclass(value) or isinstance(value, type):
         return change(value)
-    changed = {
-        field.name: _walk(getattr(value, field.name), change)
-        for field in fields(value)
-        if field.name not in _NO_TEXT and getattr(value, field.name)
-    }
-    return replace(value, **changed)
+    changed: dict[str, Any] = {}
+    for name in _names_of(type(value)):
+        old = getattr(value, name)
+        if old and (new := _walk(old, change)) != old:
+            changed[name] = new
+    return replace(value, **changed) if changed else value  # a turn has 28 fields: most need no copy
+
+
+@cache
+def _names_of(kind: Any) -> tuple[str, ...]:
+    """The names of a dataclass's fields that may hold texts."""
+    return tuple(each.name for each in fields(kind) if each.name not in _NO_TEXT)
