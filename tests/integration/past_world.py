@@ -70,6 +70,10 @@ class World:
                 await asyncio.sleep(0.05)
         return found
 
+    async def until_drained(self) -> None:
+        """See the function of this name."""
+        await until_drained(self.folder / "evalstream.yaml")
+
     async def fail_all(self) -> list[Evaluation]:
         """Turns come, and the judge refuses each question about them."""
         self.judge.faults = BAD_REQUEST
@@ -91,6 +95,23 @@ def record(n: int) -> Record:
         attributes={"agent": "closing"},
     )
     return Record(f"c{n}".encode(), turn_to_json(turn))
+
+
+async def until_drained(config: Path, within: float = 90.0) -> None:
+    """Wait, while the service runs, until `audit --drained` finds nothing: all is judged, exported and committed.
+
+    What a test waits for otherwise is an evaluation in the log, and exporters may be a moment behind it. A service that
+    is stopped then leaves the rest to its next start, as it should, but an audit of what it left says so.
+    """
+    audited = None
+    try:
+        async with asyncio.timeout(within):
+            while audited is None or audited.exit_code:
+                audited = await asyncio.to_thread(CliRunner().invoke, app, ["audit", "-c", str(config), "--drained"])
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        said = audited.output if audited else "the audit has not answered"
+        raise AssertionError(f"the service has not come to its end after {within:.0f} s: {said}") from None
 
 
 @asynccontextmanager

@@ -71,9 +71,8 @@ async def test_a_new_evaluator_over_the_past_at_half_the_price(world: World) -> 
         assert not INTERIM.exists()
         assert not list(world.folder.glob("*.batches"))
         before = len(server.at_once)
-        async with world.serving(), asyncio.timeout(30):
-            while (await world.command("audit", "--drained")).exit_code:  # until all is exported
-                await asyncio.sleep(0.2)
+        async with world.serving():
+            await world.until_drained()
         assert len(server.at_once) == before, "the service makes nothing of the past"
     assert Counter(each.evaluation_id for each in await world.ledger()).most_common(1)[0][1] == 1
 

@@ -61,6 +61,7 @@ async def test_failures_are_made_again_once_and_count_once(world: World) -> None
             assert weight == TURNS, "the mean has each once"
             assert value(service, "evalstream_evaluation_weight_total", evaluator=name) == 0, "the failures brought it"
         assert value(service, "evalstream_evaluations_in_flight") == 0
+        await world.until_drained()
     ledger = await world.ledger()
     assert_each_once(ledger, failed)
     new = [each for each in ledger if each.retry]
