@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from collector.config.settings import JudgeSettings
-from evaluators.errors import ENDPOINT_ERRORS, JudgeDenied, JudgeError, JudgeUnavailable, JudgeUnreachable
+from collector.judging.unusable_answers import UnusableAnswers
+from evaluators.errors import (
+    ENDPOINT_ERRORS,
+    JudgeDenied,
+    JudgeError,
+    JudgeReplyInvalid,
+    JudgeUnavailable,
+    JudgeUnreachable,
+)
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
 
@@ -54,9 +62,12 @@ class OutageReporter(JudgeWrapper):
         self._answered = False
         self._failing_since: float | None = None
         self._reported_at: float | None = None
+        self._unusable = UnusableAnswers(
+            f"judge {name} {_where(settings)}", name, policy.report, policy.repeat_after, clock
+        )
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        """Ask, and report an outage.
+        """Ask, and report an outage, or answers that are of no use.
 
         Raises:
             JudgeError: the judge is unreachable, has never answered, and a person waits: retrying is of no use.
@@ -75,6 +86,10 @@ class OutageReporter(JudgeWrapper):
         except ENDPOINT_ERRORS as error:
             self._record_failure(error, started)
             raise
+        except JudgeReplyInvalid as error:
+            self._record_success()
+            self._unusable.add(error)
+            raise
         except JudgeError:
             self._record_success()  # it answers; what is wrong is another matter
             raise
@@ -82,6 +97,7 @@ class OutageReporter(JudgeWrapper):
             if timer is not None:
                 timer.cancel()
         self._record_success()
+        self._unusable.end()
         return verdict
 
     def _record_success(self) -> None:

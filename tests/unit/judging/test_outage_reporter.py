@@ -132,3 +132,52 @@ async def test_one_denial_among_answers_is_not_reported():
     for _ in range(40):
         await rig.ask(after=0.5)
     assert rig.reports == []
+
+
+NONSENSE = JudgeReplyInvalid("the answer holds no JSON object")
+USELESS = (
+    "judge main at http://judge.example/v1 answers, but its last {} answers are of no use (the answer holds no JSON object)"
+    ", so their evaluations fail; name a model that follows instructions and writes JSON (judges.main.model)"
+)
+
+
+@pytest.mark.parametrize("awaited", [True, False])
+async def test_nothing_but_nonsense_is_reported_soon_then_rarely_and_so_is_its_end(awaited):
+    rig = Rig(*[NONSENSE] * 70, GOOD, GOOD, awaited=awaited)
+    for _ in range(72):
+        assert await rig.ask(after=1.0) in (NONSENSE, None)
+    assert rig.reports == [
+        USELESS.format(5),
+        USELESS.format(65),
+        "judge main gives usable answers again, after 70 that were of no use",
+    ]
+
+
+async def test_nonsense_now_and_then_is_not_reported():
+    rig = Rig(*[*[NONSENSE] * 4, GOOD] * 20)
+    for _ in range(100):
+        await rig.ask(after=1.0)
+    assert rig.reports == []
+
+
+async def test_nonsense_that_begins_again_is_reported_again():
+    rig = Rig(*[*[NONSENSE] * 5, GOOD] * 2)
+    for _ in range(12):
+        await rig.ask(after=1.0)
+    end = "judge main gives usable answers again, after 5 that were of no use"
+    assert rig.reports == [USELESS.format(5), end] * 2
+
+
+@pytest.mark.parametrize(
+    ("type", "remedy"),
+    [
+        ("judge_reply_truncated", "raise judges.main.max_tokens"),
+        ("judge_refused", "name another model (judges.main.model), or leave such texts out (match of a monitor)"),
+    ],
+)
+async def test_what_is_of_no_use_for_another_reason_has_its_own_remedy(type, remedy):
+    rig = Rig(*[JudgeReplyInvalid("the judge refused to answer", type=type)] * 5)
+    for _ in range(5):
+        await rig.ask()
+    [report] = rig.reports
+    assert report.endswith(f"so their evaluations fail; {remedy}")
