@@ -24,7 +24,7 @@ from evaluators.errors import JudgeError
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.batches.absent_batches import AbsentBatches
 from evaluators.judges.batches.anthropic_batches import AnthropicBatches
-from evaluators.judges.batches.batch_endpoint import BatchEndpoint, BatchPace, BatchProgress, BatchTerms
+from evaluators.judges.batches.batch_endpoint import GONE, BatchEndpoint, BatchPace, BatchProgress, BatchTerms
 from evaluators.judges.batches.journal import BatchJournal, JournalInUse
 from evaluators.judges.batches.openai_batches import OpenAIBatches
 from evaluators.judges.batches.provider import BatchProvider, NoBatches
@@ -309,7 +309,9 @@ class _Reporter:
 
     def report(self, progress: BatchProgress) -> None:
         """A batch is so far."""
-        if progress.ended or self._due(progress.batch):
+        if progress.status == GONE:
+            self._warn(f"judge {self._judge}: {_gone_text(progress)}")
+        elif progress.ended or self._due(progress.batch):
             self._say(f"judge {self._judge}: {_progress_text(progress)}")
 
     def report_problem(self, error: JudgeError) -> None:
@@ -323,6 +325,15 @@ class _Reporter:
             return False
         self._reported_at[what] = now
         return True
+
+
+def _gone_text(progress: BatchProgress) -> str:
+    lost = plural(progress.without_answer, "answer")
+    return (
+        f"batch {progress.batch} is not at the provider any more, and with it {lost} that may have been paid for: "
+        "their evaluations fail, and are made again only if somebody says so; look whether it was deleted, or the key "
+        "is another account's"
+    )
 
 
 def _progress_text(progress: BatchProgress) -> str:

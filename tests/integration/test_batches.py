@@ -170,7 +170,7 @@ async def test_a_cancelled_batch_is_not_submitted_again_by_itself(tmp_path: Path
         assert set(server.submitted.values()) == {1}
         failed = [each for each in evaluations(tmp_path) if each["outcome"] == "failed"]
         assert 0 < len(failed) < 10
-        assert {each["error"]["message"] for each in failed} == {"its batch was cancelled"}
+        assert {each["error"]["message"] for each in failed} == {"its batch was cancelled or deleted at the provider"}
         server.outcome, server.end = (lambda _body, _batch: "ok"), (lambda _n: "completed")
         assert await scored(tmp_path) == 0
         assert outcomes(tmp_path).count("scored") == 11

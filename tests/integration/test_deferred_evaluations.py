@@ -178,6 +178,29 @@ async def test_a_batch_that_somebody_cancels_is_not_sent_again(tmp_path: Path) -
         assert len(server.batches) == 1
 
 
+async def test_a_batch_that_is_gone_at_the_provider_is_not_paid_for_twice(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was submitted and may have been billed: nobody knows, and only a person can say that it is sent again."""
+
+    def refuse(step: str) -> web.Response | None:
+        return web.json_response({"error": {"message": "no such batch"}}, status=404) if step == "look" else None
+
+    async with batch_server(refuse=refuse) as server:
+        async with service(configure(tmp_path, server.base_url)) as started:
+            await started.logs.turns.append(turns(COUNT))
+            evaluations = await made(started, COUNT)
+            gone = started.telemetry.registry.get_sample_value(
+                "evalstream_batches_total", {"judge": "main", "outcome": "gone"}
+            )
+        errors = Counter((each.error.type, each.error.message) for each in evaluations if each.error is not None)
+        assert errors == {("judge_unavailable", "its batch was cancelled or deleted at the provider"): COUNT - 1}
+        assert set(server.submitted.values()) == {1}
+        assert gone == len(server.batches) == 1
+    [said] = [each.getMessage() for each in caplog.records if "not at the provider any more" in each.getMessage()]
+    assert f"{COUNT - 1} answers that may have been paid for" in said
+
+
 def several_questions(config: dict[str, Any]) -> None:
     """Claims first, then a verdict on each: the second request has the answer to the first in it."""
     config["evaluators"]["faithful"] = {"kind": "faithfulness"}

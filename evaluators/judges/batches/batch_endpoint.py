@@ -45,6 +45,10 @@ _FOR_NOW = frozenset({"token_limit_exceeded"})
 """Codes of batches that are refused as a whole, as too much waits at the provider now."""
 _GONE: Collection[Remedy] = ("model or address", "address")
 """What has to be corrected where a batch is not where it was."""
+GONE = "gone"
+"""The status of a batch that was submitted, and that the provider does not know any more."""
+_NOT_AGAIN = frozenset({"cancelled", GONE})
+"""How batches end whose requests somebody does not want, or has been billed for: they are not submitted again."""
 _HTTP_404 = 404
 _MENDABLE = frozenset({401, 402, 403})
 """Statuses that end when somebody mends a key or pays a bill."""
@@ -510,7 +514,7 @@ class BatchEndpoint:
         except JudgeDenied as error:
             if error.remedy not in _GONE:
                 raise
-            return BatchState(status="gone", ended=True)  # somebody deleted it
+            return BatchState(status=GONE, ended=True)  # somebody deleted it, or the key is another account's
 
     async def _collect(self, key: str, batch: str, state: BatchState, planned: float, total: int) -> None:
         members = self._journal.names(key)
@@ -522,7 +526,7 @@ class BatchEndpoint:
             await self._journal.drop_plan(key)  # nothing of it was done
             self._wake(members)
             return
-        await self._journal.end(key, missing, "cancelled" if state.status == "cancelled" else "failed")
+        await self._journal.end(key, missing, "cancelled" if state.status in _NOT_AGAIN else "failed")
         self._report(batch, state, planned, total, without_answer=len(left), unknown=unknown)
         self._wake(members)
 
@@ -616,9 +620,9 @@ async def _unless_absent(call: Callable[[], Awaitable[T]]) -> T:
 
 
 def _raise_if_spent(entry: JournalEntry) -> None:
-    """Fail where there will be no answer: after two batches, or after one that somebody cancelled."""
+    """Fail where there will be no answer: after two batches, or after one that somebody cancelled or deleted."""
     if entry.missing == "cancelled":
-        raise JudgeUnavailable("its batch was cancelled")
+        raise JudgeUnavailable("its batch was cancelled or deleted at the provider")
     if entry.attempts < MOST_ATTEMPTS:
         return
     if entry.missing == "expired":

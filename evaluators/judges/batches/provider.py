@@ -63,7 +63,7 @@ class BatchState:
 
 
 Missing = Literal["expired", "cancelled", "failed"]
-"""Why a request has no answer: not done within the day, cancelled by somebody, or a failure that may pass."""
+"""Why a request has no answer: not done within the day, cancelled or deleted by somebody, or what may pass."""
 
 
 @dataclass(frozen=True, slots=True)
