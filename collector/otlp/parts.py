@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -16,10 +15,16 @@ _OF_BYTES = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescr
 
 def parts_of(message: Message) -> Any:
     """A message's texts, ids and messages under their own names, each as its bytes in UTF-8 or in protobuf."""
-    return _reader(type(message)).FromString(message.SerializeToString())
+    kind = type(message)
+    reader = _READERS.get(kind)
+    if reader is None:
+        reader = _READERS[kind] = _reader(kind)
+    return reader.FromString(message.SerializeToString())
 
 
-@cache
+_READERS: dict[type[Message], Any] = {}
+
+
 def _reader(kind: type[Message]) -> Any:
     """A kind of message with the fields of another that hold bytes: a walk of our own over them would be slower."""
     file = FileDescriptorProto(name="evalstream/parts.proto", package="evalstream", syntax="proto3")

@@ -194,21 +194,21 @@ class RequestRedaction:
             raise RedactionFailed("nested too deeply to be looked through")
         match value.WhichOneof("value"):
             case "string_value":
-                redacted = self._redactor.text(value.string_value)
-                if redacted != value.string_value:
-                    value.string_value = redacted
+                text = self._redactor.text(value.string_value)
+                if text != value.string_value:
+                    value.string_value = text
             case "int_value":
-                redacted = self._redactor.value(value.int_value)
-                if isinstance(redacted, str):
-                    value.string_value = redacted
+                number = self._redactor.value(value.int_value)
+                if isinstance(number, str):
+                    value.string_value = number
             case "bytes_value":
                 self._bytes(value)
             case "array_value":
                 for each in value.array_value.values:
                     self._any_value(each, depth - 1)
             case "kvlist_value":
-                for each in value.kvlist_value.values:
-                    self._pair(each, depth - 1)
+                for pair in value.kvlist_value.values:
+                    self._pair(pair, depth - 1)
             case _:
                 pass
 
