@@ -64,24 +64,23 @@ def turn_of(value: bytes) -> ThinTurn:
         turn = _DECODER.decode(_first_field(value))
     except (ValueError, IndexError):  # msgspec's own errors are ValueErrors
         raise BadInput("not a thin piece") from None
-    if not (turn.trace and turn.span and turn.conversation) or max(map(int.bit_length, turn[6:8])) > _TIME_BITS:
+    is_about_something = turn.trace and turn.span and turn.conversation
+    if not (is_about_something and -_MOST_TIME < turn.start < _MOST_TIME and -_MOST_TIME < turn.end < _MOST_TIME):
         raise BadInput("not a thin piece")
     return turn
 
 
 _DECODER = msgspec.json.Decoder(ThinTurn)
-_TIME_BITS = 64
+_MOST_TIME = 1 << 64
 
 
 def _first_field(value: bytes) -> bytes:
-    if not begins_thin(value):
+    if not value.startswith(_TAG):
         raise ValueError
     at, size, shift = len(_TAG), 0, 0
-    while True:
-        byte = value[at]
-        at += 1
-        size |= (byte & ~_CONTINUES) << shift
-        if byte < _CONTINUES:
-            break
+    while (byte := value[at]) >= _CONTINUES:
+        size |= (byte - _CONTINUES) << shift
         shift += 7
-    return value[at : at + size]
+        at += 1
+    at += 1
+    return value[at : at + (size | byte << shift)]
