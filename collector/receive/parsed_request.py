@@ -166,20 +166,20 @@ def _records(
     """A record for each trace, and how many hold nothing of what was said."""
     is_traces = isinstance(request, ExportTraceServiceRequest)
     headers: Headers = (("signal", b"traces" if is_traces else b"logs"),)
+    writer = PieceWriter(request)
     try:
-        turns = _thin_and_redact(request, groups, tenant, thinning if is_traces else None, redactor)
+        pieces = _thin_and_redact(request, groups, tenant, thinning if is_traces else None, redactor, writer)
     except RedactionFailed as error:
         raise NotRedacted(f"a text could not be redacted ({error}), so nothing of the request is stored") from None
-    writer = PieceWriter(request)
     records: list[Record] = []
     for trace_id, parts in groups.items():
         key = trace_key(trace_id.hex(), tenant)
-        turn = turns.get(trace_id)
-        if turn is not None:
-            records.append(Record(key, thin_piece(turn, writer.piece(parts)), THIN))
+        thin = pieces.get(trace_id)
+        if thin is not None:
+            records.append(Record(key, thin, THIN))
         else:
             records.append(Record(key, original or writer.piece(parts), headers))
-    return records, len(turns)
+    return records, len(pieces)
 
 
 def _thin_and_redact(
@@ -188,23 +188,27 @@ def _thin_and_redact(
     tenant: str,
     thinning: Thinning | None,
     redactor: Redactor | None,
-) -> Mapping[bytes, ThinTurn]:
-    """Thin what nobody can want, and redact what is left, in place; gives the turns of thin pieces by trace id."""
+    writer: PieceWriter,
+) -> Mapping[bytes, bytes]:
+    """Thin what nobody can want, and redact what is left, in place; gives the thin pieces by trace id.
+
+    These are cut out at once, while what was read of them is at hand; the others wait to be redacted together.
+    """
     redaction = None if redactor is None else RequestRedaction(redactor)
     if redaction is not None:
         redaction.surroundings(request)
     thin = thinning.of_request(tenant, redaction) if thinning is not None else _thin_nothing
-    turns: dict[bytes, ThinTurn] = {}
+    pieces: dict[bytes, bytes] = {}
     for trace_id, parts in groups.items():
         turn = thin(parts)
         if turn is not None:
-            turns[trace_id] = turn
+            pieces[trace_id] = thin_piece(turn, writer.piece(parts))
         elif redaction is not None:
             for _, _, items in parts:
                 redaction.add_items(items)
     if redaction is not None:
         redaction.finish()
-    return turns
+    return pieces
 
 
 def _thin_nothing(_parts: Sequence[Part]) -> None:
