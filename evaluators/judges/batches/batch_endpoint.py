@@ -514,7 +514,15 @@ class BatchEndpoint:
         except JudgeDenied as error:
             if error.remedy not in _GONE:
                 raise
-            return BatchState(status=GONE, ended=True)  # somebody deleted it, or the key is another account's
+            # Somebody deleted it, the key is another account's, or what is at the address takes no batches any more.
+            return BatchState(status=GONE if await self._takes_batches() else "failed", ended=True)
+
+    async def _takes_batches(self) -> bool:
+        try:
+            await self._provider_call(self._provider.check)
+        except NoBatches:
+            return False
+        return True
 
     async def _collect(self, key: str, batch: str, state: BatchState, planned: float, total: int) -> None:
         members = self._journal.names(key)
