@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from collector.dialects.attributes import is_masked
+from collector.dialects.attributes import LONGEST_NAME, MOST_NAMES, is_masked
 from collector.dialects.decode import as_dict, decode_json
 from evaluators.cases import Json
 
@@ -78,7 +78,6 @@ _USER = re.compile(r"(?:langfuse_)?user_?id", re.IGNORECASE)
 _MAX_LENGTH = 1000
 """Characters of an id: many are in memory at once, and several go into one record."""
 _NO_IDENTITY = frozenset({"none", "null", "undefined", "unknown", "n/a"})
-_MAX_NAMES = 20_000
 
 
 class _AttributeRanking:
@@ -183,7 +182,7 @@ class IdentityLookup:
         """The ranks of a name for conversation and user; the cache makes this one dictionary access per name."""
         ranks = (self._conversation.rank(key), self._user.rank(key))
         known_ranks = None if ranks == (None, None) else ranks
-        if len(self._known) < _MAX_NAMES:
+        if len(self._known) < MOST_NAMES and len(key) <= LONGEST_NAME:
             self._known[key] = known_ranks
         return known_ranks
 

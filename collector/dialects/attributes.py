@@ -12,7 +12,9 @@ from collector.dialects.decode import as_dict, as_list, decode, decode_json
 from collector.otlp.span import Attributes, Span
 from evaluators.cases import Incomplete, Json, TokenCount
 
-_MAX_NAMES = 20_000
+MOST_NAMES, LONGEST_NAME = 20_000, 200
+"""Names of attributes that a cache holds, and the characters of one: senders may invent any number, of any length."""
+
 _MOST_DIGITS, _NO_INDEX = 9, -1
 
 MASKS = frozenset(
@@ -148,7 +150,7 @@ def group_indexed(attributes: Attributes, beginning: str) -> list[dict[str, Json
     size = len(beginning)
     for key, value in attributes.items():
         if key.startswith(beginning):
-            index, rest = _split_index(key, size)
+            index, rest = _split_known(key, size) if len(key) <= LONGEST_NAME else _split_index(key, size)
             if index in groups:
                 groups[index][rest] = value
             else:
@@ -157,9 +159,14 @@ def group_indexed(attributes: Attributes, beginning: str) -> list[dict[str, Json
     return [groups[index] for index in sorted(groups)]
 
 
-@lru_cache(_MAX_NAMES)
+@lru_cache(MOST_NAMES)
+def _split_known(key: str, size: int) -> tuple[int, str]:
+    """The same, split once: names repeat."""
+    return _split_index(key, size)
+
+
 def _split_index(key: str, size: int) -> tuple[int, str]:
-    """Split a name into the index behind its first characters, and what follows that; names repeat."""
+    """Split a name into the index behind its first characters, and what follows that."""
     index, _, rest = key[size:].partition(".")
     return int(index) if index.isascii() and index.isdigit() and len(index) <= _MOST_DIGITS else _NO_INDEX, rest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from collector.dialects.attributes import LONGEST_MASK, is_masked
+from collector.dialects.attributes import LONGEST_MASK, LONGEST_NAME, MOST_NAMES, is_masked
 from collector.dialects.call import Call, Kind, merge
 from collector.dialects.dialect import Dialect, SpanReader
 from collector.dialects.program_fields import unwrap_program
@@ -13,8 +13,8 @@ from collector.errors import ConfigError
 from collector.otlp.span import LogRecord, Span
 from collector.plugins import DIALECTS, load, names
 
-_MAX_NAMES = 20_000
-"""Attribute names in the cache; beyond, a name is matched each time, since senders may invent any number of names."""
+_MOST_MASKS = 20_000
+"""Combinations of dialects whose readers are remembered."""
 
 
 class Dialects:
@@ -82,7 +82,7 @@ class Dialects:
         for beginning, bit in self._beginnings:
             if key.startswith(beginning):
                 mask |= bit
-        if len(self._known) < _MAX_NAMES:
+        if len(self._known) < MOST_NAMES and len(key) <= LONGEST_NAME:  # any other is matched each time
             self._known[key] = mask
         return mask
 
@@ -96,7 +96,7 @@ class Dialects:
     def _get_readers(self, mask: int) -> tuple[SpanReader, ...]:
         """The readers whose bits are set, most specific first."""
         readers = tuple(each.read for index, each in enumerate(self.all) if mask >> index & 1)
-        if len(self._by_mask) < _MAX_NAMES:
+        if len(self._by_mask) < _MOST_MASKS:
             self._by_mask[mask] = readers
         return readers
 

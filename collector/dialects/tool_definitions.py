@@ -131,7 +131,7 @@ def _of_text(text: str) -> tuple[ToolDefinition, ...]:
     return _of_repeated(text) if len(text) <= _LONGEST_REPEATED else _of_decoded(decode(text))
 
 
-@lru_cache(256)
+@lru_cache(64)
 def _of_repeated(text: str) -> tuple[ToolDefinition, ...]:
     """What a text defines, found once: an application offers the same tools again and again."""
     return _of_decoded(decode(text))
