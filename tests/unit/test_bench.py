@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from collector.redact.patterns import find
+
 RUN = Path(__file__).parents[1] / "bench" / "run.py"
 
 
@@ -59,6 +61,39 @@ def test_it_ends_with_1_only_when_a_script_failed(tmp_path: Path, script: str, s
     )
     assert done.returncode == status, done.stdout + done.stderr
     assert said in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("EMAIL", "write to ada.lovelace@example.org today"),
+        ("CARD", "4111 1111 1111 1111"),
+        ("IBAN", "DE89 3704 0044 0532 0130 00"),
+        ("PHONE", "+49 30 901820"),
+        ("PHONE", "(415) 555-2671"),
+        ("PHONE", "0049 30 901820"),
+        ("IP", "from 10.0.0.7"),
+        ("IP", "2001:db8:0:0:0:0:2:1"),
+        ("JWT", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"),
+        ("PRIVATE_KEY", "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"),
+        ("KEY", "sk-proj-abcdefghijklmnop0123"),
+        ("KEY", "AKIAIOSFODNN7EXAMPLE"),
+        ("TOKEN", "Bearer abcdef0123456789abcdef"),
+        ("SECRET", "password: hunter2hunter2"),
+        ("SECRET", "postgres://ada:hunter2hunter2@db/shop"),
+    ],
+)
+def test_the_collector_beside_us_is_told_to_look_for_the_same_kinds(kind: str, text: str) -> None:
+    code = f"""
+import re2
+from collector_redaction import PATTERNS
+kinds = {{"IP": ("IPV4", "IPV6"), "SECRET": ("SECRET", "CREDENTIALS", "COOKIE")}}.get({kind!r}, ({kind!r},))
+assert any(re2.search(pattern, {text!r}) for each in kinds for pattern in PATTERNS[each])  # Go's are of the same syntax
+"""
+    environment = os.environ | {"PYTHONPATH": str(RUN.parent)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert kind in {found.kind for found in find(text)}
 
 
 def test_copies_of_captured_traffic_are_other_spans_of_the_same_turns() -> None:
