@@ -9,8 +9,11 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, cast
 
 import aiohttp
 import httpx2
@@ -19,9 +22,23 @@ from openai import AsyncOpenAI, DefaultAioHttpClient
 from evaluators.errors import JudgeUnavailable, JudgeUnreachable, NoCompletion
 
 _BODY_LIMIT = 16 * 2**20
-_CHUNK = 2**20
-"""Bytes of a body that are taken at once, if that many have come."""
 _JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+_NO_TIMEOUT = aiohttp.ClientTimeout()
+_Send: TypeAlias = Callable[..., AbstractAsyncContextManager[aiohttp.ClientResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """A response, read to its end. Its headers are found in any case."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status says so."""
+        return 200 <= self.status_code < 300
 
 
 class Connection:
@@ -36,15 +53,8 @@ class Connection:
         proxy: str | None = None,
         fresh_headers: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
-        # Redirects would carry the key and the judged text to where nobody configured them to go. The deadline is the
-        # judge's alone, for the client's would start again with each packet.
         self._http = DefaultAioHttpClient(
-            timeout=None,
-            follow_redirects=False,
-            event_hooks={"response": [_limit_body]},
-            base_url=base_url,
-            verify=ssl_context or True,
-            proxy=proxy,
+            timeout=None, follow_redirects=False, base_url=base_url, verify=ssl_context or True, proxy=proxy
         )
         self._client = AsyncOpenAI(
             base_url=base_url,
@@ -55,14 +65,15 @@ class Connection:
             default_headers=dict(headers),
         )
         self._url = httpx2.URL(base_url.rstrip("/") + path)
-        self._headers: httpx2.Headers | None = None
         self._fresh_headers = fresh_headers
+        self._headers: Mapping[str, str] = {}
+        self._send: _Send | None = None
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()
 
-    async def post(self, content: bytes) -> httpx2.Response:
+    async def post(self, content: bytes) -> HttpResponse:
         """The response to a request's JSON, read to its end, whatever its status.
 
         Raises:
@@ -71,28 +82,55 @@ class Connection:
             NoCompletion: the response is larger than any answer.
         """
         try:
-            return await self._http.send(self._request_of(content))
+            if self._send is None:
+                self._send = self._sender()
+            async with self._send(data=content, headers=self._headers_of_now()) as response:
+                return HttpResponse(response.status, response.headers, await _body_of(response))
         except (aiohttp.ClientError, httpx2.HTTPError, OSError, ValueError) as error:
-            # some pass through the client unchanged; the last is what it says of headers that are none
+            # the last is what it says of headers that are none
             if (reason := _unreachable(error)) is not None:
                 raise JudgeUnreachable(f"no connection to the judge: {reason}") from None
             raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
-        except _TooLarge:
-            raise NoCompletion(f"the response is larger than {_BODY_LIMIT} bytes") from None
 
-    def _request_of(self, content: bytes) -> httpx2.Request:
-        """The request, made of parts that are the same every time.
+    def _sender(self) -> _Send:
+        """Sends by the session that the client would send by, with its certificates and its proxy.
 
-        The client would make them for each request, which costs as much CPU as everything else in a call.
+        The client makes options, address, headers, request and response anew each time, and passes a body through
+        five iterators: that costs as much CPU as the session itself.
         """
-        if self._headers is None:
-            every: dict[str, Any] = {**self._client.default_headers, **_JSON_HEADERS}
-            self._headers = httpx2.Headers({name: value for name, value in every.items() if isinstance(value, str)})
-        headers = self._headers
-        if self._fresh_headers is not None:
-            headers = self._headers.copy()
-            headers.update(dict(self._fresh_headers()))
-        return httpx2.Request("POST", self._url, headers=headers, content=content)
+        http: Any = self._http
+        transport = http._transport_for_url(self._url)  # noqa: SLF001 - it has no other way to say who has the proxy
+        transport.client = session = transport.get_client()  # the client closes it
+        every: dict[str, Any] = {**self._client.default_headers, **_JSON_HEADERS}
+        self._headers = {name.lower(): value for name, value in every.items() if isinstance(value, str)}
+        # Redirects would carry the key and the judged text to where nobody configured them to go. The deadline is the
+        # judge's alone, for the client's would start again with each packet.
+        options = {"allow_redirects": False, "timeout": _NO_TIMEOUT, **_through(transport.proxy)}
+        return cast("_Send", partial(session.post, str(self._url), **options))
+
+    def _headers_of_now(self) -> Mapping[str, str]:
+        if self._fresh_headers is None:
+            return self._headers
+        return {**self._headers, **{name.lower(): value for name, value in self._fresh_headers().items()}}
+
+
+def _through(proxy: httpx2.Proxy | None) -> Mapping[str, Any]:
+    """The session's options for a proxy."""
+    if proxy is None:
+        return {}
+    auth = aiohttp.BasicAuth(*proxy.auth) if proxy.auth else None
+    return {"proxy": str(proxy.url), "proxy_auth": auth, "proxy_headers": proxy.headers}
+
+
+async def _body_of(response: aiohttp.ClientResponse) -> bytes:
+    left = _BODY_LIMIT
+    chunks: list[bytes] = []
+    while chunk := await response.content.readany():
+        left -= len(chunk)
+        if left < 0:
+            raise NoCompletion(f"the response is larger than {_BODY_LIMIT} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 _NOBODY_THERE = {
@@ -105,7 +143,7 @@ _NOBODY_THERE = {
 def _unreachable(error: BaseException) -> str | None:
     """Why no connection came about, where asking again soon is of little use; None if it is anything else.
 
-    The client's own errors do not tell: to it a refused connection is a timeout. What they were made of does.
+    What an error was made of tells.
     """
     for each in _causes(error):
         if isinstance(each, socket.gaierror):
@@ -121,37 +159,3 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
-
-
-class _TooLarge(Exception):
-    """A response beyond the limit."""
-
-
-class _LimitedBody(httpx2.AsyncByteStream):
-    """A response's body that ends in an error where it goes beyond the limit."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        # In one piece: the client would pass each of many small ones through three more iterators.
-        left = _BODY_LIMIT
-        chunks: list[bytes] = []
-        async for chunk in self._stream:
-            left -= len(chunk)
-            if left < 0:
-                raise _TooLarge("too large")
-            chunks.append(chunk)
-        yield b"".join(chunks)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-async def _limit_body(response: httpx2.Response) -> None:
-    """Called between the headers and the body."""
-    stream: Any = response.stream
-    transport: Any = getattr(stream, "_stream", None)
-    if hasattr(transport, "CHUNK_SIZE"):  # 16 kB, into which it would cut up what has come
-        transport.CHUNK_SIZE = _CHUNK
-    response.stream = _LimitedBody(stream)

@@ -572,8 +572,7 @@ async def test_what_was_cut_off_is_not_sent_back_but_asked_for_once_more():
     assert [len(each["messages"]) for each in server.requests] == [2, 2]
 
 
-async def test_a_large_body_is_taken_as_it_comes_and_not_cut_up():
-    """The transport's chunks of 16 kB would each pass through all of the client; the size is its own affair, though."""
+async def test_a_large_body_comes_whole():
     async with serving(lambda _body, _n: completion("x" * 300_000)) as chat:
         connection = Connection(chat.base_url, "/chat/completions", {})
         try:
@@ -581,4 +580,28 @@ async def test_a_large_body_is_taken_as_it_comes_and_not_cut_up():
         finally:
             await connection.aclose()
     assert len(response.content) > 300_000
-    assert response.stream._stream._stream.CHUNK_SIZE == 2**20
+
+
+async def test_a_connection_sends_headers_of_now_and_reads_what_is_compressed_all_the_same():
+    seen = []
+
+    async def answer(request):
+        seen.append([(name.lower(), value) for name, value in request.headers.items()])
+        response = web.Response(body=b'{"ok": true}')
+        response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    app, keys = web.Application(), iter("12")
+    app.router.add_post("/v1/judge", answer)
+    async with TestServer(app) as server:
+        url = str(server.make_url("/v1"))
+        connection = Connection(
+            url, "/judge", {"AUTHORIZATION": "old"}, None, None, lambda: {"Authorization": next(keys)}
+        )
+        try:
+            bodies = [(await connection.post(b"{}")).content for _ in range(2)]
+        finally:
+            await connection.aclose()
+    assert bodies == [b'{"ok": true}'] * 2
+    assert [[value for name, value in each if name == "authorization"] for each in seen] == [["1"], ["2"]]
+    assert ("content-type", "application/json") in seen[0]
