@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import orjson
 
@@ -15,13 +15,13 @@ from collector.dialects.registry import Dialects
 from collector.errors import BadInput
 from collector.otlp.decode import (
     ExaminedScope,
-    Request,
     Signal,
     decode_examined,
     examine_spans,
+    read_outline,
     records_of,
-    request_from_protobuf,
 )
+from collector.otlp.outline import Outline
 from collector.otlp.span import EVENT_NAME, LogRecord, Span
 
 UNREAD = "none"
@@ -81,9 +81,9 @@ def collect_trace(
     span_filter = _SpanFilter(dialects, identity, events, application or None)
     examined: list[ExaminedScope] = []
     for request in _parse_joined(_distinct_values(pieces, "traces"), on_bad):
-        examined += examine_spans(cast("Any", request), span_filter.find_evidence)
+        examined += examine_spans(request, span_filter.find_evidence)
     if not (span_filter.matched or records):
-        on_unknown(len({span.message.span_id for scope in examined for span in scope.spans}))
+        on_unknown(len({span.outline.span_id for scope in examined for span in scope.spans}))
         return None
     spans = decode_examined(examined)
     return CollectedTrace(tuple(deduplicate_spans(spans)), tuple(records), tuple(sorted(events.events)))
@@ -104,11 +104,11 @@ class _EventCollector:
         self.events: set[ApplicationEvent] = set()
         self._content_events = dialects.content_events
 
-    def add_span_events(self, message: Any, names: list[str]) -> None:
+    def add_span_events(self, span: Outline, names: list[str]) -> None:
         """Add the events of a span, given their names; of several with one name only the last is used."""
         if not self._content_events.issuperset(names):
-            span_id = message.span_id.hex()
-            for name, event in dict(zip(names, message.events, strict=True)).items():
+            span_id = span.span_id.hex()
+            for name, event in dict(zip(names, span.events, strict=True)).items():
                 self.add(event.time_unix_nano, name, span_id)
 
     def add(self, time: int, name: str, span_id: str) -> None:
@@ -138,11 +138,11 @@ class _SpanFilter:
         self._identity = identity
         self._events = events
 
-    def find_evidence(self, keys: list[str], scope: str, message: Any) -> int:
-        events = message.events
+    def find_evidence(self, keys: list[str], scope: str, span: Outline) -> int:
+        events = span.events
         names = [event.name for event in events] if events else []
         if names:
-            self._events.add_span_events(message, names)
+            self._events.add_span_events(span, names)
         mask = self._dialects.match(keys, scope, names)
         if mask:
             self.matched |= mask
@@ -152,7 +152,7 @@ class _SpanFilter:
         )
 
 
-def _parse_joined(values: Sequence[bytes], on_bad: Callable[[BadInput], None]) -> Iterable[Request]:
+def _parse_joined(values: Sequence[bytes], on_bad: Callable[[BadInput], None]) -> Iterable[Outline]:
     """Parse all requests at once: concatenated protobuf messages are their union, and one parse is much cheaper.
 
     If that fails, they are parsed one by one, so that an invalid one does not take the others with it.
@@ -160,16 +160,16 @@ def _parse_joined(values: Sequence[bytes], on_bad: Callable[[BadInput], None]) -
     if not values:
         return []
     try:
-        return [request_from_protobuf(values[0] if len(values) == 1 else b"".join(values), "traces")]
+        return [read_outline(values[0] if len(values) == 1 else b"".join(values), "traces")]
     except BadInput:
         return _parse_requests(values, "traces", on_bad)
 
 
-def _parse_requests(values: Iterable[bytes], signal: Signal, on_bad: Callable[[BadInput], None]) -> list[Request]:
-    requests: list[Request] = []
+def _parse_requests(values: Iterable[bytes], signal: Signal, on_bad: Callable[[BadInput], None]) -> list[Outline]:
+    requests: list[Outline] = []
     for value in values:
         try:
-            requests.append(request_from_protobuf(value, signal))
+            requests.append(read_outline(value, signal))
         except BadInput as error:
             on_bad(error)
     return requests
@@ -192,7 +192,7 @@ def _measure_completeness(span: Span) -> tuple[int, int, int, bytes]:
     return span.end, len(span.attributes), len(span.events), rest
 
 
-def _collect_records(requests: Iterable[Request], dialects: Dialects, events: _EventCollector) -> list[LogRecord]:
+def _collect_records(requests: Iterable[Outline], dialects: Dialects, events: _EventCollector) -> list[LogRecord]:
     """The records that dialects read, by time; those of one instant stay in the sender's order.
 
     A record that several requests have occurs as often as in the request with the most copies: a sender may write
@@ -201,7 +201,7 @@ def _collect_records(requests: Iterable[Request], dialects: Dialects, events: _E
     groups: list[list[LogRecord]] = []
     for request in requests:
         group: list[LogRecord] = []
-        for record in records_of(cast("Any", request)):
+        for record in records_of(request):
             if record.kind in dialects.records:
                 group.append(record)
             else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from collector.assemble.collect_trace import UNREAD, TracePiece
 from collector.assemble.sole_turn import make_unread_turn, unread_turn_id
@@ -16,7 +16,8 @@ from collector.assemble.tree import SpanTree
 from collector.assemble.turns import AssembledTurn, to_datetime
 from collector.errors import BadInput
 from collector.logs.log import Record
-from collector.otlp.decode import request_from_protobuf, spans_of
+from collector.otlp.decode import read_outline, spans_of
+from collector.otlp.outline import Outline
 from collector.otlp.span import Span
 from collector.records.json import turn_fields_to_json
 from collector.records.tenants import ATTRIBUTE, id_in_tenant
@@ -50,13 +51,13 @@ def list_thin_spans(pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], N
     spans: list[Span] = []
     for value in sorted({each.value for each in pieces}):
         try:
-            spans += spans_of(cast("Any", request_from_protobuf(value, "traces")), _find_no_dialect)
+            spans += spans_of(read_outline(value, "traces"), _find_no_dialect)
         except BadInput as error:
             on_bad(error)
     return spans
 
 
-def _find_no_dialect(_keys: list[str], _scope: str, _message: Any) -> int:
+def _find_no_dialect(_keys: list[str], _scope: str, _span: Outline) -> int:
     return _NO_DIALECT
 
 

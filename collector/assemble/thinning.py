@@ -16,10 +16,8 @@ The draw is that of the redacted id, under the sender's tenant: of the turn's ke
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from collector.assemble.collect_trace import UNREAD
@@ -28,7 +26,9 @@ from collector.assemble.sole_turn import SoleCall, find_sole_call
 from collector.assemble.trace import Assembler
 from collector.assemble.turns import service_name
 from collector.dialects.call import Kind
-from collector.otlp.decode import Part, attributes_of, decode_pairs, resource_of
+from collector.otlp.attributes import attributes_of, names_of
+from collector.otlp.decode import Part, resource_of
+from collector.otlp.outline import Outline
 from collector.otlp.span import Attributes, Span
 from collector.records.tenants import id_in_tenant
 from collector.records.thin_pieces import ThinTurn
@@ -108,34 +108,33 @@ class Thinner:
         if configured is not None and configured.find(call.model.resource)[0]:
             return None
         for each in _line_of(bytes.fromhex(call.model.span_id), items):
-            pairs = self._list_inherited(each)
-            if not pairs:
+            inherited = self._redact_inherited(each, redaction)
+            if not inherited:
                 continue
-            if redaction is not None:
-                redaction.pairs(pairs)
-            conversation = (configured or self._identity).find(attributes_of(pairs))[0]
+            conversation = (configured or self._identity).find(attributes_of(inherited))[0]
             if conversation:
                 return None if may_be_made_up(conversation, each.scope) else conversation
         return None
 
     def _strip(self, item: _Item, redaction: RequestRedaction | None) -> None:
         """Leave of a span what others inherit from it, beside its ids, times and name; and redact that."""
-        message = item.message
-        inherited = self._list_inherited(item)
+        outline = item.outline
+        inherited = self._redact_inherited(item, redaction)
         if redaction is not None:
-            redaction.pairs(inherited)
-            redaction.names(message)
+            redaction.names(outline)
         if item.keys:
-            copies = [_copy(pair) for pair in inherited]
-            message.ClearField("attributes")
-            if copies:
-                message.attributes.extend(copies)
-        if message.HasField("status"):
-            message.status.ClearField("message")
+            outline.ClearField("attributes")
+            if inherited:
+                outline.attributes.extend(inherited)
+        if outline.HasField("status"):
+            outline.status.ClearField("message")
 
-    def _list_inherited(self, item: _Item) -> list[KeyValue]:
-        """The attributes that spans below may have something of: ids, or what the application declares."""
-        return [item.pairs[position] for position in self._read_names(item.keys).inherited]
+    def _redact_inherited(self, item: _Item, redaction: RequestRedaction | None) -> list[bytes]:
+        """Redact the attributes that spans below may have something of: ids, or what the application declares."""
+        places = self._read_names(item.keys).inherited
+        if redaction is not None:
+            redaction.attributes(item.outline, item.pairs, places)
+        return [item.pairs[place] for place in places]
 
     def _read_names(self, keys: tuple[str, ...]) -> _AttributeNames:
         names = self._names.get(keys)
@@ -162,28 +161,28 @@ class _AttributeNames(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """A span with its attributes, which take long to get at, its scope's name, and what has its resource."""
+    """A span in outline, its attributes and their names, its scope's name, and what has its resource."""
 
-    message: SpanMessage
-    pairs: Sequence[KeyValue]
+    outline: Outline
+    pairs: list[bytes]
     keys: tuple[str, ...]
     scope: str
-    holder: Any
+    holder: Outline
 
     def span(self, resource: Attributes, evidence: int) -> Span:
-        message = self.message
+        outline = self.outline
         return Span(
-            message.trace_id.hex(),
-            message.span_id.hex(),
-            message.parent_span_id.hex() or None,
-            message.name,
-            message.start_time_unix_nano,
-            message.end_time_unix_nano,
-            failed=message.status.code == Status.STATUS_CODE_ERROR,
-            attributes=decode_pairs(self.keys, self.pairs),
+            outline.trace_id.hex(),
+            outline.span_id.hex(),
+            outline.parent_span_id.hex() or None,
+            outline.name,
+            outline.start_time_unix_nano,
+            outline.end_time_unix_nano,
+            failed=outline.status.code == Status.STATUS_CODE_ERROR,
+            attributes=attributes_of(self.pairs),
             scope=self.scope,
             resource=resource,
-            dropped_attributes=message.dropped_attributes_count,
+            dropped_attributes=outline.dropped_attributes_count,
             evidence=evidence,
         )
 
@@ -191,26 +190,26 @@ class _Item(NamedTuple):
 def _list_items(parts: Sequence[Part]) -> Mapping[bytes, _Item]:
     """The spans of a trace by id; none where there is something to keep it whole for."""
     items: dict[bytes, _Item] = {}
-    for holder, scope, messages in parts:
+    for holder, scope, spans in parts:
         name = scope.scope.name
-        for message in messages:
-            span_id, parent = message.span_id, message.parent_span_id
-            if len(span_id) != _ID_BYTES or len(parent) not in _PARENT_BYTES or message.events or message.links:
+        for span in spans:
+            span_id, parent = span.span_id, span.parent_span_id
+            if len(span_id) != _ID_BYTES or len(parent) not in _PARENT_BYTES or span.events or span.links:
                 return {}
             if span_id in items:
                 return {}  # in two versions
-            pairs = list(message.attributes)
-            items[span_id] = _Item(message, pairs, tuple([pair.key for pair in pairs]), name, holder)
+            pairs = list(span.attributes)
+            items[span_id] = _Item(span, pairs, tuple(names_of(pairs)), name, holder)
     return items
 
 
 def _line_of(span_id: bytes, items: Mapping[bytes, _Item]) -> Sequence[_Item]:
     """The span and its ancestors, nearest first; none if they do not end at a root or in another process."""
     line = [items[span_id]]
-    while parent := line[-1].message.parent_span_id:
+    while parent := line[-1].outline.parent_span_id:
         above = items.get(parent)
         if above is None:
-            return line if line[-1].message.flags & _REMOTE == _REMOTE else ()
+            return line if line[-1].outline.flags & _REMOTE == _REMOTE else ()
         if len(line) > _MOST_AROUND:
             return ()  # or they go round in a circle
         line.append(above)
@@ -223,7 +222,7 @@ class _Resources:
     def __init__(self) -> None:
         self._known: dict[int, Attributes] = {}
 
-    def of(self, holder: Any) -> Attributes:
+    def of(self, holder: Outline) -> Attributes:
         known = self._known.get(id(holder))
         if known is None:
             known = self._known[id(holder)] = resource_of(holder.resource)
@@ -241,18 +240,12 @@ def _make_turn(call: SoleCall, items: Mapping[bytes, _Item], conversation: str) 
         service_name(model.resource),
         model.start,
         model.end,
-        items[bytes.fromhex(model.span_id)].message.trace_state,
+        items[bytes.fromhex(model.span_id)].outline.trace_state,
     )
 
 
 def _keep(_parts: Sequence[Part]) -> None:
     return None
-
-
-def _copy(pair: KeyValue) -> KeyValue:
-    copy = KeyValue()
-    copy.CopyFrom(pair)
-    return copy
 
 
 def _key(conversation: str, tenant: str) -> str:

@@ -1,35 +1,30 @@
 """OTLP bytes to requests, and requests to spans and log records. Pure; whatever cannot be read raises BadInput.
 
-Protobuf is the one form the rest of the service knows: OTLP/JSON becomes the same messages here (`otlp_json`).
+Protobuf is the one form the rest of the service knows: OTLP/JSON becomes the same messages here (`otlp_json`). Requests
+are read as OTLP's own messages, which checks all of their bytes, and taken apart in outline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError, EncodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as LogRecordMessage
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from collector.errors import BadInput, TooLarge
+from collector.otlp.attributes import any_value, attributes_of, names_of
 from collector.otlp.item_count import has_more_items_than, has_more_objects_than, items_in
 from collector.otlp.json import load_document, message_from_document
+from collector.otlp.outline import Outline, outline_of, resource_attributes
 from collector.otlp.span import NOTHING, Attributes, LogRecord, Span, SpanEvent
-from evaluators.cases import Json
 
 Signal = Literal["traces", "logs"]
 Request: TypeAlias = ExportTraceServiceRequest | ExportLogsServiceRequest
-
-MAX_DEPTH = 64
-"""Deepest nesting of arrays and maps in an attribute; what lies deeper is left out."""
 
 _SPLIT_BYTES = 16 * 1024**2
 _SPLIT_FACTOR = 8
@@ -97,6 +92,31 @@ def _too_many(limit: int, signal: Signal) -> TooLarge:
     return TooLarge(f"the request holds more than {limit} {'spans' if signal == 'traces' else 'log records'}")
 
 
+def read_outline(data: bytes, signal: Signal) -> Outline:
+    """Read an Export…ServiceRequest in outline.
+
+    Raises:
+        BadInput: these are not such bytes.
+    """
+    request_from_protobuf(data, signal)  # an outline has attributes that nobody has read
+    return outline_of(data, signal)
+
+
+def outlined(request: Request, *, known_fields_only: bool = False) -> Outline:
+    """A request in outline; with `known_fields_only` without what OTLP does not know, which goes from the request, too.
+
+    Raises:
+        BadInput: it cannot be written.
+    """
+    if known_fields_only:
+        request.DiscardUnknownFields()
+    try:
+        encoded = request.SerializeToString()
+    except (EncodeError, ValueError):
+        raise BadInput("the request is nested too deeply") from None
+    return outline_of(encoded, "traces" if isinstance(request, ExportTraceServiceRequest) else "logs")
+
+
 class Split(NamedTuple):
     """A request cut up by trace.
 
@@ -113,7 +133,7 @@ Part = tuple[Any, Any, list[Any]]
 """A resource, a scope of it, and some of the scope's items."""
 
 
-def group_by_trace(request: Request) -> dict[bytes, list[Part]]:
+def group_by_trace(request: Request | Outline) -> dict[bytes, list[Part]]:
     """The parts of a request by trace id, in order of appearance; under b"" are the items that name no trace."""
     groups: dict[bytes, list[Part]] = {}
     for resource, scope in scopes_of(request):
@@ -125,7 +145,7 @@ def group_by_trace(request: Request) -> dict[bytes, list[Part]]:
     return groups
 
 
-def split_by_trace(request: Request, encoded: bytes | None = None) -> Split:
+def split_by_trace(request: Request | Outline, encoded: bytes | None = None) -> Split:
     """Cut a request into one serialized request per trace, in order of appearance.
 
     `encoded` is the request's own protobuf encoding, if there is one: that of a request of a single trace is used
@@ -156,7 +176,7 @@ class PieceWriter:
     numbers of the fields are the same for spans and for log records.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request | Outline) -> None:
         self._request = request
         self._around: dict[int, tuple[bytes, bytes]] = {}  # by the identity of the resource or scope
         self._total, self._most = 0, _SPLIT_BYTES
@@ -219,7 +239,7 @@ _BYTES = [bytes((value,)) for value in range(256)]
 
 def scopes_of(request: Any) -> Iterator[tuple[Any, Any]]:
     """The (resource, scope) pairs of a request."""
-    if isinstance(request, ExportTraceServiceRequest):
+    if hasattr(request, "resource_spans"):
         for resource in request.resource_spans:
             for scope in resource.scope_spans:
                 yield resource, scope
@@ -234,91 +254,44 @@ def items_of(scope: Any) -> Sequence[Any]:
     return scope.spans if hasattr(scope, "spans") else scope.log_records
 
 
-Wanted = Callable[[list[str], str, SpanMessage], int]
-"""Whether a span's attributes are worth decoding, by its attribute names, its scope's name and the message itself.
+Wanted = Callable[[list[str], str, Outline], int]
+"""Whether a span's attributes are worth decoding, by its attribute names, its scope's name and its outline.
 
 0 means no; another number is kept with the span as its `evidence`.
 """
 
 
-def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Json]:
-    """Decode attributes."""
-    some = list(pairs)
-    return decode_pairs([pair.key for pair in some], some)
-
-
-def decode_pairs(keys: Iterable[str], pairs: Iterable[KeyValue]) -> dict[str, Json]:
-    """Decode attributes, given their keys, too. A tight loop: most of the time of reading a span goes here."""
-    decoded: dict[str, Json] = {}
-    for key, pair in zip(keys, pairs, strict=True):
-        value = pair.value
-        text = value.string_value
-        if text:
-            decoded[key] = text
-        else:
-            kind = value.WhichOneof("value")
-            decoded[key] = getattr(value, kind) if kind in _SIMPLE else _other(value, kind, MAX_DEPTH)
-    return decoded
-
-
-_SIMPLE = frozenset({"string_value", "int_value", "bool_value"})
-
-
-def _other(value: AnyValue, kind: str | None, depth: int) -> Json:
-    if kind == "double_value":
-        return value.double_value if isfinite(value.double_value) else None
-    if depth <= 0:
-        return None
-    if kind == "array_value":
-        return [any_value(each, depth - 1) for each in value.array_value.values]
-    if kind == "kvlist_value":
-        return {each.key: any_value(each.value, depth - 1) for each in value.kvlist_value.values}
-    if kind == "bytes_value":
-        return value.bytes_value.hex()
-    return None
-
-
-def any_value(value: AnyValue, depth: int = MAX_DEPTH) -> Json:
-    """Decode one value: text, number, bool, list, dict.
-
-    Bytes become hex; a number that JSON does not have, and nesting below `depth`, become None.
-    """
-    kind = value.WhichOneof("value")
-    return getattr(value, kind) if kind in _SIMPLE else _other(value, kind, depth)
-
-
-def spans_of(request: ExportTraceServiceRequest, wanted: Wanted | None = None) -> list[Span]:
-    """The spans of a request; those not `wanted` come without attributes and events."""
+def spans_of(request: Outline, wanted: Wanted | None = None) -> list[Span]:
+    """The spans of a request in outline; those not `wanted` come without attributes and events."""
     return decode_examined(examine_spans(request, wanted))
 
 
 class ExaminedSpan(NamedTuple):
     """A span of which only the names of the attributes were read; `evidence` is what `Wanted` said, if it was asked."""
 
-    message: SpanMessage
-    keys: list[str]
-    pairs: list[KeyValue]
+    outline: Outline
+    pairs: list[bytes]
     evidence: int | None
 
 
 class ExaminedScope(NamedTuple):
     """The spans of a scope, its name, and the resource that they are of."""
 
-    resource: Resource
+    resource: Outline
     name: str
     spans: list[ExaminedSpan]
 
 
-def examine_spans(request: ExportTraceServiceRequest, wanted: Wanted | None = None) -> list[ExaminedScope]:
+def examine_spans(request: Outline, wanted: Wanted | None = None) -> list[ExaminedScope]:
     """Ask of each span whether it is wanted, before anything else is read: most traces have none that is."""
     scopes: list[ExaminedScope] = []
     for resource, scope in scopes_of(request):
         name = scope.scope.name
         spans: list[ExaminedSpan] = []
-        for message in scope.spans:
-            pairs = list(message.attributes)  # each access makes an object for each of them
-            keys = [pair.key for pair in pairs]
-            spans.append(ExaminedSpan(message, keys, pairs, wanted(keys, name, message) if wanted else None))
+        for span in scope.spans:
+            pairs = list(span.attributes)
+            evidence = wanted(names_of(pairs), name, span) if wanted else None
+            spans.append(ExaminedSpan(span, pairs, evidence))
         scopes.append(ExaminedScope(resource.resource, name, spans))
     return scopes
 
@@ -332,8 +305,8 @@ def decode_examined(scopes: Iterable[ExaminedScope]) -> list[Span]:
     return spans
 
 
-def resource_of(resource: Resource) -> Attributes:
-    """The attributes of a resource."""
+def resource_of(resource: Outline) -> Attributes:
+    """The attributes of a resource in outline."""
     if not resource.attributes:
         return NOTHING
     encoded = resource.SerializeToString()
@@ -347,39 +320,39 @@ _LONGEST_RESOURCE = 16_384
 @lru_cache(256)
 def _decode_resource(encoded: bytes) -> Attributes:
     """The attributes of a resource, decoded once: a process sends the same one with each request."""
-    return attributes_of(Resource.FromString(encoded).attributes)
+    return attributes_of(resource_attributes(encoded))
 
 
 def _span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Span:
-    message, keys, pairs, evidence = examined
+    span, pairs, evidence = examined
     wanted = evidence is None or evidence > 0
-    status = message.status
+    status = span.status
     return Span(
-        message.trace_id.hex(),
-        message.span_id.hex(),
-        message.parent_span_id.hex() or None,
-        message.name,
-        message.start_time_unix_nano,
-        message.end_time_unix_nano,
+        span.trace_id.hex(),
+        span.span_id.hex(),
+        span.parent_span_id.hex() or None,
+        span.name,
+        span.start_time_unix_nano,
+        span.end_time_unix_nano,
         status.code == _ERROR,
         status.message,
-        decode_pairs(keys, pairs) if wanted else NOTHING,
-        _events(message) if wanted and message.events else (),
-        tuple([(link.trace_id.hex(), link.span_id.hex()) for link in message.links]) if message.links else (),
+        attributes_of(pairs) if wanted else NOTHING,
+        _events(span) if wanted and span.events else (),
+        tuple([(link.trace_id.hex(), link.span_id.hex()) for link in span.links]) if span.links else (),
         scope,
         resource,
-        message.trace_state,
-        message.dropped_attributes_count,
+        span.trace_state,
+        span.dropped_attributes_count,
         evidence or 0,
     )
 
 
-def _events(message: SpanMessage) -> tuple[SpanEvent, ...]:
-    return tuple(SpanEvent(each.name, each.time_unix_nano, attributes_of(each.attributes)) for each in message.events)
+def _events(span: Outline) -> tuple[SpanEvent, ...]:
+    return tuple(SpanEvent(each.name, each.time_unix_nano, attributes_of(each.attributes)) for each in span.events)
 
 
-def records_of(request: ExportLogsServiceRequest) -> list[LogRecord]:
-    """The log records of a request that belong to a trace."""
+def records_of(request: Outline) -> list[LogRecord]:
+    """The log records of a request in outline that belong to a trace."""
     records: list[LogRecord] = []
     for resource, scope in scopes_of(request):
         name = scope.scope.name
@@ -392,17 +365,17 @@ _PLACE = "event "
 """Begins the names that Rust's tracing gives events: their place in the source, which moves with each release."""
 
 
-def _record(message: LogRecordMessage, scope: str, resource: Attributes) -> LogRecord:
-    attributes = attributes_of(message.attributes)
-    name = message.event_name
+def _record(record: Outline, scope: str, resource: Attributes) -> LogRecord:
+    attributes = attributes_of(record.attributes)
+    name = record.event_name
     if not name or name.startswith(_PLACE):
         name = attributes.get("event.name") or attributes.get("event_name") or name
     return LogRecord(
-        message.trace_id.hex(),
-        message.span_id.hex() or None,
+        record.trace_id.hex(),
+        record.span_id.hex() or None,
         name if isinstance(name, str) else "",
-        message.time_unix_nano or message.observed_time_unix_nano,
-        any_value(message.body),
+        record.time_unix_nano or record.observed_time_unix_nano,
+        any_value(AnyValue.FromString(record.body)),
         attributes,
         scope,
         resource,

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
 from collector.logs.log import Headers, Record
 from collector.otlp.decode import (
     Part,
@@ -21,12 +19,14 @@ from collector.otlp.decode import (
     Signal,
     count_items,
     group_by_trace,
+    outlined,
     read_request,
     request_from_json,
     request_from_protobuf,
     scopes_of,
 )
 from collector.otlp.inline_media import omit_from_request
+from collector.otlp.outline import Outline, outline_of
 from collector.otlp.own_items import SIGNATURE, OwnItems
 from collector.receive.rejection import NotRedacted
 from collector.receive.traceless_feedback import give_traces
@@ -136,18 +136,23 @@ def parse(
     is_signed = SIGNATURE.encode() in body  # to look at every attribute of every request would take long
     self_emitted = own.remove_from(scopes_of(request), everywhere=is_signed) if own is not None else 0
     omitted = omit_from_request(request, body, stored_media)
-    changed = give_traces(request)
-    groups = group_by_trace(request)
+    changed = bool(self_emitted or omitted) | give_traces(request)
+    if redactor is None and form == "protobuf" and not changed:
+        outline = outline_of(body, signal)
+    else:
+        outline = outlined(request, known_fields_only=redactor is not None)
+    del request  # which takes several times the body's memory
+    groups = group_by_trace(outline)
     items = sum(map(count_items, groups.values()))
     for trace_id in [each for each in groups if not _names_trace(each)]:
         del groups[trace_id]
     accepted = sum(map(count_items, groups.values()))
     # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields.
-    is_whole = len(groups) == 1 and accepted == items and not (self_emitted or omitted or changed)
+    is_whole = len(groups) == 1 and accepted == items and not changed
     original = body if is_whole and form == "protobuf" and redactor is None else None
-    records, thinned = _records(request, groups, tenant, thinning, redactor, original)
+    records, thinned = _records(signal, outline, groups, tenant, thinning, redactor, original)
     return ParsedRequest(
-        signal, records, accepted, items - accepted, self_emitted, _ended_at(request), omitted, thinned
+        signal, records, accepted, items - accepted, self_emitted, _ended_at(signal, outline), omitted, thinned
     )
 
 
@@ -156,7 +161,8 @@ def _names_trace(trace_id: bytes) -> bool:
 
 
 def _records(
-    request: Request,
+    signal: Signal,
+    request: Outline,
     groups: Mapping[bytes, Sequence[Part]],
     tenant: str,
     thinning: Thinning | None,
@@ -164,11 +170,10 @@ def _records(
     original: bytes | None,
 ) -> tuple[list[Record], int]:
     """A record for each trace, and how many hold nothing of what was said."""
-    is_traces = isinstance(request, ExportTraceServiceRequest)
-    headers: Headers = (("signal", b"traces" if is_traces else b"logs"),)
+    headers: Headers = (("signal", signal.encode()),)
     writer = PieceWriter(request)
     try:
-        pieces = _thin_and_redact(request, groups, tenant, thinning if is_traces else None, redactor, writer)
+        pieces = _thin_and_redact(request, groups, tenant, thinning if signal == "traces" else None, redactor, writer)
     except RedactionFailed as error:
         raise NotRedacted(f"a text could not be redacted ({error}), so nothing of the request is stored") from None
     records: list[Record] = []
@@ -183,7 +188,7 @@ def _records(
 
 
 def _thin_and_redact(
-    request: Request,
+    request: Outline,
     groups: Mapping[bytes, Sequence[Part]],
     tenant: str,
     thinning: Thinning | None,
@@ -225,9 +230,9 @@ def _read(body: bytes, signal: Signal, form: Form | None, max_items: int | None)
             return read_request(body, signal, max_items)
 
 
-def _ended_at(request: Request) -> float | None:
+def _ended_at(signal: Signal, request: Outline) -> float | None:
     """When the last span ended: senders list spans in the order of their ends, so the others are not read."""
-    if not isinstance(request, ExportTraceServiceRequest):
+    if signal != "traces":
         return None
     for resource in reversed(request.resource_spans):
         for scope in reversed(resource.scope_spans):

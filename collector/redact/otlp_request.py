@@ -1,27 +1,26 @@
-"""Redacts the texts of an OTLP request in place: attributes, events, bodies, status messages and names."""
+"""Redacts the texts of an OTLP request in outline: attributes, events, bodies, status messages and names, in place."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
-from collector.otlp.decode import Request, items_of, scopes_of
-from collector.otlp.parts import parts_of
+from collector.otlp.decode import items_of, scopes_of
+from collector.otlp.outline import Outline
 from collector.redact.redactor import RedactionFailed, Redactor
 
 _DEEPEST = 64
 _TOGETHER = 1 << 18
 """Bytes that wait to be looked over together."""
-_Place = tuple[Any, str | int | None]
-"""A message and which of its fields, or which of its attributes; None for an attribute itself."""
+_Place = tuple[Outline, str | int]
+"""A message and which of its fields, or which of its attributes."""
 
 
-def redact_request(request: Request, redactor: Redactor) -> None:
-    """Redact every text of the request. Ids and times stay; ids of a wrong size and fields that OTLP does not know go.
+def redact_request(request: Outline, redactor: Redactor) -> None:
+    """Redact every text of the request. Ids and times stay; ids of a wrong size go.
+
+    The request has no fields that OTLP does not know: see `outlined`.
 
     Raises:
         RedactionFailed: a text could not be looked through; the request must not be stored.
@@ -42,97 +41,85 @@ class RequestRedaction:
         self._size = 0
         self._clean_names: set[str] = set()
 
-    def redact(self, request: Request) -> None:
+    def redact(self, request: Outline) -> None:
         """Redact every text of the request, see `redact_request`."""
-        request.DiscardUnknownFields()
         self.surroundings(request)
         for _, scope in scopes_of(request):
             self.add_items(items_of(scope))
         self.finish()
 
-    def surroundings(self, request: Request) -> None:
+    def surroundings(self, request: Outline) -> None:
         """Redact the request's resources and scopes. What OTLP does not know around them stays: nobody writes it."""
-        for resource in (
-            request.resource_spans if isinstance(request, ExportTraceServiceRequest) else request.resource_logs
-        ):
+        for resource in request.resource_spans if hasattr(request, "resource_spans") else request.resource_logs:
             self._around(resource, resource.resource)
         for _, scope in scopes_of(request):
             self._around(scope, scope.scope, "name", "version")
         self.finish()
 
-    def add_items(self, items: Iterable[Any]) -> None:
-        """Spans or log records that are redacted when `finish` is called; fields that OTLP does not know go."""
+    def add_items(self, items: Iterable[Outline]) -> None:
+        """Spans or log records that are redacted when `finish` is called."""
         for item in items:
-            item.DiscardUnknownFields()
-            if isinstance(item, LogRecord):
+            if hasattr(item, "body"):
                 _right_size(item, "span_id", 8)
                 self._parts(item, "event_name", "severity_text", "body")
             else:
                 self._span(item)
 
-    def names(self, span: Any) -> None:
-        """Redact what a span is called and what its trace carries along; fields that OTLP does not know go."""
-        span.DiscardUnknownFields()
+    def names(self, span: Outline) -> None:
+        """Redact what a span is called and what its trace carries along."""
         for field in ("name", "trace_state"):
-            self._at_once(_FIELD + getattr(span, field).encode(), span, field)
+            part = _FIELD + getattr(span, field).encode()
+            if part not in self._clean.known:
+                self._look_through({part: [(span, field)]})
 
-    def pairs(self, pairs: Iterable[KeyValue]) -> None:
-        """Redact some attributes of a span."""
-        for pair in pairs:
-            self._at_once(pair.SerializeToString(), pair, None)
+    def attributes(self, span: Outline, pairs: list[bytes], places: Iterable[int]) -> None:
+        """Redact some attributes of a span, given by their places, in the span and in `pairs`, a list of them all."""
+        clean = self._clean.known
+        for place in places:
+            if pairs[place] not in clean:
+                self._look_through({pairs[place]: [(span, place)]})
+                pairs[place] = span.attributes[place]
 
-    def _at_once(self, part: bytes, message: Any, what: str | int | None) -> None:
-        """Redact a part of a message without waiting for others."""
-        if part not in self._clean.known:
-            self._look_through({part: [(message, what)]})
-
-    def _around(self, group: Any, about: Any, *texts: str) -> None:
+    def _around(self, group: Outline, about: Outline, *texts: str) -> None:
         """What a resource or scope says of all its items."""
-        about.DiscardUnknownFields()
         self._text(group, "schema_url")
         if hasattr(about, "entity_refs"):
             del about.entity_refs[:]  # nobody reads them
         self._parts(about, *texts)
 
-    def _span(self, span: Any) -> None:
-        parts = self._parts(span, "name", "trace_state")
-        if len(parts.span_id) not in _ID_SIZES:
+    def _span(self, span: Outline) -> None:
+        self._parts(span, "name", "trace_state")
+        if len(span.span_id) not in _ID_SIZES:
             span.ClearField("span_id")
-        if len(parts.parent_span_id) not in _ID_SIZES:
+        if len(span.parent_span_id) not in _ID_SIZES:
             span.ClearField("parent_span_id")
-        if len(parts.status) > _BARE_STATUS:
+        if span.HasField("status"):
             self._text(span.status, "message")
-        if parts.events:
-            for event in span.events:
-                self._parts(event, "name")
-        if parts.links:
-            for link in span.links:
-                _right_size(link, "trace_id", 16)
-                _right_size(link, "span_id", 8)
-                self._parts(link, "trace_state")
+        for event in span.events:
+            self._parts(event, "name")
+        for link in span.links:
+            _right_size(link, "trace_id", 16)
+            _right_size(link, "span_id", 8)
+            self._parts(link, "trace_state")
 
-    def _parts(self, message: Any, *fields: str) -> Any:
+    def _parts(self, message: Outline, *fields: str) -> None:
         """The parts of a message; its attributes and some fields wait, unless they are known. A tight loop."""
-        parts = parts_of(message)
         clean = self._clean.known
-        for number, pair in enumerate(parts.attributes):
+        for number, pair in enumerate(message.attributes):
             if pair not in clean:  # asked here, too, as a call takes longer
                 self._wait(pair, message, number)
         for field in fields:
-            text = getattr(parts, field)
-            if text and (part := _FIELD + text) not in clean:
-                self._wait(part, message, field)
-        return parts
+            self._text(message, field)
 
-    def _text(self, message: Any, field: str) -> None:
+    def _text(self, message: Outline, field: str) -> None:
         text = getattr(message, field)
         if text:
-            self._wait(_FIELD + text.encode(), message, field)
+            part = _FIELD + (text if isinstance(text, bytes) else text.encode())
+            if part not in self._clean.known:
+                self._wait(part, message, field)
 
-    def _wait(self, part: bytes, message: Any, what: str | int | None) -> None:
-        """Let a part of a message wait for others, unless it is known to be clean."""
-        if part in self._clean.known:
-            return
+    def _wait(self, part: bytes, message: Outline, what: str | int) -> None:
+        """Let a part of a message wait for others."""
         places = self._waiting.get(part)
         if places is not None:
             places.append((message, what))
@@ -158,19 +145,33 @@ class RequestRedaction:
         """Redact a part wherever it is, as what is found counts each time; whether anything was."""
         return all(self._redact_one(message, what) != part for message, what in places)
 
-    def _redact_one(self, message: Any, what: str | int | None) -> bytes:
-        if isinstance(what, str):
-            value = getattr(message, what)
-            if not isinstance(value, str):
-                self._any_value(value, _DEEPEST)
-                return _FIELD + value.SerializeToString()
-            redacted = self._redactor.text(value)
+    def _redact_one(self, message: Outline, what: str | int) -> bytes:
+        if isinstance(what, int):
+            part = message.attributes[what]
+            redacted = self._pair_bytes(part)
+            if redacted != part:
+                message.attributes[what] = redacted
+            return redacted
+        value = getattr(message, what)
+        if isinstance(value, bytes):
+            redacted = self._value_bytes(value)
             if redacted != value:
                 setattr(message, what, redacted)
-            return _FIELD + redacted.encode()
-        pair = message if what is None else message.attributes[what]
-        self._pair(pair, _DEEPEST)
-        return pair.SerializeToString()
+            return _FIELD + redacted
+        text = self._redactor.text(value)
+        if text != value:
+            setattr(message, what, text)
+        return _FIELD + text.encode()
+
+    def _pair_bytes(self, pair: bytes) -> bytes:
+        message = KeyValue.FromString(pair)
+        self._pair(message, _DEEPEST)
+        return message.SerializeToString()
+
+    def _value_bytes(self, value: bytes) -> bytes:
+        message = AnyValue.FromString(value)
+        self._any_value(message, _DEEPEST)
+        return message.SerializeToString()
 
     def _pair(self, pair: KeyValue, depth: int) -> None:
         """Redact an attribute, or a field of a value, nested at most so deep."""
@@ -223,11 +224,9 @@ class RequestRedaction:
 _FIELD = b"\0"
 """Stands before a part that is no attribute, as none begins with it: what is known of one is not known of the other."""
 _ID_SIZES = (0, 8)
-_BARE_STATUS = 2
-"""Bytes of a status without a message."""
 
 
-def _right_size(message: Any, name: str, size: int) -> None:
+def _right_size(message: Outline, name: str, size: int) -> None:
     """An id of another size is no id, but may be a text."""
     if len(getattr(message, name)) not in (0, size):
         message.ClearField(name)

@@ -23,7 +23,7 @@ from collector.assemble.collect_trace import CollectedTrace, TracePiece, collect
 from collector.assemble.identity import CONVERSATION_KEYS, USER_KEYS, IdentityLookup
 from collector.dialects.dialect import Dialect
 from collector.dialects.registry import Dialects
-from collector.otlp.decode import records_of, request_from_protobuf, spans_of, split_by_trace
+from collector.otlp.decode import read_outline, records_of, request_from_protobuf, spans_of, split_by_trace
 from collector.otlp.span import Span
 from evaluators.cases import Json
 
@@ -89,13 +89,13 @@ def _seen() -> tuple[tuple[str, ...], tuple[Any, ...], tuple[str, ...]]:
 
     for signal, data in requests():
         if signal == "traces":
-            for span in spans_of(ExportTraceServiceRequest.FromString(data)):
+            for span in spans_of(read_outline(data, "traces")):
                 keep(span.attributes)
                 for event in span.events:
                     events[event.name] = None
                     keep(event.attributes)
         else:
-            for record in records_of(ExportLogsServiceRequest.FromString(data)):
+            for record in records_of(read_outline(data, "logs")):
                 keep({"body": record.body, **record.attributes})
     for dialect in DIALECTS.all:
         keys.update(dict.fromkeys(dialect.evidence))

@@ -23,6 +23,7 @@ from collector.dialects.free_form import parse_answer, parse_question
 from collector.dialects.messages import parse_messages, parse_tool_calls
 from collector.dialects.parts import parse_arguments
 from collector.dialects.registry import Dialects
+from collector.otlp.decode import outlined
 from collector.otlp.span import Span, SpanEvent
 from collector.redact.otlp_request import redact_request
 from collector.redact.patterns import configured, find
@@ -161,8 +162,8 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "redaction": REDACTOR.text,
     "redaction of a secret": lambda text: REDACTOR.named("api_key", text),
     "redaction of JSON": lambda text: REDACTOR.text(orjson.dumps({"a": text, "b": [text]}).decode()),
-    "redaction of a request": lambda text: redact_request(request_of(text), REDACTOR),
-    "redaction of many texts": lambda text: redact_request(request_of_many(text), REDACTOR),
+    "redaction of a request": lambda text: redact_request(outlined(request_of(text)), REDACTOR),
+    "redaction of many texts": lambda text: redact_request(outlined(request_of_many(text)), REDACTOR),
     "a pattern of one's own": lambda text: list(OWN(text)),
     "signs of injection": lambda text: detect({"a": text}),
     "signs of an attack": lambda text: detect_attack(text, by_user=False),

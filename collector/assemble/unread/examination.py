@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from collector.assemble.collect_trace import CollectedTrace, TracePiece
 from collector.assemble.trace import Assembler, TraceAnalysis
@@ -14,7 +14,7 @@ from collector.assemble.unread.proposal import MappingProposal, propose, texts_o
 from collector.assemble.unread.texts import TextAt, UnreadText, list_unread
 from collector.dialects.call import Call
 from collector.errors import BadInput
-from collector.otlp.decode import records_of, request_from_protobuf, spans_of
+from collector.otlp.decode import read_outline, records_of, spans_of
 from collector.otlp.span import LogRecord, Span
 
 _MOST = 12
@@ -128,12 +128,12 @@ def read_trace(pieces: Iterable[TracePiece]) -> CollectedTrace:
     records: list[LogRecord] = []
     for piece in pieces:
         try:
-            request = request_from_protobuf(piece.value, piece.signal)
+            request = read_outline(piece.value, piece.signal)
         except BadInput:
             continue
         if piece.signal == "traces":
-            spans |= {span.span_id: span for span in spans_of(cast("Any", request))}
+            spans |= {span.span_id: span for span in spans_of(request)}
         else:
-            records += (each for each in records_of(cast("Any", request)) if each.span_id)
+            records += (each for each in records_of(request) if each.span_id)
     ordered = sorted(spans.values(), key=lambda span: (span.start, span.end, span.span_id))
     return CollectedTrace(tuple(ordered), tuple(sorted(records, key=lambda record: record.time)))

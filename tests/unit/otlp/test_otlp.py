@@ -10,6 +10,8 @@ from made_up import START, TRACE, Trace
 
 from collector.errors import BadInput
 from collector.otlp.decode import (
+    outlined,
+    read_outline,
     read_request,
     records_of,
     request_from_json,
@@ -157,7 +159,7 @@ def _length(data: bytes) -> bytes:
 
 class TestReading:
     def test_span(self) -> None:
-        span = spans_of(example().spans)[0]
+        span = spans_of(outlined(example().spans))[0]
         assert span.trace_id == TRACE
         assert (span.span_id, span.parent_span_id) == ("0000000000000001", None)
         assert (span.name, span.scope, span.failed, span.status_message) == ("chat", "lib", True, "broke")
@@ -181,7 +183,7 @@ class TestReading:
         def resource(service: str) -> Any:
             request = example().spans
             request.resource_spans[0].resource.attributes[0].value.string_value = service
-            return spans_of(request)[0].resource
+            return spans_of(outlined(request))[0].resource
 
         assert resource("shop") is resource("shop")
         assert resource("shop") != resource("bar")
@@ -189,25 +191,25 @@ class TestReading:
         assert resource("x" * 20_000) == {"service.name": "x" * 20_000}
 
     def test_record(self) -> None:
-        record = records_of(example().logs)[0]
+        record = records_of(outlined(example().logs))[0]
         assert (record.event_name, record.span_id, record.scope) == ("gen_ai.choice", "0000000000000001", "lib")
         assert record.body == {"message": {"content": "hi"}}
 
     def test_a_name_that_is_a_place_in_the_source_gives_way(self) -> None:
         place = "event src/session.rs:120"
         named = Trace().record(1, place, "x", {"event.name": "acme.prompt"})
-        [record] = records_of(request_from_protobuf(named.pieces()[0].value, "logs"))
+        [record] = records_of(read_outline(named.pieces()[0].value, "logs"))
         assert record.event_name == "acme.prompt"
-        [record] = records_of(request_from_protobuf(Trace().record(1, place, "x").pieces()[0].value, "logs"))
+        [record] = records_of(read_outline(Trace().record(1, place, "x").pieces()[0].value, "logs"))
         assert record.event_name == place
 
     @pytest.mark.parametrize("key", ["event.name", "event_name"])
     def test_older_senders_name_a_record_in_an_attribute(self, key: str) -> None:
-        record = records_of(Trace().record(1, "", None, {key: "gen_ai.choice"}).logs)[0]
+        record = records_of(outlined(Trace().record(1, "", None, {key: "gen_ai.choice"}).logs))[0]
         assert record.event_name == "gen_ai.choice"
 
     def test_unwanted_spans_keep_their_place_alone(self) -> None:
-        span = spans_of(example().spans, lambda *_: 0)[0]
+        span = spans_of(outlined(example().spans), lambda *_: 0)[0]
         assert span.span_id == "0000000000000001"
         assert not span.attributes
         assert not span.events
@@ -225,7 +227,7 @@ class TestSplitting:
         request = request_from_protobuf(one.spans.SerializeToString() + other.spans.SerializeToString(), "traces")
         split = split_by_trace(request)
         assert [trace_id for trace_id, _ in split.pieces] == ["01" * 16, "02" * 16]
-        pieces = [spans_of(request_from_protobuf(value, "traces")) for _, value in split.pieces]
+        pieces = [spans_of(read_outline(value, "traces")) for _, value in split.pieces]
         assert [[(span.span_id[-1], span.scope) for span in spans] for spans in pieces] == [
             [("1", ""), ("2", "b")],
             [("3", "b")],
@@ -238,7 +240,7 @@ class TestSplitting:
         trace.logs.resource_logs[0].scope_logs[0].log_records.add(event_name="stray")
         split = split_by_trace(trace.logs)
         assert (split.items, split.without_trace) == (2, 1)
-        assert [record.event_name for record in records_of(request_from_protobuf(split.pieces[0][1], "logs"))] == ["a"]
+        assert [record.event_name for record in records_of(read_outline(split.pieces[0][1], "logs"))] == ["a"]
 
     def test_nothing(self) -> None:
         assert split_by_trace(request_from_protobuf(b"", "traces")).pieces == []

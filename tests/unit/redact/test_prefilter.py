@@ -17,6 +17,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
+from collector.otlp.decode import outlined
 from collector.redact import context, patterns
 from collector.redact.context_words import NATIONAL_IDS, PASSWORDS, PHONES, words_of
 from collector.redact.finding import Finding
@@ -92,6 +93,13 @@ def wrapped(chance: random.Random, text: str) -> str:
     return text
 
 
+def redacted(request: Any, redactor: Redactor) -> Any:
+    """The request, redacted; it stays as it is."""
+    outline = outlined(type(request).FromString(request.SerializeToString()), known_fields_only=True)
+    redact_request(outline, redactor)
+    return type(request).FromString(outline.SerializeToString())
+
+
 def both() -> tuple[Redactor, Counter[str], Redactor, Counter[str]]:
     """Redactors with the one look and without, and what they counted."""
     one: Counter[str] = Counter()
@@ -145,9 +153,7 @@ def test_requests_are_redacted_the_same() -> None:
                     value.string_value = text
         seen[bytes_have_no_pii(span.SerializeToString())] += 1
         other = ExportTraceServiceRequest.FromString(request.SerializeToString())
-        redact_request(request, skimming)
-        redact_request(other, looking)
-        assert request == other
+        assert redacted(request, skimming) == redacted(other, looking)
     assert counted == expected
     assert min(seen.values()) > ROUNDS / 40
 
@@ -265,7 +271,7 @@ def test_ids_of_spans_are_not_looked_through() -> None:
     spans.add(trace_state="a=a@bc.com").status.message = "bob@bc.com"
     before = [each.SerializeToString() for each in spans]
     noting = Noting()
-    redact_request(request, Redactor((noting,), b"a key"))
+    spans = redacted(request, Redactor((noting,), b"a key")).resource_spans[0].scope_spans[0].spans
     assert [part.lstrip(b"\0") for part in noting.seen] == [b"chat", b"a=a@bc.com", b"bob@bc.com"]
     assert [each.SerializeToString() for each in spans[:2]] == before[:2]
     assert "bc.com" not in str(spans[2])
@@ -276,8 +282,7 @@ def test_what_is_found_in_any_text_of_a_request_is_taken_out() -> None:
     for request in (ExportTraceServiceRequest(), ExportLogsServiceRequest()):
         fill(request, set())
         assert str(request).count("ada@example.com") >= 10
-        redact_request(request, Redactor((find,), b"a key"))
-        assert "example.com" not in str(request)
+        assert "example.com" not in str(redacted(request, Redactor((find,), b"a key")))
 
 
 def fill(message: Any, around: set[str]) -> None:
@@ -323,8 +328,7 @@ def test_what_is_clean_is_looked_over_once_in_many_requests() -> None:
         span = request.resource_spans.add().scope_spans.add().spans.add(name="GET /")
         for text in ("shop.internal", "10.0.0.7", "long " * 30):
             span.attributes.add(key="peer").value.string_value = text
-        redact_request(request, redactor)
-        assert "10.0.0.7" not in str(request)
+        assert "10.0.0.7" not in str(redacted(request, redactor))
     counted = Counter(b"shop" in each for each in noting.seen)
     assert (counted[True], counted[False]) == (1, 1 + 2 * 3)
 
@@ -341,7 +345,7 @@ def test_what_another_detector_found_clean_is_looked_through_again() -> None:
     for _ in range(2):
         request = ExportTraceServiceRequest()
         request.resource_spans.add().scope_spans.add().spans.add(name="GET /products")
-        redact_request(request, redactor)
+        redacted(request, redactor)
     assert seen == ["GET /products"] * 2
 
 
@@ -353,8 +357,7 @@ def test_an_attribute_that_is_clean_says_nothing_of_a_text_of_the_same_bytes() -
     redactor.clean.add(text.encode())
     span = request.resource_spans.add().scope_spans.add().spans.add(name=text)
     span.attributes.append(pair)
-    redact_request(request, redactor)
-    assert "example" not in span.name
+    assert "example" not in str(redacted(request, redactor))
 
 
 def test_no_more_is_remembered_than_some_megabytes() -> None:
@@ -409,7 +412,7 @@ def test_what_comes_again_in_a_request_is_taken_out_and_counted_each_time() -> N
         for text in ("10.0.0.7", "ada@example.com", long, "10.0.0.8"):
             span.attributes.add(key="peer").value.string_value = text
         span.attributes.add(key="api_key").value.string_value = "10.0.0.7"  # goes whole, whatever is known of the text
-    redact_request(request, redactor)
+    spans = redacted(request, redactor).resource_spans[0].scope_spans[0].spans
     assert counted == {"IP": 9, "EMAIL": 3, "SECRET": 3}
     for span in spans:
         values = [each.value.string_value for each in span.attributes]

@@ -1,0 +1,72 @@
+"""Outlines hold the bytes of what they are made of, and their attributes read as OTLP's own messages do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hostile import Hostile, requests
+from made_up import Trace
+from made_up import any_value as value_of
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+
+from collector.otlp.attributes import any_value, attributes_of, names_of
+from collector.otlp.decode import outlined, read_outline, request_from_protobuf, scopes_of
+from collector.otlp.outline import outline_of
+
+
+def test_an_outline_is_written_as_what_it_was_read_from() -> None:
+    for signal, data in requests():
+        written = request_from_protobuf(data, signal).SerializeToString()
+        assert outline_of(written, signal).SerializeToString() == written
+        assert outlined(request_from_protobuf(data, signal)).SerializeToString() == written
+
+
+def test_attributes_read_as_those_of_messages() -> None:
+    for signal, data in requests():
+        outlines = [each for _, scope in scopes_of(read_outline(data, signal)) for each in items(scope)]
+        messages = [each for _, scope in scopes_of(request_from_protobuf(data, signal)) for each in items(scope)]
+        for outline, message in zip(outlines, messages, strict=True):
+            assert names_of(outline.attributes) == [pair.key for pair in message.attributes]
+            assert attributes_of(outline.attributes) == {pair.key: any_value(pair.value) for pair in message.attributes}
+
+
+def items(scope: Any) -> Any:
+    return scope.spans if hasattr(scope, "spans") else scope.log_records
+
+
+@pytest.mark.parametrize("body", [None, "", "said"])
+def test_an_empty_body_is_not_a_missing_one(body: str | None) -> None:
+    logs = Trace().record(1, "gen_ai.choice", body).logs
+    record = logs.resource_logs[0].scope_logs[0].log_records[0]
+    if body is None:
+        record.ClearField("body")
+    encoded = logs.SerializeToString()
+    assert outline_of(encoded, "logs").SerializeToString() == encoded
+
+
+def test_what_otlp_does_not_know_goes_wherever_it_is() -> None:
+    request = Trace().span(1, "chat", {"gen_ai.system": "x"}).spans
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    unknown = b"\xc2\x3e\x0fada@example.com"
+    for message in (request, span, span.attributes[0], span.attributes[0].value):
+        message.MergeFromString(unknown)
+    assert request.SerializeToString().count(b"example.com") == 4
+    assert b"example.com" not in outlined(request, known_fields_only=True).SerializeToString()
+
+
+def test_of_several_attributes_of_one_name_the_last_counts() -> None:
+    pairs = [KeyValue(key="a"), KeyValue(key="a")]
+    pairs[0].value.int_value, pairs[1].value.string_value = 1, "b" * 200
+    encoded = [pair.SerializeToString() for pair in pairs]
+    assert attributes_of(encoded) == {"a": "b" * 200}
+    assert attributes_of(reversed(encoded)) == {"a": 1}
+    assert names_of(encoded) == ["a", "a"]
+
+
+def test_any_value_has_the_same_bytes_and_value() -> None:
+    hostile = Hostile("outline")
+    for _ in range(300):
+        pair = KeyValue(key="a")
+        pair.value.CopyFrom(value_of(hostile.value()))
+        assert attributes_of([pair.SerializeToString()]) == {"a": any_value(pair.value)}
