@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -13,7 +14,7 @@ from kafka.producer.kafka import KafkaProducer
 
 from collector.admission.bounded_gate import BoundedGate
 from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translate
-from collector.logs.kafka.workarounds import abandon, is_broken
+from collector.logs.kafka.workarounds import abandon, is_broken, woken_once
 from collector.logs.log import LogError, LogRefused, LogUnavailable, Record, RecordTooLarge
 
 OVERDUE = 5.0
@@ -29,6 +30,9 @@ ANSWERS_WITHIN = 10.0
 REFUSED_FOR = 20.0
 """Seconds for which a refused append says that the brokers do not take appends."""
 
+GATHERED_BYTES = 1 << 20
+"""Bytes of appends that are handed over at once, without waiting for more."""
+
 CLOSE_WITHIN = 5.0
 """Seconds that what is in flight may take when the producer is closed."""
 
@@ -39,13 +43,21 @@ class _Append:
     It ends with `done`, whether somebody still waits for that or not.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, expected: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, topic: str, by_partition: Mapping[int, Sequence[Record]], count: int
+    ) -> None:
+        self.topic, self.by_partition = topic, by_partition
         self.done: asyncio.Future[None] = loop.create_future()
         self.producer: Any = None
         """What it was given to; None until then."""
         self._loop = loop
-        self._expected = expected
+        self._expected = count
         self._answers: list[Exception | None] = []
+        self._begun = threading.Lock()
+
+    def begin(self) -> bool:
+        """Whether nobody has begun it: then the caller has, be it to send it or to withdraw it. From any thread."""
+        return self._begun.acquire(blocking=False)
 
     def acknowledged(self, _metadata: object) -> None:
         self._answer(None)
@@ -100,6 +112,10 @@ class SharedProducer:
         self._unacknowledged: dict[_Append, float] = {}
         """The appends in progress, the oldest first, with the event loop's time of their start."""
         self._acknowledged_at = 0.0
+        self._gathered: list[_Append] = []
+        """The appends that wait for others, to be handed over together."""
+        self._gathered_bytes = 0
+        self._handing_over: asyncio.TimerHandle | None = None
         self._refused: tuple[float, LogRefused] | None = None
         """When brokers have refused an append, and why; none since was acknowledged."""
 
@@ -133,8 +149,11 @@ class SharedProducer:
             raise LogUnavailable("the producer is closed")
         count = sum(map(len, by_partition.values()))
         reservation = await self.in_flight.wait(count, size)
+        if self._closed:  # meanwhile
+            reservation.release()
+            raise LogUnavailable("the producer is closed")
         loop = asyncio.get_running_loop()
-        append = _Append(loop, count)
+        append = _Append(loop, topic, by_partition, count)
         self._unacknowledged[append] = loop.time()
         overdue = loop.call_later(self._settings.delivery_timeout + OVERDUE, self._replace, append)
 
@@ -149,20 +168,39 @@ class SharedProducer:
                 self._acknowledged_at, self._refused = loop.time(), None
 
         append.done.add_done_callback(done)
-        sending = self._thread.submit(self._send, topic, by_partition, append)
+        self._gather(append, size)
         try:
             await asyncio.shield(append.done)
         except asyncio.CancelledError:
-            if sending.cancel():  # nothing of it was sent, and nothing will be
+            if append.begin():  # nothing of it was sent, and nothing will be
                 append.done.cancel()
             raise
 
     async def close(self) -> None:
         """Wait a little for what is in flight."""
         if not self._closed:
+            self._hand_over_gathered()
             self._closed = True
             await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
             self._thread.shutdown(wait=False)
+
+    def _gather(self, append: _Append, size: int) -> None:
+        """Wait for others, so that what comes at the same time is one request, and wakes the threads once."""
+        self._gathered.append(append)
+        self._gathered_bytes += size
+        if self._gathered_bytes >= GATHERED_BYTES:
+            self._hand_over_gathered()
+        elif self._handing_over is None:
+            loop = asyncio.get_running_loop()
+            self._handing_over = loop.call_later(self._settings.linger, self._hand_over_gathered)
+
+    def _hand_over_gathered(self) -> None:
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        if self._handing_over is not None:
+            self._handing_over.cancel()
+            self._handing_over = None
+        if gathered:
+            self._thread.submit(self._send, gathered)
 
     def _replace(self, append: _Append) -> None:
         """Give up an append that is overdue, and the producer with it. The next append makes another."""
@@ -170,20 +208,24 @@ class SharedProducer:
         if not self._closed:
             self._thread.submit(self._discard, append.producer)
 
-    def _send(self, topic: str, by_partition: Mapping[int, Sequence[Record]], append: _Append) -> None:
-        """Hand the records to a producer."""
+    def _send(self, appends: Sequence[_Append]) -> None:
+        """Hand the records of some appends to a producer."""
+        with nullcontext() if self._producer is None else woken_once(self._producer):
+            for append in appends:
+                if append.begin():
+                    self._send_one(append)
+
+    def _send_one(self, append: _Append) -> None:
         try:
             append.producer = producer = self._connected()
-            self._hand_over(producer, topic, by_partition, append)
+            self._hand_over(producer, append)
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the append
             append.reject(translate(error))
 
-    def _hand_over(
-        self, producer: Any, topic: str, by_partition: Mapping[int, Sequence[Record]], append: _Append
-    ) -> None:
-        send = producer.send
+    def _hand_over(self, producer: Any, append: _Append) -> None:
+        send, topic = producer.send, append.topic
         try:
-            for partition, records in by_partition.items():
+            for partition, records in append.by_partition.items():
                 for record in records:
                     at = None if record.timestamp is None else milliseconds(record.timestamp)
                     sent = send(topic, record.value, record.key, list(record.headers), partition, at)
@@ -215,8 +257,8 @@ class SharedProducer:
             "acks": "all",
             "enable_idempotence": True,
             "compression_type": settings.compression,
-            "linger_ms": milliseconds(settings.linger),
-            "batch_size": 128 << 10,
+            "linger_ms": 0,  # what comes within `linger` is handed over together
+            "batch_size": 512 << 10,  # of a partition one is on its way at a time: what does not fit waits for it
             "max_request_size": settings.max_record_bytes + (1 << 20),
             "max_block_ms": milliseconds(settings.request_timeout),
             "delivery_timeout_ms": milliseconds(settings.delivery_timeout),

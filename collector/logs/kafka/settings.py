@@ -12,6 +12,7 @@ from kafka.record import util as record_util
 
 from collector.logs.kafka.connections import open_client
 from collector.logs.kafka.credentials import Credentials
+from collector.logs.kafka.selector import SilentSelector
 from collector.logs.log import LogError, LogRefused, LogUnavailable, RecordTooLarge
 
 _LOGIN = (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError, errors.IllegalSaslStateError)
@@ -63,6 +64,7 @@ class KafkaSettings:
             "bootstrap_timeout_ms": milliseconds(min(self.request_timeout, 10.0)),
             "request_timeout_ms": milliseconds(self.request_timeout),
             "reconnect_backoff_max_ms": 2_000,
+            "selector": SilentSelector,
             "metadata_max_age_ms": 30_000,  # a broker may not know all partitions of a new topic at first
         }
 

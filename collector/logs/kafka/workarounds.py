@@ -7,7 +7,8 @@ and `replace_decoding` refuses another one at the start.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from kafka import structs
@@ -269,6 +270,26 @@ def is_broken(producer: Any) -> bool:
     """
     manager = producer._transaction_manager  # noqa: SLF001 - see the module
     return manager is not None and manager.has_fatal_error()
+
+
+@contextmanager
+def woken_once(producer: Any) -> Generator[None]:
+    """Wake the producer's thread once, after all that is sent within.
+
+    `send` wakes it for each batch that a record begins: it then sends what is there of one partition while the next is
+    added, and both want the interpreter. What waits for metadata wakes the thread in another way. Can go when the
+    library takes several records at once.
+    """
+    sender = producer._sender  # noqa: SLF001 - see the module
+    sender.wakeup = _rest  # hides the method
+    try:
+        yield
+    finally:
+        del sender.wakeup
+        sender.wakeup()
+
+
+def _rest() -> None: ...
 
 
 def abandon(producer: Any) -> None:

@@ -1,0 +1,136 @@
+"""What the producer hands over to kafka-python, and when. What brokers say to it: tests/integration/test_kafka_log.py."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from collector.logs.kafka import producer as producing
+from collector.logs.kafka.producer import SharedProducer
+from collector.logs.kafka.selector import SilentSelector
+from collector.logs.kafka.settings import KafkaSettings
+from collector.logs.log import LogUnavailable, Record
+
+SETTINGS = KafkaSettings(bootstrap_servers=["nowhere:1"])
+Step = tuple[str, object]
+
+
+class Sent:
+    """A record that is acknowledged as soon as somebody wants to know."""
+
+    def add_callback(self, acknowledged: Callable[[object], None]) -> None:
+        acknowledged(None)
+
+    def add_errback(self, failed: Callable[[Exception], None]) -> None:
+        pass
+
+
+class Sender:
+    def __init__(self, steps: list[Step]) -> None:
+        self._steps = steps
+
+    def wakeup(self) -> None:
+        self._steps.append(("wake", None))
+
+
+class Client:
+    """A producer that wakes its thread for each record."""
+
+    _transaction_manager = None
+
+    def __init__(self, steps: list[Step]) -> None:
+        self._steps = steps
+        self._sender = Sender(steps)
+
+    def send(self, topic: str, value: bytes, *_more: object) -> Sent:
+        self._steps.append((topic, value))
+        self._sender.wakeup()
+        return Sent()
+
+    def close(self, timeout: float) -> None:
+        pass
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+    made: list[Step] = []
+
+    def connect(*_arguments: object) -> Client:
+        return Client(made)
+
+    monkeypatch.setattr(producing, "connect", connect)
+    return made
+
+
+def records(*values: bytes) -> dict[int, list[Record]]:
+    return {partition: [Record(b"k", value)] for partition, value in enumerate(values)}
+
+
+async def test_what_comes_at_the_same_time_is_handed_over_together_and_wakes_the_thread_once(steps: list[Step]) -> None:
+    producer = SharedProducer(SETTINGS)
+    await producer.append("spans", records(b"first"), 100)  # connects
+    steps.clear()
+    await asyncio.gather(
+        producer.append("spans", records(b"a", b"b"), 100), producer.append("turns", records(b"c"), 100)
+    )
+    await producer.close()
+    assert steps == [("spans", b"a"), ("spans", b"b"), ("turns", b"c"), ("wake", None)]
+
+
+async def test_much_does_not_wait_for_more(steps: list[Step]) -> None:
+    producer = SharedProducer(replace(SETTINGS, linger=3600.0))
+    async with asyncio.timeout(10):
+        await asyncio.gather(
+            producer.append("spans", records(b"a"), 100),
+            producer.append("spans", records(b"b"), producing.GATHERED_BYTES),
+        )
+    await producer.close()
+
+
+async def test_of_what_is_given_up_before_it_is_handed_over_nothing_is_sent(steps: list[Step]) -> None:
+    producer = SharedProducer(SETTINGS)
+    given_up = asyncio.create_task(producer.append("spans", records(b"a"), 100))
+    other = asyncio.create_task(producer.append("spans", records(b"b"), 100))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    await other
+    assert [each for each in steps if each[0] == "spans"] == [("spans", b"b")]
+    assert producer.in_flight.items == 0
+    await producer.close()
+
+
+async def test_what_waits_when_it_is_closed_ends(steps: list[Step]) -> None:
+    producer = SharedProducer(replace(SETTINGS, linger=3600.0, max_in_flight=(1, 1000)))
+    gathered, waiting = (
+        asyncio.create_task(producer.append("spans", records(value), 100)) for value in (b"gathered", b"waits its turn")
+    )
+    await asyncio.sleep(0.01)
+    await producer.close()
+    async with asyncio.timeout(10):
+        _, found = await asyncio.gather(gathered, waiting, return_exceptions=True)  # the first may have been in time
+    assert isinstance(found, LogUnavailable)
+
+
+def test_the_selector_knows_what_is_waited_for() -> None:
+    one, other = socket.socketpair()
+    selector = SilentSelector()
+    with pytest.raises(KeyError, match=r"^[0-9]+$"):
+        selector.get_key(one)
+    selector.register(one, selectors.EVENT_READ, "a")
+    assert (selector.get_key(one).events, selector.get_key(one).data) == (selectors.EVENT_READ, "a")
+    selector.modify(one, selectors.EVENT_READ | selectors.EVENT_WRITE, "b")
+    assert [(key.data, events) for key, events in selector.select(0)] == [("b", selectors.EVENT_WRITE)]
+    number = one.fileno()
+    one.close()
+    assert selector.get_key(one).fd == number  # kafka-python may ask for one that is closed, and takes it out
+    selector.unregister(one)
+    for closed in (one, other):
+        with pytest.raises((KeyError, ValueError)):
+            selector.get_key(closed)
+    other.close()
+    selector.close()
