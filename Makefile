@@ -35,7 +35,7 @@ demo: setup ## watch the whole system on this machine: no key and no broker need
 SIDE_BY_SIDE ?= 3
 
 test: setup ## run the tests, a real Kafka broker among them (needs Java 17 and Maven, else those are skipped)
-	.venv/bin/pytest -m "not long and not nightly" --numprocesses $(SIDE_BY_SIDE) --dist loadgroup $(ARGS)
+	.venv/bin/pytest -m "not long and not nightly" --numprocesses $(SIDE_BY_SIDE) --dist loadfile $(ARGS)
 
 long: setup ## run the tests that take minutes: processes and a broker killed at every step, replicas that come and go
 	.venv/bin/pytest -m long --numprocesses $(SIDE_BY_SIDE) --dist loadgroup $(ARGS)

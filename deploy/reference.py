@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from collector.dialects import catalogue as dialects
@@ -15,17 +15,18 @@ from evaluators import catalogue as evaluators
 DOCS = Path(__file__).with_name("docs")
 
 
-def pages() -> dict[Path, str]:
-    """Every page that is generated, in whole or between two markers, with the text that it should have."""
-    evaluator_list = f"{evaluators.markdown_table()}\n{evaluators.markdown_sections()}"
-    dialect_list = f"{dialects.table()}\n{dialects.sections()}"
-    tables = {"evaluators": evaluator_list, "dialects": dialect_list, "metrics": series.table()}
+def pages() -> dict[Path, Callable[[], str]]:
+    """Every page that is generated, in whole or between two markers, with what makes the text that it should have."""
     return {
-        DOCS / "configuration.md": configuration_page.document(),
-        DOCS / "commands.md": commands_page.document(),
-        chart_schema.PATH: chart_schema.document(),
-        **{DOCS / f"{name}.md": _spliced(name, {name: table}) for name, table in tables.items()},
-        DOCS / "security.md": _spliced(
+        DOCS / "configuration.md": configuration_page.document,
+        DOCS / "commands.md": commands_page.document,
+        chart_schema.PATH: chart_schema.document,
+        DOCS / "evaluators.md": lambda: _spliced(
+            "evaluators", {"evaluators": f"{evaluators.markdown_table()}\n{evaluators.markdown_sections()}"}
+        ),
+        DOCS / "dialects.md": lambda: _spliced("dialects", {"dialects": f"{dialects.table()}\n{dialects.sections()}"}),
+        DOCS / "metrics.md": lambda: _spliced("metrics", {"metrics": series.table()}),
+        DOCS / "security.md": lambda: _spliced(
             "security", {"redaction": rates.redaction_table(), "injection": rates.injection_table()}
         ),
     }
@@ -46,4 +47,4 @@ def _spliced(page: str, tables: Mapping[str, str]) -> str:
 
 if __name__ == "__main__":
     for path, text in pages().items():
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text(), encoding="utf-8")

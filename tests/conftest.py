@@ -7,14 +7,24 @@ import os
 import signal
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
 from broker import Broker, BrokerUnavailable, running_broker
 from hypothesis import Phase, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
-TOGETHER = ("browser", "deploy", "prometheus")
+ROOT = Path(__file__).parents[1]
+
+TOGETHER = ("browser", "deploy", "model", "prometheus")
 """Folders whose modules share something that takes seconds to start."""
+
+WAITING = ("browser", "deploy", "prometheus", "chaos", "attack", "e2e", "model", "integration")
+WORKING = ("property", "hostile", "golden", "contract")
+"""Folders whose tests wait for others more than they work, and those whose modules work longest."""
 
 KAFKA_SOCKETS = r"ignore:Exception ignored in. <(socket\.socket|ssl\.SSLSocket):pytest.PytestUnraisableExceptionWarning"
 
@@ -30,18 +40,57 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What a test needs beside its own text.
-
-    kafka-python leaves sockets of connections that did not come about to the garbage collector, which says so. Tests of
-    one broker, and of one fixture of a module, run in one process, so that it is started once (pytest-xdist).
-    """
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """kafka-python leaves sockets of connections that did not come about to the garbage collector, which says so."""
     for item in items:
         if item.get_closest_marker("kafka"):
             item.add_marker(pytest.mark.filterwarnings(KAFKA_SOCKETS))
-            item.add_marker(pytest.mark.xdist_group("kafka"))
-        elif item.path.parent.name in TOGETHER:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _turn(item.nodeid.partition("::")[0]))
+
+
+def _turn(module: str) -> int:
+    """What waits comes first, above all for a broker; what works comes last, where a process begins (see below)."""
+    folder = module.split("/")[1]
+    if _on_kafka(module):
+        return -1
+    return WAITING.index(folder) if folder in WAITING else len(WAITING) + (folder in WORKING)
+
+
+@cache
+def _on_kafka(module: str) -> bool:
+    return "mark.kafka" in (ROOT / module).read_text(encoding="utf-8")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    """`--dist loadfile` and `--dist loadgroup` in our own way. (xdist 3.8 has no groups any more under pytest 9.2: #1386.)"""
+    config.option.loadscopereorder = False
+    ways = {"loadfile": ByModule, "loadgroup": OneByOne}
+    return ways[config.option.dist](config, log) if config.option.dist in ways else None
+
+
+class OneByOne(LoadScopeScheduling):
+    """Each test by itself, for those that take long; but those of a module that share what takes seconds to start."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        return module if module.split("/")[1] in TOGETHER else nodeid
+
+
+class ByModule(LoadScopeScheduling):
+    """The tests of a module in one process, and those of a folder's modules that share a broker.
+
+    The last process begins at the other end: with what works, while the others wait for brokers, browsers and services.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        return f"{module.split('/')[1]} on Kafka" if _on_kafka(module) else module
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if node is self.nodes[-1]:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_collection_finish() -> None:

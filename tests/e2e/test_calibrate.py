@@ -10,7 +10,6 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from scipy import stats
 
 RECORDED = Path(__file__).parents[1] / "golden" / "judge_answers" / "agent_bc038.jsonl.gz"
 CONFIG = """\
@@ -40,6 +39,8 @@ def calibrate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 def test_figures_equal_scipys(tmp_path: Path) -> None:
+    from scipy import stats
+
     pairs = labels(tmp_path)
     done = calibrate(tmp_path, "labels.jsonl", "--evaluator", "helpful", "--json", "--plot", "out.svg")
     assert (done.returncode, done.stderr) == (0, "")

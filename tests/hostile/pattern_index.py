@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -21,19 +23,34 @@ IN_FUNCTIONS: dict[str, tuple[str, ...]] = {
 """Uses of `re` inside a function, with the patterns they use where those are in no namespace."""
 
 
-def modules() -> Iterator[tuple[str, Path]]:
+@cache
+def modules() -> Mapping[str, Path]:
     """Every module of the packages, by its dotted name."""
+    found: dict[str, Path] = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            yield ".".join(part for part in parts if part != "__init__"), path
+            found[".".join(part for part in parts if part != "__init__")] = path
+    return MappingProxyType(found)
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _naming(word: str) -> Iterator[tuple[str, Path]]:
+    """The modules that have a word: without it in its text no node of a module has that name."""
+    for name, path in modules().items():
+        if re.search(rf"\b{word}\b", path.read_text(encoding="utf-8")):
+            yield name, path
 
 
 def uses_in_functions() -> set[str]:
     """Where functions use `re`, as `path:function`."""
     uses: set[str] = set()
-    for _, path in modules():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for _, path in _naming("re"):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(map(_is_use, ast.walk(node))):
                 uses.add(f"{path.relative_to(ROOT)}:{node.name}")
     return uses
@@ -42,8 +59,8 @@ def uses_in_functions() -> set[str]:
 def uses_in_modules() -> dict[str, int]:
     """How many patterns each module compiles where it is imported."""
     counts: dict[str, int] = {}
-    for name, path in modules():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for name, path in _naming("re"):
+        tree = tree_of(path)
         functions = {
             id(child)
             for node in ast.walk(tree)
@@ -59,8 +76,8 @@ def uses_in_modules() -> dict[str, int]:
 def imports_by_name() -> set[str]:
     """Modules that import functions of `re` by name, or `re` under another: their uses would not be seen."""
     hidden: set[str] = set()
-    for name, path in modules():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for name, path in (*_naming("re"), *_naming("regex"), *_naming("sre_compile")):
+        for node in ast.walk(tree_of(path)):
             aliases = node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else []
             from_re = isinstance(node, ast.ImportFrom) and node.module in {"re", "regex", "sre_compile"}
             if from_re or any(each.name in {"re", "regex"} and each.asname for each in aliases):
@@ -70,13 +87,14 @@ def imports_by_name() -> set[str]:
 
 def backtracking_engines() -> set[str]:
     """Modules that ask pydantic for Python's engine instead of Rust's."""
-    return {name for name, path in modules() if "python-re" in path.read_text(encoding="utf-8")}
+    return {name for name, path in modules().items() if "python-re" in path.read_text(encoding="utf-8")}
 
 
-def compiled() -> dict[str, dict[str, re.Pattern[Any]]]:
+@cache
+def compiled() -> Mapping[str, Mapping[str, re.Pattern[Any]]]:
     """The patterns in every module's namespace, by module and name, however deep in mappings, tuples and objects."""
     found: dict[str, dict[str, re.Pattern[Any]]] = {}
-    for name, _ in modules():
+    for name in modules():
         if name == "collector.redact.presidio":
             continue
         patterns = found[name] = {}
@@ -88,8 +106,7 @@ def compiled() -> dict[str, dict[str, re.Pattern[Any]]]:
 
 def methods_of(module: str, name: str) -> set[str]:
     """The methods by which a module uses the pattern of a name; all of them where it also passes the pattern on."""
-    path = next(path for each, path in modules() if each == module)
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(modules()[module])
     loads = {
         id(node): node
         for node in ast.walk(tree)
@@ -106,10 +123,9 @@ def methods_of(module: str, name: str) -> set[str]:
 
 def texts_in(module: str) -> tuple[str, ...]:
     """The texts in a module's code that may be names of attributes."""
-    path = next(path for each, path in modules() if each == module)
     texts = {
         node.value
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(modules()[module]))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     return tuple(sorted(each for each in texts if re.fullmatch(r"[a-z][\w.]{2,59}", each)))

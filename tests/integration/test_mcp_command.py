@@ -9,16 +9,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import httpx2
 import orjson
 import pytest
 import yaml
-from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
 from service import free_port
 
 from collector.commands.mcp.page_reader import PageReader, PageUnavailable
@@ -30,6 +27,9 @@ from collector.page.settings import PageSettings
 from collector.records.json import turn_to_json
 from collector.service.app import Running, running
 from evaluators.cases import Turn
+
+if TYPE_CHECKING:
+    from mcp.client.client import Client
 
 TOKEN = "a-token-of-the-page-0123456789"
 SECRET = "a very private question"
@@ -69,6 +69,8 @@ class Desk:
 
     @asynccontextmanager
     async def client(self, token: str | None = TOKEN) -> AsyncIterator[Client]:
+        from mcp.client.client import Client
+
         async with Client(make_server(self.options(token))) as client:
             yield client
 
@@ -181,6 +183,9 @@ async def test_a_wrong_token_and_no_page_are_sentences(desk: Desk) -> None:
 
 
 async def test_over_stdio_by_the_official_client(desk: Desk) -> None:
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters
+
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "collector.cli", "mcp", "-c", str(desk.config), "--page", desk.page],
@@ -192,6 +197,9 @@ async def test_over_stdio_by_the_official_client(desk: Desk) -> None:
 
 
 async def test_over_http_for_those_whom_the_page_accepts(desk: Desk) -> None:
+    from mcp.client.client import Client
+    from mcp.client.streamable_http import streamable_http_client
+
     port = free_port()
     serving = asyncio.create_task(serve_http(desk.options(), "127.0.0.1", port))
     url = f"http://127.0.0.1:{port}/mcp"

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from collector.calibration import agreement
 from collector.calibration.correction import LabelledScore, WeightedScore, corrected, weighted_mean
@@ -28,6 +27,8 @@ def recorded(tool: str = "deepeval", repeat: int = 0) -> list[agreement.ScorePai
 
 @pytest.mark.parametrize("tool", ["deepeval", "opik"])
 def test_correlations_are_scipys(tool: str) -> None:
+    from scipy import stats
+
     pairs = recorded(tool)
     judge, human = zip(*pairs, strict=True)
     assert agreement.spearman(pairs) == pytest.approx(stats.spearmanr(judge, human).statistic, abs=1e-12)
@@ -45,6 +46,8 @@ def test_the_recorded_verdicts() -> None:
     )
 )
 def test_ties_of_every_kind(pairs: list[agreement.ScorePair]) -> None:
+    from scipy import stats
+
     judge, human = zip(*pairs, strict=True)
     if len(set(judge)) < 2 or len(set(human)) < 2:
         assert math.isnan(agreement.kendall(pairs))
@@ -65,6 +68,8 @@ def test_kappa_and_alpha_by_hand() -> None:
 
 
 def test_the_interval_covers_scipys_bootstrap() -> None:
+    from scipy import stats
+
     pairs = recorded()
     judge, human = zip(*pairs, strict=True)
     ours = agreement.interval(pairs, agreement.spearman)

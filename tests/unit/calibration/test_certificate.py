@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import beta
 
 from collector.calibration.certificate import (
     JudgedVerdict,
@@ -20,11 +19,15 @@ from collector.calibration.measures import ScoreScale
     ("a", "b", "x"), [(1, 20, 0.1), (6.4, 113.2, 0.05), (30, 70, 0.4), (1, 1e4, 3e-4), (200, 3, 0.99)]
 )
 def test_the_beta_function_is_scipys(a: float, b: float, x: float) -> None:
+    from scipy.stats import beta
+
     assert incomplete_beta(a, b, x) == pytest.approx(float(beta.cdf(x, a, b)), abs=1e-10)
     assert (incomplete_beta(a, b, 0.0), incomplete_beta(a, b, 1.0)) == (0.0, 1.0)
 
 
 def test_limits_are_those_of_clopper_and_pearson() -> None:
+    from scipy.stats import beta
+
     for failures, number in ((0, 10), (3, 100), (2.5, 61.7)):
         assert upper_limit(failures, number) == pytest.approx(float(beta.ppf(0.95, failures + 1, number - failures)))
     assert upper_limit(5, 5) == 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,18 @@ FILES = [
     *sorted((DEPLOY / "compose").glob("*ka*.yaml")),
     DEPLOY / "compose" / "evalstream.yaml",
 ]
-SCHEMA = configuration_schema()
+schema = cache(configuration_schema)
 BASE = yaml.safe_load((DEPLOY / "compose" / "evalstream.yaml").read_text())
 
 
 def mistakes(values: Any) -> list[str]:
-    return [error.json_path for error in jsonschema.Draft7Validator(SCHEMA).iter_errors(values)]
+    return [error.json_path for error in jsonschema.Draft7Validator(schema()).iter_errors(values)]
 
 
 def test_it_is_a_schema_at_the_top_where_editors_look() -> None:
-    jsonschema.Draft7Validator.check_schema(SCHEMA)
-    assert SCHEMA["$schema"] == "http://json-schema.org/draft-07/schema#"
-    assert {"judges", "evaluators", "monitors"} <= set(SCHEMA["properties"])
+    jsonschema.Draft7Validator.check_schema(schema())
+    assert schema()["$schema"] == "http://json-schema.org/draft-07/schema#"
+    assert {"judges", "evaluators", "monitors"} <= set(schema()["properties"])
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

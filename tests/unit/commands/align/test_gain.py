@@ -7,7 +7,6 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from scipy import stats
 
 from collector.commands.align.gain import Agreed, Changed, Gain, agreement_of, best_possible, gain_of
 
@@ -34,6 +33,8 @@ def test_verdicts_that_say_nothing_agree_by_half_however_many_pass() -> None:
 
 
 def test_the_interval_is_that_of_exact_limits_combined() -> None:
+    from scipy import stats
+
     result = gain([(0, 1)] * 8 + [(1, 1)] * 32, [(0, 1)] * 3 + [(1, 0)] * 1 + [(1, 1)] * 26)
     assert result.gain.value == pytest.approx((8 / 40 + 2 / 30) / 2)
     squares = 0.0

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from evaluation_samples import START, bare
-from scipy import stats
 
 from collector.commands.replay.comparison import EvaluationPair, compare, t975
 from collector.commands.replay.past_evaluations import REPLAY_OF, EvaluationFilter, PastEvaluation, parse_moment, select
@@ -30,11 +29,15 @@ def random_pairs(count: int) -> list[EvaluationPair]:
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 10, 30, 1000])
 def test_students_distribution(freedom: int) -> None:
+    from scipy import stats
+
     assert t975(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=0.002)
 
 
 @pytest.mark.parametrize("count", [2, 3, 40])
 def test_single_pairs_give_the_paired_t_interval(count: int) -> None:
+    from scipy import stats
+
     pairs = random_pairs(count)
     found = compare(pairs)
     assert found is not None
