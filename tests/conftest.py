@@ -65,14 +65,15 @@ def _on_kafka(module: str) -> bool:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
     """`--dist loadfile` and `--dist loadgroup` in our own way. (xdist 3.8 has no groups any more under pytest 9.2: #1386.)"""
     config.option.loadscopereorder = False
-    ways = {"loadfile": ByModule, "loadgroup": OneByOne}
-    return ways[config.option.dist](config, log) if config.option.dist in ways else None
+    way = WAYS.get(config.option.dist)
+    return way(config, log) if way else None
 
 
 class OneByOne(LoadScopeScheduling):
     """Each test by itself, for those that take long; but those of a module that share what takes seconds to start."""
 
-    def _split_scope(self, nodeid: str) -> str:
+    @staticmethod
+    def _split_scope(nodeid: str) -> str:
         module = nodeid.partition("::")[0]
         return module if module.split("/")[1] in TOGETHER else nodeid
 
@@ -83,7 +84,8 @@ class ByModule(LoadScopeScheduling):
     The last process begins at the other end: with what works, while the others wait for brokers, browsers and services.
     """
 
-    def _split_scope(self, nodeid: str) -> str:
+    @staticmethod
+    def _split_scope(nodeid: str) -> str:
         module = nodeid.partition("::")[0]
         return f"{module.split('/')[1]} on Kafka" if _on_kafka(module) else module
 
@@ -91,6 +93,9 @@ class ByModule(LoadScopeScheduling):
         if node is self.nodes[-1]:
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
+
+
+WAYS = {"loadfile": ByModule, "loadgroup": OneByOne}
 
 
 def pytest_collection_finish() -> None:

@@ -29,8 +29,6 @@ from evaluators.judges.local_embeddings import LONGEST_EMBEDDED, MOST_EMBEDDED
 from evaluators.results import Failure, Score
 from evaluators.testing import a_turn
 
-pytestmark = pytest.mark.xdist_group("model")
-
 QUESTION = "What is the capital of France?"
 PARIS, PARIS_IN_GERMAN = "Paris is the capital of France.", "Die Hauptstadt von Frankreich ist Paris."
 KAYAKS_IN_GERMAN = "Kajaks kann man ab März stundenweise mieten."
