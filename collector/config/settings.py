@@ -411,7 +411,13 @@ class JudgeSettings(Section):
         description="What it is shown beside texts: [image] for a model that can see. It reads that the rest exists.",
     )
     media: JudgeMediaSettings = JudgeMediaSettings()
-    top_logprobs: int = Field(default=20, ge=0, le=20, description="Alternatives requested per token; 0 requests none.")
+    top_logprobs: int | None = Field(
+        default=None,
+        ge=0,
+        le=20,
+        description="Alternatives requested per token; 0 requests none. If left out, as many as the form of the answer "
+        "has use for: two more than its scale has numbers or its question labels, from 10 to 20.",
+    )
     usd_per_million_input_tokens: float | None = Field(
         default=None, ge=0, description="The price of a prompt; without both prices cost is not counted."
     )

@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 
+from evaluators.answers.alternatives import alternatives_for
 from evaluators.answers.reply_parser import parse_answer
 from evaluators.answers.schemas import has_reasons, schema_of, schema_with_key
 from evaluators.asking.prompt_isolation import key_request, subject_text
@@ -74,7 +75,7 @@ class OpenAIJudge:
         max_tokens: length limit of an answer; None leaves it to the endpoint.
         timeout: seconds for a whole question: every request, every sample, the repair of a broken answer.
         top_logprobs: alternatives per token asked for where token probabilities are wanted; lowered to what the
-            endpoint takes, 0 for never.
+            endpoint takes, 0 for never. If None, as many as the form of the answer has use for.
         input_price, output_price: US dollars per million tokens; without both, the cost of a verdict is None.
         cached_input_price: the same for input tokens out of the provider's prompt cache; `input_price` if None.
         cache_write_price: the same for input tokens that were written into it; `input_price` if None.
@@ -116,7 +117,7 @@ class OpenAIJudge:
         temperature: float = 0.0,
         max_tokens: int | None = None,
         timeout: float = 60.0,
-        top_logprobs: int = 20,
+        top_logprobs: int | None = None,
         input_price: float | None = None,
         output_price: float | None = None,
         cached_input_price: float | None = None,
@@ -151,7 +152,10 @@ class OpenAIJudge:
         self._optional = dict(optional or {})
         self._has_cache_key = subject_first and api.takes_cache_key
         names = (*self._optional, *([_CACHE_KEY] if self._has_cache_key else ()))
-        hoped_for = Capabilities(top_logprobs=top_logprobs, optional=names)
+        hoped_for = Capabilities(optional=names)
+        if top_logprobs is not None:
+            hoped_for = replace(hoped_for, top_logprobs=top_logprobs)
+        self._has_fixed_alternatives = top_logprobs is not None
         if subject_first:  # providers put a schema or a tool before the messages, and no two questions have the same
             hoped_for = replace(hoped_for, format=api.shareable)
         self._features = self._hoped_for = api.abilities(hoped_for)
@@ -257,6 +261,7 @@ class OpenAIJudge:
             optional=self._optional_of(prompt),
             shared=question.shared,
             constant=prompt.constant,
+            most_alternatives=None if self._has_fixed_alternatives or not logprobs else alternatives_for(reply),
         )
 
     async def _choices(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Sequence[Choice]:

@@ -197,7 +197,7 @@ async def test_tokens_and_the_weighted_score():
     async with judging(lambda body, n: completion(text, logprobs={"content": entries})) as (server, judge):
         result = await evaluate(evaluator, a_turn(), judge, now=a_moment)
     assert (result.outcome.method, result.outcome.value) == ("logprobs", pytest.approx(0.76))
-    assert (server.requests[0]["logprobs"], server.requests[0]["top_logprobs"]) == (True, 20)
+    assert (server.requests[0]["logprobs"], server.requests[0]["top_logprobs"]) == (True, 13)
 
 
 async def test_options_reach_the_request():
@@ -261,7 +261,23 @@ async def test_fewer_alternatives():
         return rating()
 
     _, server = await ask(respond, times=2, logprobs=True)
-    assert [body["top_logprobs"] for body in server.requests] == [20, 5, 5]
+    assert [body["top_logprobs"] for body in server.requests] == [13, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("scale", "configured", "asked"),
+    [
+        (Scale(0, 10), None, 13),
+        (Scale(1, 8), None, 10),
+        (Scale(0, 100), None, 20),
+        (Scale(0, 10), 20, 20),
+        (Scale(0, 10), 4, 4),
+    ],
+)
+async def test_as_many_alternatives_as_the_form_has_use_for_unless_a_number_is_configured(scale, configured, asked):
+    async with judging(lambda body, n: rating(), top_logprobs=configured) as (server, judge):
+        await judge.ask(PROMPT, scale.reply, logprobs=True)
+    assert server.requests[0]["top_logprobs"] == asked
 
 
 async def test_the_other_name_of_the_length_limit():
