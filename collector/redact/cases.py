@@ -7,7 +7,9 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any, cast
 
-from collector.redact.redactor import Numbering, Redactor
+import orjson
+
+from collector.redact.redactor import Numbering, Redactor, has_pseudonym
 from evaluators.cases import Conversation, Json, Turn
 
 _NO_TEXT = frozenset(
@@ -26,6 +28,8 @@ def redact_case(case: Turn | Conversation, redactor: Redactor) -> Turn | Convers
     Raises:
         RedactionFailed: a text could not be looked through; the case must not be sent.
     """
+    if _is_clean(case, redactor):
+        return case
     numbering = Numbering()
     return cast("Turn | Conversation", _walk(case, lambda value: numbering.value(redactor.value(value))))
 
@@ -37,6 +41,20 @@ def redact_as_stored(case: Turn | Conversation, redactor: Redactor) -> Turn | Co
         RedactionFailed: a text could not be looked through.
     """
     return cast("Turn | Conversation", _walk(case, redactor.value))
+
+
+def _is_clean(case: Turn | Conversation, redactor: Redactor) -> bool:
+    """Whether it is known at one glance at all texts that nothing is found in them, and that none is a pseudonym."""
+    try:
+        texts = orjson.dumps(case, _texts_of, orjson.OPT_PASSTHROUGH_DATACLASS)
+    except TypeError:  # it is no JSON, or nested too deeply
+        return False
+    return not redactor.suspects_of((texts,)) and not has_pseudonym(texts)
+
+
+def _texts_of(value: object) -> list[object]:
+    """The fields of a dataclass that may hold texts, where they hold anything."""
+    return [field for name in _names_of(type(value)) if (field := getattr(value, name))]
 
 
 def _walk(value: Any, change: Callable[[Json], Json]) -> Any:

@@ -23,6 +23,7 @@ from evaluators.cases import Json
 from evaluators.texts.exact_json import parse_exactly
 
 _PSEUDONYM = re.compile(r"<([A-Z][A-Z0-9_]{0,39})_([a-z2-7]{8})>")
+_PSEUDONYM_BYTES = re.compile(_PSEUDONYM.pattern.encode())
 _SPACING = re.compile(r"[\s\-\u200b-\u2013]+")
 _SHORTEST = 6  # nothing that is shorter is found
 _JSON_STARTS = ("{", "[", '"')
@@ -240,6 +241,11 @@ class Redactor:
 
 
 _SPELT_FREELY = frozenset({"EMAIL", "PHONE", "CARD", "IBAN", "IP"})
+
+
+def has_pseudonym(text: bytes) -> bool:
+    """Whether there is a pseudonym in a text, or in JSON."""
+    return b"<" in text and _PSEUDONYM_BYTES.search(text) is not None
 
 
 class Numbering:

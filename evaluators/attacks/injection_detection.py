@@ -117,9 +117,8 @@ def _signs(lowered: str) -> Iterator[str]:
 
 def find_together(lowered: str, signs: Mapping[str, Sequence[Sequence[SchemaValidator]]]) -> Iterator[str]:
     """The names of the signs of which all parts of one way are in one sentence."""
-    parts = {id(part): part for ways in signs.values() for way in ways for part in way}
-    present = {key for key, part in parts.items() if part.isinstance_python(lowered)}
-    possible = [(name, way) for name, ways in signs.items() for way in ways if all(id(part) in present for part in way)]
+    occurs = _remembered(_occurs_in(lowered))  # of most ways the first part is nowhere, and the others are not sought
+    possible = [(name, way) for name, ways in signs.items() for way in ways if all(map(occurs, way))]
     if not possible:
         return
     for sentence in _sentences(lowered):
@@ -130,6 +129,17 @@ def find_together(lowered: str, signs: Mapping[str, Sequence[Sequence[SchemaVali
 
 def _occurs_in(text: str) -> Callable[[SchemaValidator], bool]:
     return lambda part: part.isinstance_python(text)
+
+
+def _remembered(occurs: Callable[[SchemaValidator], bool]) -> Callable[[SchemaValidator], bool]:
+    known: dict[int, bool] = {}
+
+    def remembered(part: SchemaValidator) -> bool:
+        if (found := known.get(id(part))) is None:
+            found = known[id(part)] = occurs(part)
+        return found
+
+    return remembered
 
 
 def _sentences(text: str) -> Iterator[str]:
