@@ -66,6 +66,12 @@ class Token:
     alternatives: tuple[tuple[str, float], ...] = ()
 
 
+def texts_of(tokens: Sequence[Token]) -> Sequence[str]:
+    """What tokens spell, one by one; those that are made when they are looked at know it without being made."""
+    texts: Sequence[str] | None = getattr(tokens, "texts", None)
+    return [each.text for each in tokens] if texts is None else texts
+
+
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[R]):
     """One answer: the parsed reply, the text it was read from, its tokens where the judge gives them.

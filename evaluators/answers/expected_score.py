@@ -9,7 +9,6 @@ The token that holds the score is found by its place in the answer, not by its t
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from evaluators.answers.reply_parser import find_object
-from evaluators.judge import Token
+from evaluators.judge import Token, texts_of
 from evaluators.scale import Scale
 
 MIN_SCALE_MASS = 0.5
@@ -119,7 +118,8 @@ def _digits(text: str, start: int, end: int) -> tuple[int, int] | None:
 class _Step:
     """A token that holds part of the number: what stands before the number's part in it, and the part."""
 
-    token: Token
+    tokens: Sequence[Token]
+    index: int
     before: str
     part: str
 
@@ -132,36 +132,37 @@ def _tokens_of(text: str, tokens: Sequence[Token], span: tuple[int, int]) -> lis
     # Tokens are located by spelling the text, not by a server's byte offsets: few servers send these, and their tokens
     # may have been cut at white space or end in an end-of-turn token that the text lacks.
     steps: list[_Step] = []
-    for token, start, end in _backwards(text, tokens):
+    for index, start, end in _backwards(text, texts_of(tokens)):
         low, high = max(start, span[0]), min(end, span[1])
         if low < high:
             if end > span[1]:
                 steps = []  # this token says itself that the number ends
-            steps.append(_Step(token, text[start:low], text[low:high]))
+            steps.append(_Step(tokens, index, text[start:low], text[low:high]))
         elif start >= span[1]:
-            steps = [_Step(token, "", "")]
+            steps = [_Step(tokens, index, "", "")]
         if start <= span[0]:
             return steps[::-1]
     return None
 
 
-def _backwards(text: str, tokens: Sequence[Token]) -> Iterator[tuple[Token, int, int]]:
-    """Tokens from the last to the first with their start and end, as long as they spell the text's end."""
+def _backwards(text: str, tokens: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    """Tokens from the last to the first: number, start and end, as long as they spell the text's end."""
     end = len(text)
     begun = False
-    for token in itertools.islice(reversed(tokens), _LONGEST_TAIL):
-        if not token.text:
+    for index in range(len(tokens) - 1, max(-1, len(tokens) - 1 - _LONGEST_TAIL), -1):
+        token = tokens[index]
+        if not token:
             continue
-        if text.endswith(token.text, 0, end):
-            start = end - len(token.text)
-        elif not begun and token.text.strip() and text.rstrip().endswith(token.text.rstrip()):
-            start = len(text.rstrip()) - len(token.text.rstrip())  # white space that the server cut off
+        if text.endswith(token, 0, end):
+            start = end - len(token)
+        elif not begun and token.strip() and text.rstrip().endswith(token.rstrip()):
+            start = len(text.rstrip()) - len(token.rstrip())  # white space that the server cut off
         elif begun:
             return
         else:
             continue  # an end-of-turn token
-        begun = begun or bool(token.text.strip())
-        yield token, start, end
+        begun = begun or bool(token.strip())
+        yield index, start, end
         end = start
 
 
@@ -217,12 +218,13 @@ def _beginnings(words: frozenset[str]) -> frozenset[str]:
 
 def _weighed(step: _Step, *, first: bool) -> tuple[float, dict[str, float]] | None:
     """The probability of the chosen part, and those of the others; None if they cannot be trusted."""
+    token = step.tokens[step.index]
     chosen = own = total = 0.0
     others: dict[str, float] = {}
-    for text, logprob in step.token.alternatives:
+    for text, logprob in token.alternatives:
         probability = _probability(logprob)
         total += probability
-        if text == step.token.text:
+        if text == token.text:
             chosen = probability
         part = _part(text, step.before, first=first)
         if part == step.part:
@@ -231,7 +233,7 @@ def _weighed(step: _Step, *, first: bool) -> tuple[float, dict[str, float]] | No
             others[part] = others.get(part, 0.0) + probability
     # A grammar that forces the form makes some servers report the probabilities before it was applied, or -9999 for the
     # token that it forced. Either is worse than the one number written: no distribution is better than a wrong one.
-    if min(chosen, _probability(step.token.logprob)) < _SANE or total > _CERTAIN:
+    if min(chosen, _probability(token.logprob)) < _SANE or total > _CERTAIN:
         return None
     return own, others
 

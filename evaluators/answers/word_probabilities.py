@@ -14,7 +14,7 @@ from typing import Any
 
 from evaluators.answers.reply_parser import find_object
 from evaluators.errors import JudgeReplyInvalid
-from evaluators.judge import Answer, Token
+from evaluators.judge import Answer, Token, texts_of
 from evaluators.scale import plain_word
 
 MIN_WORD_MASS = 0.5
@@ -60,7 +60,7 @@ def word_distributions(answer: Answer[Any], field: str, words: Sequence[str]) ->
     if placed is None:
         return ()
     spans = list(_value_spans(answer.text, field))
-    return [_distribution(answer.text, placed, span, words) for span in spans]
+    return [_distribution(answer, placed, span, words) for span in spans]
 
 
 def as_written(text: str, field: str) -> Sequence[Mapping[str, Any]]:
@@ -88,27 +88,29 @@ def _value_spans(text: str, field: str) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _PlacedToken:
-    token: Token
+    index: int
+    text: str
     start: int
     end: int
 
 
 def _placed(text: str, tokens: Sequence[Token]) -> Sequence[_PlacedToken] | None:
     """Tokens with their places in the text; None if they do not spell it."""
-    joined = "".join(token.text for token in tokens)
+    texts = texts_of(tokens)
+    joined = "".join(texts)
     offset = joined.find(text.strip())  # servers cut white space and leave end-of-turn tokens
     if offset < 0:
         return None
     at = len(text) - len(text.lstrip()) - offset
     placed: list[_PlacedToken] = []
-    for token in tokens:
-        placed.append(_PlacedToken(token, at, at + len(token.text)))
-        at += len(token.text)
+    for index, spelt in enumerate(texts):
+        placed.append(_PlacedToken(index, spelt, at, at + len(spelt)))
+        at += len(spelt)
     return placed
 
 
 def _distribution(
-    text: str, placed: Sequence[_PlacedToken], span: tuple[int, int], words: Sequence[str]
+    answer: Answer[Any], placed: Sequence[_PlacedToken], span: tuple[int, int], words: Sequence[str]
 ) -> WordDistribution | None:
     plain = {plain_word(word): word for word in words}
     masses: dict[str, float] = {}
@@ -116,8 +118,8 @@ def _distribution(
     for each in placed:
         if each.end <= span[0] or each.start > span[1]:
             continue
-        before = text[each.start : span[0]] if each.start < span[0] else ""
-        weighed = _weighed(each.token, before)
+        before = answer.text[each.start : span[0]] if each.start < span[0] else ""
+        weighed = _weighed(answer.tokens[each.index], before)
         if weighed is None:
             return None
         own, others = weighed
@@ -125,7 +127,7 @@ def _distribution(
             fitting = list(_fitting(prefix + part, plain))
             if len(fitting) == 1:
                 masses[fitting[0]] = masses.get(fitting[0], 0.0) + mass * probability
-        prefix, mass = prefix + _part(each.token.text, before), mass * own
+        prefix, mass = prefix + _part(each.text, before), mass * own
         fitting = list(_fitting(prefix, plain))
         if len(fitting) <= 1:
             break

@@ -90,13 +90,14 @@ def _decided(decision: Decision, scale: Scale) -> Score:
     )
 
 
-def _single(answer: Answer[AnyRating], scale: Scale) -> Score:
+def _single(answer: Answer[AnyRating], scale: Scale, kept_mass: float | None = None) -> Score:
     return Score(
         value=scale.normalize(answer.reply.score),
         explanation=reason_in(answer.reply),
         method="single",
         raw_score=float(answer.reply.score),
         range=scale.bounds,
+        kept_mass=kept_mass,
     )
 
 
@@ -105,8 +106,9 @@ def _weighted(answer: Answer[AnyRating], scale: Scale) -> Score | None:
     weighed = score_distribution(answer.text, answer.tokens, scale)
     if weighed is None:
         return None
-    single = replace(_single(answer, scale), kept_mass=weighed.kept_mass)
-    if weighed.kept_mass < MIN_SCALE_MASS:
+    kept_mass = weighed.kept_mass
+    single = _single(answer, scale, kept_mass)
+    if kept_mass < MIN_SCALE_MASS:
         return replace(single, details={"fallback": "kept_mass_below_floor"})
     if weighed.leaves_out_decades(scale):
         return replace(single, details={"fallback": "digit_by_digit"})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import overload
 
-from evaluators.judge import Token
+from evaluators.judge import Token, texts_of
 
 _NEVER = -9999.0
 _AHEAD = 4
@@ -43,7 +43,7 @@ class TokenSlices:
         if not self._tokens:
             return ()
         if self._places is None:
-            texts: Sequence[str] = getattr(self._tokens, "texts", None) or [each.text for each in self._tokens]
+            texts = texts_of(self._tokens)
             self._places = _spelt(self._text, texts) or _nearly_spelt(self._text, texts)
         bounds = self._places.bounds
         first, last = bisect_right(bounds, start) - 1, bisect_left(bounds, end)
@@ -92,6 +92,15 @@ class _SlicedTokens(Sequence[Token]):
         self._places = places
         self._span = span
 
+    @property
+    def texts(self) -> Sequence[str]:
+        """What they spell, without making them."""
+        return [self._text_at(number) for number in self._numbers]
+
+    def _text_at(self, number: int) -> str:
+        bounds = self._places.bounds
+        return self._text[max(self._span[0], bounds[number]) : min(self._span[1], bounds[number + 1])]
+
     def __len__(self) -> int:
         return len(self._numbers)
 
@@ -102,8 +111,8 @@ class _SlicedTokens(Sequence[Token]):
     def __getitem__(self, index: int | slice) -> Token | Sequence[Token]:
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
-        number, bounds = self._numbers[index], self._places.bounds
-        text = self._text[max(self._span[0], bounds[number]) : min(self._span[1], bounds[number + 1])]
+        number = self._numbers[index]
+        text = self._text_at(number)
         if number in self._places.misspelt:
             return Token(text, _NEVER)
         token = self._tokens[number]

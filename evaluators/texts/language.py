@@ -25,6 +25,8 @@ _SCRIPTS = re.compile(
 )
 _LATIN_LETTER = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+_ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
+"""The same in ASCII and lower case, which is found twice as fast."""
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _NOT_PROSE = re.compile(r"[@\\/_{}<>=`#]")
 
@@ -115,12 +117,13 @@ def _by_words(prose: str, among: frozenset[str]) -> str | None:
     pieces: dict[str, int] = {}
     known = _frequent_words()
     lowered = prose.lower().replace("\u2019", "'")
-    for languages in filter(None, map(known.languages_of.get, _WORD.findall(lowered))):
+    word, few_have = (_ASCII_WORD, ()) if lowered.isascii() else (_WORD, known.letters.findall(lowered))
+    for languages in filter(None, map(known.languages_of.get, word.findall(lowered))):
         share = 1.0 / len(languages)
         for language in languages:
             evidence[language] = evidence.get(language, 0.0) + share
             pieces[language] = pieces.get(language, 0) + 1
-    for letter in known.letters.findall(lowered):
+    for letter in few_have:
         language = known.of_letter[letter]
         evidence[language] = evidence.get(language, 0.0) + 0.5
         pieces[language] = pieces.get(language, 0) + 1
