@@ -95,7 +95,7 @@ class Connection:
     def _sender(self) -> _Send:
         """Sends by the session that the client would send by, with its certificates and its proxy.
 
-        The client makes options, address, headers, request and response anew each time, and passes a body through
+        The client makes options, address, headers, request and response again each time, and passes a body through
         five iterators: that costs as much CPU as the session itself.
         """
         http: Any = self._http

@@ -323,7 +323,7 @@ async def test_a_trace_that_is_not_there_yet_is_waited_for_and_then_counted(plat
 
 
 async def test_a_wrong_address_is_not_taken_for_a_missing_trace(platforms: Platforms) -> None:
-    platforms.stub.answers = [web.Response(status=404, text="nginx")] * 3
+    platforms.stub.answers = [web.Response(status=404, text="nginx") for _ in range(3)]
     async with platforms.exporter("phoenix") as exporter:
         assert await exporter.export([scored()]) == 0
     assert len(platforms.waits) == 3
