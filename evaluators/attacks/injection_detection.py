@@ -135,9 +135,9 @@ def _remembered(occurs: Callable[[SchemaValidator], bool]) -> Callable[[SchemaVa
     known: dict[int, bool] = {}
 
     def remembered(part: SchemaValidator) -> bool:
-        if (found := known.get(id(part))) is None:
-            found = known[id(part)] = occurs(part)
-        return found
+        if (result := known.get(id(part))) is None:
+            result = known[id(part)] = occurs(part)
+        return result
 
     return remembered
 
