@@ -93,7 +93,7 @@ docs: | $(UV) ## build the documentation into .cache/site: searchable, and witho
 	UV_PROJECT_ENVIRONMENT=$(CURDIR)/.cache/docs NO_MKDOCS_2_WARNING=1 $(UV) run --quiet --locked --only-group docs --python $(PYTHON) \
 	  mkdocs $(or $(ARGS),build --quiet --strict) --config-file deploy/mkdocs.yml
 
-bench: setup ## measure speed beside floors and peers; writes tests/bench/RESULTS.md (at most ten minutes; ARGS=--long for all)
+bench: setup ## measure speed beside floors and peers; writes tests/bench/RESULTS.md (at most a quarter of an hour; ARGS=--long for all)
 	.venv/bin/python tests/bench/run.py $(ARGS)
 
 bench-compare: setup ## the last results beside older ones: make bench-compare OLD=old.json

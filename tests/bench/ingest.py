@@ -50,6 +50,19 @@ def main() -> None:
     given = arguments(__doc__ or "")
     total, repeats = (512, 1) if given.smoke else (50_000, 9) if given.long else (10_000, 5)
     assembler = Assembler(Dialects.installed())
+    spans_to_turns(total, repeats, assembler)
+    requests = list(batches(total, parts_span, 1))
+    parts_of(requests, total, repeats, assembler)
+    floors, works = by_turns(repeats, partial(dicts, requests), partial(taken_in, requests))
+    note = "floor: parse and attribute dicts; reading and cutting up by trace, before anything is decoded"
+    beside(GROUP, "intake of a batch of 512 traces", "µs CPU/span", floors, works, 1e6 / total, note=note).show()
+    not_sampled(total, repeats, assembler)
+    for name in DIALECTS[: 1 if given.smoke else None]:
+        captured(name, max(1, total // 400), repeats, assembler)
+
+
+def spans_to_turns(total: int, repeats: int, assembler: Assembler) -> None:
+    """Spans of four kinds, from bytes to turns."""
     for name, fill, per_trace, aim in (
         ("model calls, parts as JSON (OpenTelemetry)", parts_span, 1, MODEL_CALL_AIM),
         ("model calls, indexed attributes (OpenInference)", indexed_span, 1, MODEL_CALL_AIM),
@@ -61,14 +74,6 @@ def main() -> None:
         parse = min(cpu_of(partial(parsed, requests)) for _ in range(3)) / total * 1e6
         note = f"floor: parse and attribute dicts; parsing alone takes {parse:.2f}"
         beside(GROUP, name, "µs CPU/span", floors, works, 1e6 / total, aim=aim, note=note).show()
-    requests = list(batches(total, parts_span, 1))
-    parts_of(requests, total, repeats, assembler)
-    floors, works = by_turns(repeats, partial(dicts, requests), partial(taken_in, requests))
-    note = "floor: parse and attribute dicts; reading and cutting up by trace, before anything is decoded"
-    beside(GROUP, "intake of a batch of 512 traces", "µs CPU/span", floors, works, 1e6 / total, note=note).show()
-    not_sampled(total, repeats, assembler)
-    for name in DIALECTS[: 1 if given.smoke else None]:
-        captured(name, max(1, total // 400), repeats, assembler)
 
 
 def parts_of(requests: list[bytes], total: int, repeats: int, assembler: Assembler) -> None:
