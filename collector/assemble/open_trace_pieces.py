@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from collector.assemble.fold import parse_piece
 from collector.assemble.open_traces import OpenTraces, TraceLimits
-from collector.assemble.stage import parse_piece
 from collector.errors import BadInput
 from collector.logs.log import StoredRecord
 

@@ -6,25 +6,10 @@ Whatever has any other key or value is not of this form, and is left to `collect
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
-
-import msgspec
+from typing import Any
 
 from collector.dialects.call import ChatMessage, parse_finish_reason
-
-
-class _Text(msgspec.Struct, forbid_unknown_fields=True):
-    type: Literal["text"]
-    content: str
-
-
-class _PlainMessage(msgspec.Struct, forbid_unknown_fields=True):
-    """A message with its text as `content`, or as its only part."""
-
-    role: Literal["user", "assistant", "system"]
-    content: str | None = None
-    parts: Annotated[list[_Text], msgspec.Meta(min_length=1, max_length=1)] | None = None
-    finish_reason: str | None = None
+from collector.dialects.plain_message_form import PlainMessage, decode_plain_messages
 
 
 def read_plain_messages(text: str) -> tuple[ChatMessage, ...] | None:
@@ -33,15 +18,12 @@ def read_plain_messages(text: str) -> tuple[ChatMessage, ...] | None:
     As nothing in them is a number or nested, they need not be checked for either.
     """
     try:
-        return _to_messages(_DECODER.decode(text))
+        return _to_messages(decode_plain_messages(text))
     except ValueError:  # msgspec's own errors are ValueErrors
         return None
 
 
-_DECODER = msgspec.json.Decoder(list[_PlainMessage])
-
-
-def _to_messages(items: list[_PlainMessage]) -> tuple[ChatMessage, ...] | None:
+def _to_messages(items: list[PlainMessage]) -> tuple[ChatMessage, ...] | None:
     messages: list[ChatMessage] = []
     for each in items:
         text, parts = each.content, each.parts

@@ -24,8 +24,9 @@ from made_up import Trace, chat
 from test_deliveries import Request, apart
 from truth import PAYLOADS, folders
 
+from collector.assemble.fold import AssembleFold
 from collector.assemble.open_traces import TraceLimits
-from collector.assemble.stage import AssembleFold, AssembleStage
+from collector.assemble.stage import AssembleStage
 from collector.assemble.thinning import Thinner
 from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects

@@ -10,8 +10,9 @@ from evaluation_samples import scored
 from feedback_forms import DIALECTS, EVENT, SAID, with_feedback
 from made_up import TRACE, Trace, chat
 
+from collector.assemble.fold import AssembleFold
 from collector.assemble.open_traces import TraceLimits
-from collector.assemble.stage import AssembleFold, AssembleStage
+from collector.assemble.stage import AssembleStage
 from collector.assemble.trace import Assembler
 from collector.calibration.judged_subjects import JudgedSubjects, LogPlace
 from collector.dialects.registry import Dialects

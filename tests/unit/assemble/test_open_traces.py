@@ -10,24 +10,39 @@ from collector.assemble.open_traces import OpenTrace, OpenTraces, TraceLimits
 LIMITS = TraceLimits(quiet=10.0, linger=60.0, max_age=25.0, max_trace_bytes=100, max_bytes=250)
 
 
-class Traces(OpenTraces):
+class Traces:
     """Open traces, with closings as ids and reasons."""
 
     def __init__(self, limits: TraceLimits = LIMITS) -> None:
-        super().__init__(limits)
+        self._open = OpenTraces(limits)
         self.seen: dict[str, OpenTrace] = {}
         self.position = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def due_at(self) -> float | None:
+        return self._open.due_at
+
+    @property
+    def low_watermark(self) -> int | None:
+        return self._open.low_watermark
+
+    @property
+    def bytes(self) -> int:
+        return self._open.bytes
 
     def receive(self, trace: str, now: float, size: int = 1) -> list[tuple[str, str]]:
         """Add a piece of `size` bytes; positions rise by one."""
         piece = TracePiece("traces", b"x" * size)
-        closed = list(self.add(trace, piece, self.position, now))
+        closed = list(self._open.add(trace, piece, self.position, now))
         self.position += 1
         self.seen |= {each.trace_id: each for each, _ in closed}
         return [(each.trace_id, reason) for each, reason in closed]
 
     def close(self, now: float) -> list[tuple[str, str]]:
-        closed = list(self.advance(now))
+        closed = list(self._open.advance(now))
         self.seen |= {each.trace_id: each for each, _ in closed}
         return [(each.trace_id, reason) for each, reason in closed]
 

@@ -11,10 +11,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.collect_trace import TracePiece
+from collector.assemble.fold import parse_piece
 from collector.assemble.identity import IdentityLookup
 from collector.assemble.open_trace_pieces import open_pieces
 from collector.assemble.open_traces import TraceLimits
-from collector.assemble.stage import parse_piece
 from collector.assemble.thinning import Thinner
 from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects

@@ -1,0 +1,381 @@
+"""The open traces of a partition of the spans log, and the turns of those that close."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from collector.assemble.collect_trace import TracePiece
+from collector.assemble.feedback_and_events import entry_of
+from collector.assemble.open_traces import CloseReason, OpenTrace, OpenTraces, TraceLimits
+from collector.assemble.thin_turns import make_thin_record
+from collector.assemble.trace import Assembler, Assembly
+from collector.assemble.turns import AssembledTurn
+from collector.assemble.unread.watch import ConversationIdWatch, UnreadTextWatch
+from collector.errors import BadInput
+from collector.link.turn_router import RoutedRecord, TurnRouter
+from collector.logs.durable_append import append_until_durable
+from collector.logs.journal.guard import GuardedPlace
+from collector.logs.log import Log, Record, RecordTooLarge, StoredRecord, place_of_number
+from collector.otlp.decode import Signal, request_from_protobuf
+from collector.records.feedback import FeedbackEntry, feedback_record, without_comment
+from collector.records.judged_spans import span_records
+from collector.records.tenants import in_tenant, tenant_in_key
+from collector.records.thin_pieces import HEADERS as THIN
+from collector.records.thin_pieces import turn_of
+from collector.records.turns import UNWANTED, turn_outcome
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import LATE_FEEDBACK, SPANS_READ, TRACES_CLOSED, TURNS_ASSEMBLED
+from evaluators.cases import Turn
+
+logger = logging.getLogger(__name__)
+
+_BATCH = 256
+"""Turns appended at once, and traces assembled before other tasks on the event loop run."""
+
+
+class AssembleFold:
+    """The open traces of one partition of the spans log, and the turns of those that close.
+
+    Time is that of the records, and it passes before a record is added: a replay closes the same traces in the same
+    order. A clock of the process would close other traces after a restart, and their turns would be judged twice.
+    """
+
+    metadata = ""
+
+    def __init__(
+        self,
+        assembler: Assembler,
+        router: TurnRouter,
+        limits: TraceLimits,
+        *,
+        telemetry: Telemetry,
+        on_bad_record: Callable[[StoredRecord, BadInput], None],
+        partition: int,
+        traces: GuardedPlace,
+        ids: ConversationIdWatch,
+        fatal_trace: BadInput,
+        judged_spans: Log | None = None,
+        labels: Log | None,
+        comments: bool,
+    ) -> None:
+        """`traces` guards the traces that are assembled; `fatal_trace` says why one is left out."""
+        self._judged_spans = judged_spans
+        self._spans: list[Record] = []
+        self._assembler = assembler
+        self._router = router
+        self._open = OpenTraces(limits)
+        self._telemetry = telemetry
+        self._on_bad_record = on_bad_record
+        self._partition = partition
+        self._traces = traces
+        self._fatal_trace = fatal_trace
+        self._labels = labels
+        self._stored = _unchanged if comments else without_comment
+        self._feedback: list[Record] = []
+        self._counts = _Counts()
+        self._unread = UnreadTextWatch(assembler, telemetry)
+        self._ids = ids
+
+    @property
+    def open_traces(self) -> int:
+        """The number of open traces."""
+        return len(self._open)
+
+    @property
+    def open_bytes(self) -> int:
+        """The bytes of open and lingering traces."""
+        return self._open.bytes
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next trace is closed or released."""
+        return self._open.due_at
+
+    @property
+    def low_watermark(self) -> int | None:
+        """The oldest record of a trace that is open or lingers."""
+        number = self._open.low_watermark
+        return None if number is None else place_of_number(number)[0]
+
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        """Rebuild the open traces. Those closed meanwhile are only assembled if late pieces of them arrive."""
+        for number, record in enumerate(records):
+            for trace, reason in self._apply(record, _ignore_bad):
+                if reason == "bytes":  # its pieces are dropped next
+                    self._read_earlier_closings(trace)
+            if number % _BATCH == 0:
+                await asyncio.sleep(0)
+
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        """Add new records; the turns of the traces that they close are durable on return."""
+        outgoing: list[RoutedRecord] = []
+        self._feedback.clear()
+        closed = 0
+        for record in records:
+            for trace, reason in self._apply(record, self._on_bad_record):
+                self._counts.closed[reason] += 1
+                outgoing += self._close(trace, reason)
+                closed += 1
+                if len(outgoing) >= _BATCH or closed % _BATCH == 0:
+                    await self._append(outgoing)
+        await self._append(outgoing)
+
+    async def _append(self, outgoing: list[RoutedRecord]) -> None:
+        self._counts.flush(self._telemetry)
+        await self._append_feedback()
+        if not outgoing:
+            await asyncio.sleep(0)
+            return
+        await self._append_spans()
+        try:
+            await self._router.append(outgoing)
+        except RecordTooLarge:
+            for each in outgoing:
+                await self._append_if_it_fits(each)
+        outgoing.clear()
+
+    async def _append_spans(self) -> None:
+        """The spans of the turns that go out next; one that the log can never take is left out."""
+        if self._judged_spans is None or not self._spans:
+            return
+        spans, self._spans = self._spans, []
+        try:
+            await append_until_durable(self._judged_spans, spans)
+        except RecordTooLarge:
+            for each in spans:
+                try:
+                    await append_until_durable(self._judged_spans, [each])
+                except RecordTooLarge:
+                    self._telemetry.drop("assemble", "span_too_large")
+
+    async def _append_feedback(self) -> None:
+        """Append the feedback of traces that closed; the same twice, after a crash, is known there."""
+        if not self._feedback or self._labels is None:
+            return
+        try:
+            await append_until_durable(self._labels, self._feedback)
+        except RecordTooLarge:
+            logger.error("feedback is left out: a piece is larger than the labels log accepts")  # noqa: TRY400
+            self._telemetry.drop("assemble", "feedback_too_large", len(self._feedback))
+        self._feedback = []
+
+    async def _append_if_it_fits(self, routed: RoutedRecord) -> None:
+        """A turn that the log can never take must not stop the partition for good."""
+        try:
+            await self._router.append([routed])
+        except RecordTooLarge as error:
+            logger.error("a turn is left out: %s", error)  # noqa: TRY400 - where it was raised says nothing
+            self._telemetry.drop("assemble", "too_large")
+
+    def _apply(
+        self, record: StoredRecord, on_bad: Callable[[StoredRecord, BadInput], None]
+    ) -> Iterator[tuple[OpenTrace, CloseReason]]:
+        yield from self._open.advance(record.timestamp)
+        if record.is_tick:
+            return
+        try:
+            piece = parse_piece(record)
+        except BadInput as error:
+            on_bad(record, error)
+            return
+        yield from self._open.add((record.key or b"").decode("ascii"), piece, record.number, record.timestamp)
+
+    def _close(self, trace: OpenTrace, reason: CloseReason) -> Iterator[RoutedRecord]:
+        """The turns of a trace that was just closed, without those emitted before."""
+        last = trace.unread_closings.pop()
+        if last == 1 and trace.pieces[0].thin and self._is_plain(trace):
+            return self._close_thin(trace)
+        selects = self._router.selects and reason in {"quiet", "age"} and not (trace.unread_closings or trace.turn_ids)
+        self._read_earlier_closings(trace)
+        assembly = self._assemble(trace, last, selects=selects)
+        if not self._traces.is_fatal(trace.position):
+            self._examine(trace, last, assembly)
+        if assembly.at_a_glance:
+            trace.unread_closings.append(last)  # as after a restart: it is assembled if a late piece arrives
+            turns = [each.turn for each in assembly.turns]
+            self._count(assembly.spans, 0, turns)
+            return self._router.route(turns)
+        earlier = frozenset(trace.turn_ids)
+        new_turns = [each.turn for each in _find_new_turns(assembly, trace)]
+        new_feedback = list(_find_new_feedback(assembly, trace))
+        self._feedback += (feedback_record(self._stored(entry)) for _, entry in new_feedback)
+        late = sum(turn_id is None or turn_id in earlier for turn_id, _ in new_feedback)
+        self._count(assembly.spans, late, new_turns)
+        if self._judged_spans is not None and new_turns:
+            wanted = {turn.span_id for turn in new_turns if turn.span_id is not None and self._router.is_wanted(turn)}
+            pieces = [each.value for each in trace.pieces if each.signal == "traces"]
+            self._spans += span_records(trace.trace_id.encode(), pieces, wanted)
+        return self._router.route(new_turns, whole=(each.turn for each in assembly.turns))
+
+    def _is_plain(self, trace: OpenTrace) -> bool:
+        """Whether nothing but one thin piece has come of a trace, and nothing but its turn is to be made of it now."""
+        return (
+            not (trace.turn_ids or trace.unread_closings)
+            and self._judged_spans is None
+            and not self._ids.is_due(trace.last_at)
+            and not self._traces.is_fatal(trace.position)
+        )
+
+    def _close_thin(self, trace: OpenTrace) -> Iterator[RoutedRecord]:
+        """The turn of a thin piece that is alone, as assembling it gives, without the values in between."""
+        thin = turn_of(trace.pieces[0].value)
+        made = make_thin_record(thin, tenant_in_key(trace.trace_id))
+        trace.turn_ids.add(made.turn_id)
+        trace.covered_spans.add(thin.span)
+        self._ids.see(trace.trace_id, (made.conversation_id,))
+        for dialect in thin.spans.values():
+            self._counts.spans[dialect] += 1
+        self._counts.turns[thin.dialect, *UNWANTED] += 1
+        yield RoutedRecord(made.record, unwanted=self._router.selects)
+
+    def _examine(self, trace: OpenTrace, pieces: int, assembly: Assembly) -> None:
+        is_read = any(_is_read(each.turn) for each in assembly.turns)
+        if is_read:
+            self._ids.see(trace.trace_id, (each.turn.conversation_id for each in assembly.turns))
+        watch = self._ids if is_read else self._unread
+        if not watch.is_due(trace.last_at) or (is_read and tenant_in_key(trace.trace_id)):
+            return  # a tenant's ids are others in its turns
+        try:
+            with self._traces.taking(trace.position):
+                watch.look(trace.trace_id, trace.pieces[:pieces], trace.last_at)
+        except Exception as error:  # noqa: BLE001 - what only explains a trace must not stop the partition
+            logger.error("a trace is not examined for what the configuration lacks: %s", type(error).__name__)  # noqa: TRY400
+
+    def _count(self, spans: Mapping[str, int], late_feedback: int, turns: Iterable[Turn]) -> None:
+        for dialect, number in spans.items():
+            self._counts.spans[dialect] += number
+        self._counts.late_feedback += late_feedback
+        for turn in turns:
+            self._counts.turns[turn.dialect or "", *turn_outcome(turn)] += 1
+
+    def _read_earlier_closings(self, trace: OpenTrace) -> None:
+        """Find the turns that the trace emitted at earlier closings, before a restart."""
+        for number in trace.unread_closings:
+            assembly = self._assemble(trace, number)
+            for _ in (*_find_new_turns(assembly, trace), *_find_new_feedback(assembly, trace)):
+                pass
+        trace.unread_closings.clear()
+
+    def _assemble(self, trace: OpenTrace, pieces: int, *, selects: bool = False) -> Assembly:
+        """The turns of the first pieces of a trace; none of one in which the process ended again and again.
+
+        Where the stage `selects`, a trace may be left unread whose turn is unwanted.
+        """
+        if self._traces.is_fatal(trace.position):
+            self._leave_out(trace, pieces)
+            return Assembly()
+        tenant = tenant_in_key(trace.trace_id)
+
+        def is_wanted(turn: Turn) -> bool:
+            return self._router.is_wanted(in_tenant(turn, tenant))
+
+        try:
+            with self._traces.taking(trace.position):
+                assembly = self._assembler.assemble(trace.pieces[:pieces], is_wanted=is_wanted if selects else None)
+            self._traces.survived(trace.position)
+            return _in_tenant(assembly, tenant)
+        except Exception as error:  # noqa: BLE001 - a trace that hits a bug must not stop the partition for good
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            logger.error("a trace is left out: %s at %s:%s", type(error).__name__, frame.filename, frame.lineno)  # noqa: TRY400 - the message may hold judged text
+            self._telemetry.drop("assemble", "crashed")
+            return Assembly()
+
+    def _leave_out(self, trace: OpenTrace, pieces: int) -> None:
+        """Dead-letter the records of a trace that ends the process."""
+        logger.error("assemble: the trace of record %d is left out: %s", trace.position, self._fatal_trace)
+        for piece in trace.pieces[:pieces]:
+            headers = THIN if piece.thin else (("signal", piece.signal.encode()),)
+            key = trace.trace_id.encode()
+            offset, number = place_of_number(piece.offset)
+            record = StoredRecord(self._partition, offset, trace.opened_at, key, piece.value, headers, number)
+            self._on_bad_record(record, self._fatal_trace)
+
+
+class _Counts:
+    """What is counted when the next turns are appended: at once, since a counter costs as much as a look at a span."""
+
+    def __init__(self) -> None:
+        self.closed: defaultdict[str, int] = defaultdict(int)
+        self.spans: defaultdict[str, int] = defaultdict(int)
+        self.turns: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        self.late_feedback = 0
+
+    def flush(self, telemetry: Telemetry) -> None:
+        for reason, number in self.closed.items():
+            telemetry.counter(TRACES_CLOSED, reason).inc(number)
+        for dialect, number in self.spans.items():
+            telemetry.counter(SPANS_READ, dialect).inc(number)
+        for labels, number in self.turns.items():
+            telemetry.counter(TURNS_ASSEMBLED, *labels).inc(number)
+        telemetry.counter(LATE_FEEDBACK).inc(self.late_feedback)
+        for each in (self.closed, self.spans, self.turns):
+            each.clear()
+        self.late_feedback = 0
+
+
+def _in_tenant(assembly: Assembly, tenant: str) -> Assembly:
+    turns = [in_tenant(each.turn, tenant) for each in assembly.turns]
+    if all(turn is each.turn for turn, each in zip(turns, assembly.turns, strict=True)):
+        return assembly
+    pairs = zip(turns, assembly.turns, strict=True)
+    return assembly._replace(turns=tuple(each._replace(turn=turn) for turn, each in pairs))
+
+
+def _is_read(turn: Turn) -> bool:
+    return turn.error is not None or turn.incomplete in {None, "unwanted"}
+
+
+def _unchanged(entry: FeedbackEntry) -> FeedbackEntry:
+    return entry
+
+
+def _ignore_bad(_record: StoredRecord, _error: BadInput) -> None:
+    """Ignore a bad record: it was reported when it was first read."""
+
+
+def parse_piece(record: StoredRecord) -> TracePiece:
+    """The piece of a trace that a record of the spans log holds. Raises BadInput."""
+    if not record.key or not record.key.isascii():
+        raise BadInput("the record's key is not a trace id")
+    if record.headers == THIN:
+        turn_of(record.value)
+        return TracePiece("traces", record.value, record.number, thin=True)
+    signal = _SIGNALS.get(dict(record.headers).get("signal", b""))
+    if signal is None:
+        raise BadInput("the record's header `signal` is neither traces, logs nor thin")
+    request_from_protobuf(record.value, signal)
+    return TracePiece(signal, record.value, record.number)
+
+
+_SIGNALS: dict[bytes, Signal] = {b"traces": "traces", b"logs": "logs"}
+
+
+def _find_new_turns(assembly: Assembly, trace: OpenTrace) -> Iterator[AssembledTurn]:
+    """The turns that the trace has not emitted yet; they are marked as emitted.
+
+    Late pieces may change the text of a turn, as when an enclosing span has the question without its template. It is
+    still the same turn if it is about the same span, unless that span's turn was incomplete before.
+    """
+    for each in assembly.turns:
+        turn = each.turn
+        if turn.turn_id in trace.turn_ids or turn.span_id in trace.covered_spans:
+            continue
+        if turn.incomplete == "unwanted" and not each.models.isdisjoint(trace.covered_spans):
+            continue  # it stands for a call that came whole before
+        trace.turn_ids.add(turn.turn_id)
+        if turn.incomplete in {None, "unwanted"} and turn.span_id is not None:
+            trace.covered_spans.add(turn.span_id)
+        yield each
+
+
+def _find_new_feedback(assembly: Assembly, trace: OpenTrace) -> Iterator[tuple[str | None, FeedbackEntry]]:
+    """The feedback that the trace has not emitted yet, each with its turn; it is marked as emitted."""
+    for each in assembly.feedback:
+        entry = entry_of(each, tenant_in_key(trace.trace_id))
+        if entry is not None and entry.feedback_id not in trace.feedback_ids:
+            trace.feedback_ids.add(entry.feedback_id)
+            yield each.turn_id, entry
