@@ -76,6 +76,7 @@ lint: setup ## style, types and the direction of imports
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/pyright
+	.venv/bin/mypy --no-error-summary
 	.venv/bin/lint-imports
 
 format: setup ## put the code into its form

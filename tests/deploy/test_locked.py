@@ -78,3 +78,9 @@ def test_nothing_is_installed_without_hashes():
     assert len(installs) == 3
     for line in installs:
         assert re.search(r"--require-hashes|uv sync --locked|--offline --no-deps", line), line
+
+
+def test_types_of_what_is_compiled_are_checked_without_compiling():
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    assert tool["mypy"]["files"] == tool["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["modules"]
+    assert "bin/mypy" in (ROOT / "Makefile").read_text()
