@@ -456,3 +456,22 @@ def _make_small(broker, topic: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     admin.alter_configs([ConfigResource("topic", topic, {"max.message.bytes": "20000"})])
     admin.close()
+
+
+@pytest.mark.kafka
+async def test_trap_17_a_producer_is_woken_once_for_all_that_is_handed_over(
+    kafka_broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_log(kafka_broker, partitions=3) as log:
+        every_partition = [record for p in range(3) for record in numbered(0, 1, p)]
+        await log.append(every_partition)
+        woken: list[int] = []
+        producer = log._shared.producer._producer
+        wake = type(producer._sender).wakeup
+        monkeypatch.setattr(type(producer._sender), "wakeup", lambda sender: (woken.append(1), wake(sender)))
+        for n in range(3):
+            producer.send(log._topic, b"n", partition=n).get(10)
+        assert len(woken) == 3, "the library wakes it for each"
+        woken.clear()
+        await log.append(every_partition)
+        assert len(woken) == 1

@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 _RebalanceListener: Any = vars(subscription_state)["AsyncConsumerRebalanceListener"]  # untyped
 
-POLL = 0.1
+POLL = 0.25
 """Seconds that a poll waits for records, and so the longest time until a commit is sent."""
 
 POLL_PAUSED = 0.02
