@@ -121,7 +121,7 @@ def beside_collector(bootstrap: str, judge: str, requests: int, folder: Path) ->
             (
                 cost_of(port, lambda: ours.cpu, requests),
                 cost_of(plain_port, lambda: plain.cpu, requests),
-                cost_of(other, lambda: cpu_seconds(pid), requests // 3),  # it takes six times as long
+                cost_of(other, lambda: cpu_seconds(pid), requests // 3),  # it takes seven times as long
                 cost_of(plain_other, lambda: cpu_seconds(plain_pid), requests),
             )
             for _ in range(3)
