@@ -35,6 +35,7 @@ _CERTAIN = 1.02
 
 _NUMBER = re.compile(r"\s*(-|-?[0-9]+)(?:\.0*)?[\s,}\]\"]*")
 _WHOLE_NUMBER = re.compile(r"\"?\s*+(-?\d++)(?:\.0*+)?\s*+\"?")
+_VALUES = json.JSONDecoder(strict=False)
 _LONGEST_TAIL = 400  # tokens after the score: the score is the last field, so there are few
 
 
@@ -62,14 +63,14 @@ class Distribution:
     def mean(self) -> float:
         """The expected score, on the scale."""
         total = math.fsum(self.masses.values())
-        mean = math.fsum(value * mass for value, mass in self.masses.items()) / total
+        mean = math.fsum([value * mass for value, mass in self.masses.items()]) / total
         return min(max(self.masses), max(min(self.masses), mean))  # rounding must not leave the scale
 
     @property
     def deviation(self) -> float:
         """The standard deviation of what was weighed, on the scale."""
         total, mean = math.fsum(self.masses.values()), self.mean
-        return math.sqrt(math.fsum(mass * (value - mean) ** 2 for value, mass in self.masses.items()) / total)
+        return math.sqrt(math.fsum([mass * (value - mean) ** 2 for value, mass in self.masses.items()]) / total)
 
 
 def score_distribution(text: str, tokens: Sequence[Token], scale: Scale, field: str = "score") -> Distribution | None:
@@ -96,12 +97,11 @@ def find_value_span(text: str, field: str) -> tuple[int, int] | None:
     if not reply.exact:
         return None
     at = reply.start + 1
-    decoder = json.JSONDecoder(strict=False)
     while (at := text.find('"', at)) >= 0:
-        key, at = decoder.raw_decode(text, at)
+        key, at = _VALUES.raw_decode(text, at)
         at = text.index(":", at) + 1
         at += len(text[at:]) - len(text[at:].lstrip())
-        _, end = decoder.raw_decode(text, at)
+        _, end = _VALUES.raw_decode(text, at)
         if key == field:
             return _digits(text, at, end)
         at = end
@@ -226,7 +226,8 @@ def _weighed(step: _Step, *, first: bool) -> tuple[float, dict[str, float]] | No
         total += probability
         if text == token.text:
             chosen = probability
-        part = _part(text, step.before, first=first)
+        written = text.removeprefix(step.before)
+        part = written if written.isdigit() and written.isascii() else _part(written, first=first)
         if part == step.part:
             own += probability
         elif part is not None:
@@ -238,11 +239,8 @@ def _weighed(step: _Step, *, first: bool) -> tuple[float, dict[str, float]] | No
     return own, others
 
 
-def _part(text: str, before: str, *, first: bool) -> str | None:
-    """The digits that an alternative token adds to the number; "" if it ends the number; None if it is no number."""
-    written = text.removeprefix(before)
-    if written.isdigit() and written.isascii():
-        return written
+def _part(written: str, *, first: bool) -> str | None:
+    """The digits that an alternative adds to the number; "" if it ends the number; None if it is no number."""
     if match := _NUMBER.fullmatch(written):
         return match.group(1)
     return None if first else ""

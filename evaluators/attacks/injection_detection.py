@@ -10,7 +10,7 @@ from pydantic_core import SchemaValidator, core_schema
 from evaluators.asking.judge_input import iter_texts
 from evaluators.asking.prompt_isolation import sanitize
 from evaluators.attacks import injection_words as words
-from evaluators.attacks.deobfuscation import decoded, normalize
+from evaluators.attacks.deobfuscation import decoded, has_any, normalize
 from evaluators.cases import Json
 
 _SPACELESS = "[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
@@ -107,7 +107,7 @@ def signs_in(text: str, find: Callable[[str], Iterable[str]]) -> set[str]:
 def _signs(lowered: str) -> Iterator[str]:
     for name, form in _FORMS.items():
         if (
-            any(hint in lowered for hint in _HINTS[name])
+            has_any(lowered, _HINTS[name])
             and form.search(lowered)
             and (name != "holds_a_verdict" or _VERDICT_TOO.search(lowered))
         ):
