@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from collector.config.loading import Config
@@ -24,14 +23,12 @@ from evaluators.errors import JudgeError
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.batches.absent_batches import AbsentBatches
 from evaluators.judges.batches.anthropic_batches import AnthropicBatches
+from evaluators.judges.batches.batch_connection import BatchConnection
 from evaluators.judges.batches.batch_endpoint import GONE, BatchEndpoint, BatchPace, BatchProgress, BatchTerms
 from evaluators.judges.batches.journal import BatchJournal, JournalInUse
 from evaluators.judges.batches.openai_batches import OpenAIBatches
 from evaluators.judges.batches.provider import BatchProvider, NoBatches
 from evaluators.judges.endpoint import Endpoint
-
-if TYPE_CHECKING:
-    from evaluators.judges.batches.batch_connection import BatchConnection
 
 SUFFIX = ".batches"
 """What the journal's name has behind that of the output."""
@@ -86,7 +83,6 @@ class Batches:
         ssl_context: ssl.SSLContext | None,
     ) -> Callable[[Endpoint], BatchEndpoint]:
         """What makes of a judge's endpoint one that gathers its requests for batches."""
-        from evaluators.judges.batches.batch_connection import BatchConnection
 
         def gather(endpoint: Endpoint) -> BatchEndpoint:
             terms = self._terms(name, settings)

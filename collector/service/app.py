@@ -54,7 +54,6 @@ from collector.service.workers.worker import Worker
 from collector.telemetry.logging import LogLevel, level_of, log_as_json
 from collector.telemetry.registry import Telemetry
 from collector.wording import unknown
-from evaluators.judges.openai import prepare
 
 logger = logging.getLogger(__name__)
 
@@ -285,8 +284,6 @@ async def running(
             otlp_port, grpc_port = await start_receive(process, wanted)
         reload = start_reload(process, judges, history, path=path, takes=evaluating is not None)
         resources.health.start()
-        if evaluating is not None and plan.judge_names - {""}:
-            tasks.start(prepare())
         try:
             yield Running(logs, plan, telemetry, otlp_port, reload, process.changes, page_port, grpc_port)
         finally:

@@ -1,8 +1,4 @@
-"""The openai client's HTTP connections to one endpoint.
-
-The openai package takes longer to import than all the rest of a judge, so nothing imports this module at its top: see
-`OpenAIJudge`, which has it imported in a thread.
-"""
+"""The HTTP connections of a judge to one endpoint."""
 
 from __future__ import annotations
 
@@ -10,21 +6,17 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeAlias, cast
 
 import aiohttp
-import httpx2
-from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from evaluators.errors import JudgeUnavailable, JudgeUnreachable, NoCompletion
+from evaluators.judges.http_session import open_session, proxy_for, trusting
 
 _BODY_LIMIT = 16 * 2**20
-_JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+_HEADERS = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
 _NO_TIMEOUT = aiohttp.ClientTimeout()
-_Send: TypeAlias = Callable[..., AbstractAsyncContextManager[aiohttp.ClientResponse]]
+"""The deadline is the judge's alone: one of the session would start again with each packet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +34,11 @@ class HttpResponse:
 
 
 class Connection:
-    """Posts requests to one path of an endpoint. Made in any thread, used in one event loop. Close it with `aclose`."""
+    """Posts requests to one path of an endpoint, in one event loop. Close it with `aclose`.
+
+    Raises:
+        OSError: the certificates that the environment names cannot be read.
+    """
 
     def __init__(
         self,
@@ -53,25 +49,17 @@ class Connection:
         proxy: str | None = None,
         fresh_headers: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
-        self._http = DefaultAioHttpClient(
-            timeout=None, follow_redirects=False, base_url=base_url, verify=ssl_context or True, proxy=proxy
-        )
-        self._client = AsyncOpenAI(
-            base_url=base_url,
-            api_key="none",  # what authorizes is among the headers
-            max_retries=0,
-            timeout=None,
-            http_client=self._http,
-            default_headers=dict(headers),
-        )
-        self._url = httpx2.URL(base_url.rstrip("/") + path)
+        self._url = base_url.rstrip("/") + path
+        self._headers = {**_HEADERS, **_in_lower_case(headers)}
+        self._ssl_context = trusting(ssl_context)
+        self._proxy = proxy_for(base_url, proxy)
         self._fresh_headers = fresh_headers
-        self._headers: Mapping[str, str] = {}
-        self._send: _Send | None = None
+        self._session: aiohttp.ClientSession | None = None
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        if self._session is not None:
+            await self._session.close()
 
     async def post(self, content: bytes) -> HttpResponse:
         """The response to a request's JSON, read to its end, whatever its status.
@@ -81,45 +69,23 @@ class Connection:
             JudgeUnavailable: it broke.
             NoCompletion: the response is larger than any answer.
         """
+        if self._session is None:
+            self._session = open_session(
+                self._headers, ssl_context=self._ssl_context, proxy=self._proxy, timeout=_NO_TIMEOUT
+            )
+        fresh = None if self._fresh_headers is None else _in_lower_case(self._fresh_headers())
         try:
-            if self._send is None:
-                self._send = self._sender()
-            async with self._send(data=content, headers=self._headers_of_now()) as response:
+            # Redirects would carry the key and the judged text to where nobody configured them to go.
+            async with self._session.post(self._url, data=content, headers=fresh, allow_redirects=False) as response:
                 return HttpResponse(response.status, response.headers, await _body_of(response))
-        except (aiohttp.ClientError, httpx2.HTTPError, OSError, ValueError) as error:
-            # the last is what it says of headers that are none
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # the last is what it says of headers that are none
             if (reason := _unreachable(error)) is not None:
                 raise JudgeUnreachable(f"no connection to the judge: {reason}") from None
             raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
 
-    def _sender(self) -> _Send:
-        """Sends by the session that the client would send by, with its certificates and its proxy.
 
-        The client makes options, address, headers, request and response again each time, and passes a body through
-        five iterators: that costs as much CPU as the session itself.
-        """
-        http: Any = self._http
-        transport = http._transport_for_url(self._url)  # noqa: SLF001 - it has no other way to say who has the proxy
-        transport.client = session = transport.get_client()  # the client closes it
-        every: dict[str, Any] = {**self._client.default_headers, **_JSON_HEADERS}
-        self._headers = {name.lower(): value for name, value in every.items() if isinstance(value, str)}
-        # Redirects would carry the key and the judged text to where nobody configured them to go. The deadline is the
-        # judge's alone, for the client's would start again with each packet.
-        options = {"allow_redirects": False, "timeout": _NO_TIMEOUT, **_through(transport.proxy)}
-        return cast("_Send", partial(session.post, str(self._url), **options))
-
-    def _headers_of_now(self) -> Mapping[str, str]:
-        if self._fresh_headers is None:
-            return self._headers
-        return {**self._headers, **{name.lower(): value for name, value in self._fresh_headers().items()}}
-
-
-def _through(proxy: httpx2.Proxy | None) -> Mapping[str, Any]:
-    """The session's options for a proxy."""
-    if proxy is None:
-        return {}
-    auth = aiohttp.BasicAuth(*proxy.auth) if proxy.auth else None
-    return {"proxy": str(proxy.url), "proxy_auth": auth, "proxy_headers": proxy.headers}
+def _in_lower_case(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
 
 
 async def _body_of(response: aiohttp.ClientResponse) -> bytes:

@@ -24,7 +24,8 @@ from evaluators.judges.apis.deciding import (
 )
 from evaluators.judges.apis.decisions import DECISIONS
 from evaluators.judges.apis.writing import key_of
-from evaluators.judges.endpoint import COMPLAINTS, Endpoint, connection_class
+from evaluators.judges.connection import Connection
+from evaluators.judges.endpoint import COMPLAINTS, Endpoint
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
 from evaluators.judges.pricing import CostTracker, Prices
 from evaluators.questions import Decision, deciding_model
@@ -92,7 +93,7 @@ class DecisionJudge:
         self._secret = secrets.token_bytes(32)
         self._most = api.most
         self._endpoint = Endpoint(
-            lambda: connection_class()(base_url, api.path, every, ssl_context, proxy, fresh_headers), on_headers
+            lambda: Connection(base_url, api.path, every, ssl_context, proxy, fresh_headers), on_headers
         )
 
     @property

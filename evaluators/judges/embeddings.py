@@ -14,14 +14,13 @@ from evaluators.embeddings import Embeddings
 from evaluators.errors import JudgeError, JudgeRejected, JudgeUnavailable, NoCompletion
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.apis.writing import bearer
+from evaluators.judges.connection import Connection
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
 from evaluators.judges.pricing import Prices
 from evaluators.results import Usage
 
 if TYPE_CHECKING:
     import ssl
-
-    from evaluators.judges.connection import Connection
 
 _PATH = "/embeddings"
 
@@ -99,7 +98,7 @@ class EmbeddingJudge:
         return Verdict([answer], model if isinstance(model, str) and model else self.model, None, usage, cost)
 
     async def _connected(self) -> Connection:
-        """The connection of this event loop, made in a thread: imports and certificates would hold the loop."""
+        """The connection of this event loop, made in a thread: reading certificates would hold the loop."""
         if self._loop is not (loop := asyncio.get_running_loop()):
             self._loop, self._connecting, self._connection = loop, asyncio.Lock(), None
         async with self._connecting:
@@ -111,8 +110,6 @@ class EmbeddingJudge:
             return self._connection
 
     def _connect(self) -> Connection:
-        from evaluators.judges.connection import Connection  # the openai client, which takes long to come
-
         return Connection(*self._make)
 
 

@@ -5,26 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import orjson
 
 from evaluators.cases import Json
 from evaluators.errors import JudgeUnavailable
+from evaluators.judges.connection import Connection
 from evaluators.judges.error_mapping import HttpStatusError
-
-if TYPE_CHECKING:
-    from evaluators.judges.connection import Connection
 
 COMPLAINTS = frozenset({400, 422, 501})
 """Statuses with which servers refuse a parameter that they do not know."""
-
-
-def connection_class() -> type[Connection]:
-    """The class of connections: the openai client, which takes long to import."""
-    from evaluators.judges.connection import Connection
-
-    return Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +83,7 @@ class Endpoint:
             await self._lifetime.aclose()
 
     async def connected(self) -> Connection:
-        """The connection, made in a thread for the first question: imports and certificates would hold the loop.
+        """The connection, made in a thread for the first question: reading certificates would hold the loop.
 
         Each event loop has its own: sockets of a loop that has ended are dead, and a script may well call `asyncio.run`
         or `evaluate_sync` twice with one judge.

@@ -23,13 +23,13 @@ from evaluators.judges.apis.chat import CHAT
 from evaluators.judges.apis.writing import WritingApi, key_of
 from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import Choice, Completion
+from evaluators.judges.connection import Connection
 from evaluators.judges.endpoint import (
     COMPLAINTS,
     Endpoint,
     PostsRequests,
     RequestOutdated,
     at_once,
-    connection_class,
 )
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
 from evaluators.judges.pricing import CostTracker, Prices
@@ -57,11 +57,6 @@ _CACHE_KEY = "prompt_cache_key"
 _CUT_OFF = "judge_reply_truncated"
 _LESSONS = 12  # more than there are features to take away
 _QUOTED = 2000
-
-
-async def prepare() -> None:
-    """Import, in a thread, what the first question needs; without this that question waits for it."""
-    await asyncio.to_thread(connection_class)
 
 
 class OpenAIJudge:
@@ -165,9 +160,7 @@ class OpenAIJudge:
         own = {name: value for name, value in api.headers(api_key).items() if name.lower() not in named}
         every = {**own, **(headers or {})}
         self._endpoint = posting(
-            Endpoint(
-                lambda: connection_class()(base_url, api.path, every, ssl_context, proxy, fresh_headers), on_headers
-            )
+            Endpoint(lambda: Connection(base_url, api.path, every, ssl_context, proxy, fresh_headers), on_headers)
         )
 
     @property

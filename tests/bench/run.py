@@ -73,7 +73,7 @@ ORDER = (
     "start-up and footprint",
     "stores",
 )
-PACKAGES = ("evalstream", "aiohttp", "httpx2", "kafka-python", "openai", "orjson", "protobuf", "pydantic", "uvloop")
+PACKAGES = ("evalstream", "aiohttp", "kafka-python", "orjson", "protobuf", "pydantic", "uvloop")
 READING = """A figure is the median of its repeats, in brackets the least and the most. A ratio is to the floor of the same
 row, measured by turns in the same process: it is the median of the pairs' ratios. CPU is user and system time, which
 another load disturbs less than it does wall time."""

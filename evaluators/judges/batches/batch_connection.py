@@ -1,30 +1,28 @@
-"""The HTTP connection to a provider's batches.
-
-It imports the openai client, so that nobody imports it at the top of a module.
-"""
+"""The HTTP connection to a provider's batches."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 import aiohttp
-import httpx2
 import orjson
-from openai import DefaultAioHttpClient
 
 from evaluators.errors import JudgeUnavailable, NoCompletion
 from evaluators.judges.apis.payload import mapping
 from evaluators.judges.error_mapping import HttpStatusError
+from evaluators.judges.http_session import open_session, proxy_for, trusting
 
 _SILENCE = 60.0
 """Seconds without a byte after which a call has failed."""
+_TIMEOUT = aiohttp.ClientTimeout(sock_connect=_SILENCE, sock_read=_SILENCE)
+_OK, _REDIRECTED = 200, 300
 _PAGE_LIMIT = 16 * 2**20
 _LINE_LIMIT = 32 * 2**20
-_LOST = (aiohttp.ClientError, httpx2.HTTPError, OSError, ValueError)
+_LOST = (aiohttp.ClientError, OSError, ValueError)
 
 
 class BatchConnection:
@@ -39,17 +37,17 @@ class BatchConnection:
         proxy: str | None = None,
         fresh_headers: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
-        # Redirects would carry the key and the judged text to where nobody configured them to go.
-        self._http = DefaultAioHttpClient(
-            timeout=_SILENCE, follow_redirects=False, verify=ssl_context or True, proxy=proxy
-        )
         self._base_url = base_url.rstrip("/")
         self._headers = {**headers, "Accept-Encoding": "identity"}
+        self._ssl_context = trusting(ssl_context)
+        self._proxy = proxy_for(base_url, proxy)
         self._fresh_headers = fresh_headers
+        self._session: aiohttp.ClientSession | None = None
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        if self._session is not None:
+            await self._session.close()
 
     async def get(self, path: str, **parameters: str) -> dict[str, Any]:
         """The object at a path.
@@ -58,50 +56,53 @@ class BatchConnection:
             HttpStatusError: it was refused.
             JudgeUnavailable: there is no response, or something else.
         """
-        return await self._call(self._request("GET", path, params=parameters))
+        return await self._call("GET", path, params=parameters)
 
     async def post(self, path: str, content: bytes) -> dict[str, Any]:
         """The answer to a JSON body; errors as those of `get`."""
-        return await self._call(self._request("POST", path, content=content, headers=_JSON))
+        return await self._call("POST", path, data=content, headers=_JSON)
 
     async def upload(self, path: str, name: str, content: bytes, **fields: str) -> dict[str, Any]:
         """The answer to a form with a file; errors as those of `get`."""
-        file = {"file": (name, content, "application/jsonl")}
-        return await self._call(self._request("POST", path, data=fields, files=file))
+        form = aiohttp.FormData(fields)
+        form.add_field("file", content, filename=name, content_type="application/jsonl")
+        return await self._call("POST", path, data=form)
 
     async def lines(self, path: str) -> AsyncGenerator[dict[str, Any]]:
         """The objects of a file of JSON lines, as they come; errors as those of `get`."""
         try:
-            response = await self._http.send(self._request("GET", path), stream=True)
-            try:
-                if not response.is_success:
-                    raise HttpStatusError(response.status_code, response.headers, await response.aread())
+            async with self._request("GET", path) as response:
+                if not _OK <= response.status < _REDIRECTED:
+                    raise HttpStatusError(response.status, response.headers, await response.read())
                 async with aclosing(_split(response)) as lines:
                     async for line in lines:
                         yield mapping(orjson.loads(line))
-            finally:
-                await response.aclose()
         except _LOST as error:
             raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
 
-    def _request(self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **parts: Any) -> Any:
+    def _request(
+        self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **parts: Any
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        if self._session is None:
+            self._session = open_session({}, ssl_context=self._ssl_context, proxy=self._proxy, timeout=_TIMEOUT)
         every = {**self._headers, **(headers or {})}
         if self._fresh_headers is not None:
             every |= self._fresh_headers()
-        return self._http.build_request(method, self._base_url + path, headers=every, **parts)
+        # Redirects would carry the key and the judged text to where nobody configured them to go.
+        return self._session.request(method, self._base_url + path, headers=every, allow_redirects=False, **parts)
 
-    async def _call(self, request: Any) -> dict[str, Any]:
+    async def _call(self, method: str, path: str, **parts: Any) -> dict[str, Any]:
         try:
-            async with asyncio.timeout(10 * _SILENCE):
-                response = await self._http.send(request)
+            async with asyncio.timeout(10 * _SILENCE), self._request(method, path, **parts) as response:
+                content = await response.read()
         except _LOST as error:
             raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
-        if not response.is_success:
-            raise HttpStatusError(response.status_code, response.headers, response.content)
-        if len(response.content) > _PAGE_LIMIT:
+        if not _OK <= response.status < _REDIRECTED:
+            raise HttpStatusError(response.status, response.headers, content)
+        if len(content) > _PAGE_LIMIT:
             raise NoCompletion(f"the response is larger than {_PAGE_LIMIT} bytes")
         try:
-            return mapping(orjson.loads(response.content))
+            return mapping(orjson.loads(content))
         except orjson.JSONDecodeError:
             raise NoCompletion("the endpoint answered with something that is not JSON") from None
 
@@ -109,10 +110,10 @@ class BatchConnection:
 _JSON = {"Content-Type": "application/json"}
 
 
-async def _split(response: httpx2.Response) -> AsyncGenerator[bytes]:
+async def _split(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
     """The lines of a response, without what a line may not be: longer than any answer."""
     parts: list[bytes] = []
-    async for chunk in response.aiter_bytes():
+    async for chunk in response.content.iter_any():
         *whole, rest = chunk.split(b"\n")
         for line in whole:
             text = b"".join([*parts, line]).strip()

@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 from log_doubles import FailingLog, PickyLog
 from made_up import Trace, chat
 
-from collector.assemble.collect_trace import TracePiece
 from collector.assemble.open_traces import TraceLimits
 from collector.assemble.stage import AssembleStage
-from collector.assemble.trace import Assembler, Assembly
+from collector.assemble.trace import Assembler
 from collector.backoff import Backoff
+from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.registry import Dialects
-from collector.errors import BadInput
 from collector.link.turn_router import TurnRouter
 from collector.logs.log import TICK, LogUnavailable, StoredRecord
 from collector.logs.memory import MemoryLog
+from collector.otlp.span import LogRecord, Span
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS
 
 
-class Buggy:
-    """An assembler with a bug."""
+def read_with_a_bug(span: Span, _records: Sequence[LogRecord]) -> None:
+    if "boom" in str(span.attributes):
+        raise ZeroDivisionError
 
-    def __init__(self, assembler: Assembler) -> None:
-        self._assembler = assembler
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._assembler, name)
-
-    def assemble(
-        self, pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None] = lambda _error: None, **more: Any
-    ) -> Assembly:
-        if any(b"boom" in piece.value for piece in pieces):
-            raise ZeroDivisionError
-        return self._assembler.assemble(pieces, on_bad, **more)
+BUGGY = Dialect(name="buggy", rank=0, read=read_with_a_bug, evidence=("gen_ai.*",), coverage=Coverage(libraries=""))
 
 
 async def test_a_trace_that_hits_a_bug_is_a_drop_and_the_next_one_is_assembled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     turns, telemetry = MemoryLog("turns", partitions=1), Telemetry()
-    assembler: Any = Buggy(Assembler(Dialects.installed()))
+    assembler = Assembler(Dialects((BUGGY, *Dialects.installed().all)))
     stage = AssembleStage(assembler, TurnRouter(turns), TraceLimits(quiet=5.0), telemetry=telemetry)
     records = [
         StoredRecord(0, position, 100.0, key * 16, piece.value, (("signal", piece.signal.encode()),))
