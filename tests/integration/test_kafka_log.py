@@ -14,7 +14,7 @@ from kafka_logs import commits, fresh, numbered, open_log, produce, settings_for
 from log_stores import TIMING
 
 from collector.logs.kafka import KafkaLog, KafkaSource
-from collector.logs.kafka.topics import ensure_topics
+from collector.logs.kafka.topics import ensure_topics, set_commits
 from collector.logs.log import Committed, LogError, LogUnavailable
 
 pytestmark = pytest.mark.kafka
@@ -71,10 +71,8 @@ async def test_a_commit_that_is_not_ours_is_a_position(kafka_broker) -> None:
     group, topic = fresh("g"), fresh("spans")
     async with open_log(kafka_broker, topic=topic) as log:
         await log.append(numbered(0, 9))
-        client = admin(kafka_broker)
         offsets = {TopicPartition(topic, 0): OffsetAndMetadata(6, "somebody else's")}
-        await asyncio.to_thread(client.alter_group_offsets, group, offsets)
-        client.close()
+        await asyncio.to_thread(set_commits, settings_for(kafka_broker), group, offsets)
         got = Recorders()
         async with following(log, group, got.open_fold):
             await got.until(lambda: len(got.delivered) == 3)

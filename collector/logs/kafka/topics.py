@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.admin import ConfigResource
 from kafka.admin.client import KafkaAdminClient
@@ -25,6 +25,7 @@ from collector.logs.kafka.commits import from_kafka
 from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translated
 from collector.logs.log import Committed, LogError, LogUnavailable
 
+T = TypeVar("T")
 _Resource: Any = ConfigResource  # wrongly typed
 TIMESTAMPS = "message.timestamp.type"
 APPEND_TIME = "LogAppendTime"
@@ -136,16 +137,20 @@ def commits(settings: KafkaSettings, topic: str, group: str) -> dict[int, Commit
 
 
 def committed_by(admin: Any, groups: Sequence[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-    """What each group has committed. A cluster makes its topic of commits when first asked: that is waited for."""
+    """What each group has committed."""
+    return _of_coordinator(lambda: admin.list_group_offsets(list(groups))) if groups else {}
+
+
+def _of_coordinator(ask: Callable[[], T]) -> T:
+    """What a group's broker answers. A cluster makes its topic of commits when first asked: that is waited for."""
     give_up_at = time.monotonic() + KNOWN_WITHIN
-    while groups:
+    while True:
         try:
-            return admin.list_group_offsets(list(groups))
+            return ask()
         except (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError):
             if time.monotonic() >= give_up_at:
                 raise
             time.sleep(0.1)
-    return {}
 
 
 def set_commits(settings: KafkaSettings, group: str, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -160,7 +165,7 @@ def set_commits(settings: KafkaSettings, group: str, positions: Mapping[TopicPar
 
 def commit_with(admin: Any, group: str, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     """The same with an admin client."""
-    answers = admin.alter_group_offsets(group, dict(positions))
+    answers = _of_coordinator(lambda: admin.alter_group_offsets(group, dict(positions)))
     refused = sorted({error.__name__ for error in answers.values() if error is not NoError})
     if refused:  # another process was quicker, and is a member already; the next attempt finds its positions
         raise LogUnavailable(f"the positions of group {group} cannot be set now ({', '.join(refused)})")
