@@ -1,7 +1,7 @@
 """One judge call: prompt, request, parse, weighting, record. Beside it the same requests by bare aiohttp, and peers.
 
-2,000 evaluations with g_eval, 64 in flight, against a local endpoint that takes 200 ms and gives twenty alternatives for
-each token. CPU of this process per evaluation. The peers run in an environment of their own (`peers_env.py`), fewer
+2,000 evaluations with g_eval, 64 in flight, against a local endpoint that takes 200 ms and gives as many alternatives for
+each token as are asked for. CPU of this process per evaluation. The peers run in an environment of their own (`peers_env.py`), fewer
 calls each, for they take long.
 """
 
@@ -41,10 +41,10 @@ REQUEST = {
     "model": "m",
     "temperature": 0.0,
     "logprobs": True,
-    "top_logprobs": 20,
+    "top_logprobs": 13,
     "messages": [{"role": "system", "content": "x" * 1500}, {"role": "user", "content": "x" * 2500}],
 }
-"""As long as what the evaluator sends."""
+"""As long as what the evaluator sends, and with as many alternatives as it asks for."""
 
 
 async def seconds(call: Callable[[], Awaitable[object]], calls: int, at_once: int) -> float:
