@@ -49,7 +49,7 @@ class RequestRedaction:
         self.finish()
 
     def surroundings(self, request: Outline) -> None:
-        """Redact the request's resources and scopes. What OTLP does not know around them stays: nobody writes it."""
+        """Redact the resources and scopes of the request."""
         for resource in request.resource_spans if hasattr(request, "resource_spans") else request.resource_logs:
             self._around(resource, resource.resource)
         for _, scope in scopes_of(request):
