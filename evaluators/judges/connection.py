@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from evaluators.errors import JudgeUnavailable, JudgeUnreachable, NoCompletion
-from evaluators.judges.http_session import open_session, proxy_for, trusting
+from evaluators.judges.http_session import body_of, open_session, proxy_for, trusting
 
 _BODY_LIMIT = 16 * 2**20
 _HEADERS = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
@@ -76,7 +76,9 @@ class Connection:
         fresh = None if self._fresh_headers is None else _in_lower_case(self._fresh_headers())
         try:
             # Redirects would carry the key and the judged text to where nobody configured them to go.
-            async with self._session.post(self._url, data=content, headers=fresh, allow_redirects=False) as response:
+            async with self._session.post(
+                self._url, data=body_of(content), headers=fresh, allow_redirects=False
+            ) as response:
                 return HttpResponse(response.status, response.headers, await _body_of(response))
         except (aiohttp.ClientError, OSError, ValueError) as error:  # the last is what it says of headers that are none
             if (reason := _unreachable(error)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import ssl
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 _MOST_CONNECTIONS = 1000
+_LONG = 1 << 20
+"""Bytes of a body beyond which aiohttp warns of one that is written at once."""
 
 
 def trusting(ssl_context: ssl.SSLContext | None) -> ssl.SSLContext | None:
@@ -34,6 +37,11 @@ def proxy_for(url: str, proxy: str | None) -> str | None:
     if not proxy:
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def body_of(content: bytes) -> bytes | io.BytesIO:
+    """The content as a session takes it: what is long is written piece by piece, and does not hold the loop."""
+    return content if len(content) <= _LONG else io.BytesIO(content)
 
 
 def open_session(

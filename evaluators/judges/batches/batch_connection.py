@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -14,7 +15,7 @@ import orjson
 from evaluators.errors import JudgeUnavailable, NoCompletion
 from evaluators.judges.apis.payload import mapping
 from evaluators.judges.error_mapping import HttpStatusError
-from evaluators.judges.http_session import open_session, proxy_for, trusting
+from evaluators.judges.http_session import body_of, open_session, proxy_for, trusting
 
 _SILENCE = 60.0
 """Seconds without a byte after which a call has failed."""
@@ -60,12 +61,12 @@ class BatchConnection:
 
     async def post(self, path: str, content: bytes) -> dict[str, Any]:
         """The answer to a JSON body; errors as those of `get`."""
-        return await self._call("POST", path, data=content, headers=_JSON)
+        return await self._call("POST", path, data=body_of(content), headers=_JSON)
 
     async def upload(self, path: str, name: str, content: bytes, **fields: str) -> dict[str, Any]:
         """The answer to a form with a file; errors as those of `get`."""
         form = aiohttp.FormData(fields)
-        form.add_field("file", content, filename=name, content_type="application/jsonl")
+        form.add_field("file", io.BytesIO(content), filename=name, content_type="application/jsonl")
         return await self._call("POST", path, data=form)
 
     async def lines(self, path: str) -> AsyncGenerator[dict[str, Any]]:

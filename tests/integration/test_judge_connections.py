@@ -1,0 +1,111 @@
+"""What goes over a judge's connections, whatever its size: a warning of the HTTP library would be an error here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from evaluators.errors import JudgeUnavailable
+from evaluators.judges.batches.batch_connection import BatchConnection
+from evaluators.judges.connection import Connection
+from evaluators.judges.error_mapping import HttpStatusError
+
+SIZES = (0, 10, 1 << 20, (1 << 20) + 1, 5_000_000)
+
+
+async def count(request: web.Request) -> web.Response:
+    """How many bytes came, and with which headers."""
+    return web.json_response({"bytes": len(await request.read()), "headers": dict(request.headers)})
+
+
+async def take(request: web.Request) -> web.Response:
+    """The fields of a form, and the size of its file."""
+    form = await request.post()
+    file = form["file"]
+    assert isinstance(file, web.FileField)
+    fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    return web.json_response(
+        {"bytes": len(file.file.read()), "name": file.filename, "type": file.content_type, "fields": fields}
+    )
+
+
+async def elsewhere(_request: web.Request) -> web.Response:
+    raise web.HTTPTemporaryRedirect("/v1/count")
+
+
+async def give(_request: web.Request) -> web.Response:
+    return web.Response(body=b'{"a": 1}\n\n {"a": 2}\n{"a": 3}')
+
+
+@pytest.fixture
+async def url() -> AsyncGenerator[str]:
+    app = web.Application(client_max_size=1 << 24)
+    app.router.add_post("/v1/count", count)
+    app.router.add_post("/v1/files", take)
+    app.router.add_post("/v1/elsewhere", elsewhere)
+    app.router.add_get("/v1/lines", give)
+    async with TestServer(app) as server:
+        yield f"http://127.0.0.1:{server.port}/v1"
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_requests_of_any_size(url: str, size: int) -> None:
+    connection = Connection(url, "/count", {"X-Team": "chat"}, fresh_headers=lambda: {"x-team": "new", "b": "c"})
+    try:
+        response = await connection.post(b"x" * size)
+    finally:
+        await connection.aclose()
+    assert response.is_success
+    assert f'"bytes": {size}'.encode() in response.content
+    assert b'"x-team": "new"' in response.content, "one header, the freshest"
+    assert response.content.lower().count(b'"x-team"') == 1
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_batches_of_any_size(url: str, size: int) -> None:
+    connection = BatchConnection(url, {"Authorization": "Bearer key"})
+    try:
+        posted = await connection.post("/count", b"x" * size)
+        uploaded = await connection.upload("/files", "a.jsonl", b"x" * size, purpose="batch")
+    finally:
+        await connection.aclose()
+    assert posted["bytes"] == size
+    assert posted["headers"]["Authorization"] == "Bearer key"
+    assert uploaded == {"bytes": size, "name": "a.jsonl", "type": "application/jsonl", "fields": {"purpose": "batch"}}
+
+
+async def test_lines_come_one_by_one(url: str) -> None:
+    connection = BatchConnection(url, {})
+    try:
+        assert [line async for line in connection.lines("/lines")] == [{"a": 1}, {"a": 2}, {"a": 3}]
+        with pytest.raises(HttpStatusError):
+            _ = [line async for line in connection.lines("/nothing")]
+    finally:
+        await connection.aclose()
+
+
+async def test_nobody_is_followed_elsewhere(url: str) -> None:
+    """A redirect would carry the key and the judged text to where nobody configured them to go."""
+    connection, batches = Connection(url, "/elsewhere", {}), BatchConnection(url, {})
+    try:
+        assert (await connection.post(b"{}")).status_code == 307
+        with pytest.raises(HttpStatusError):
+            await batches.post("/elsewhere", b"{}")
+    finally:
+        await connection.aclose()
+        await batches.aclose()
+
+
+async def test_a_proxy_that_is_no_address_is_no_connection(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "socks5://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    connection = Connection(url, "/count", {})
+    try:
+        with pytest.raises(JudgeUnavailable, match="no connection to the judge"):
+            await connection.post(b"{}")
+    finally:
+        await connection.aclose()
