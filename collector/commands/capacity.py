@@ -18,10 +18,10 @@ RECEIVE_SPAN = 12e-6
 RECEIVE_TRACE = 115e-6
 RECEIVE_OWN_RECORD = 25e-6
 ASSEMBLE_SPAN = 10e-6
-ASSEMBLE_TURN = 400e-6
+ASSEMBLE_TURN = 450e-6
 EVALUATE_TURN = 80e-6
-EVALUATION = 1250e-6
-JUDGE_REQUEST = 2400e-6
+EVALUATION = 900e-6
+JUDGE_REQUEST = 1750e-6
 DEFERRED_REQUEST = 1.15 * JUDGE_REQUEST
 EXPORT_EVALUATION = 480e-6
 """Seconds of CPU over Kafka, in the order of the constants: receiving a span, and redacting and appending a trace, more
@@ -38,7 +38,7 @@ UNWANTED_SPAN_BYTES = 180
 its trace beside its spans, all of its assembly, and a look at it; and the bytes of a span of its thin piece.
 """
 
-AT_REST = {"receive": 0.02, "assemble": 0.02, "evaluate": 0.02, "export": 0.04}
+AT_REST = {"receive": 0.012, "assemble": 0.012, "evaluate": 0.012, "export": 0.025}
 """Share of a core that a process uses over Kafka before anything comes: its consumers ask, commit and beat."""
 UTILISATION = 0.6
 """Share of a core that a process should use at the usual traffic; the rest is for peaks, and for catching up."""
