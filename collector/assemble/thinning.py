@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from opentelemetry.proto.trace.v1.trace_pb2 import Status
-
 from collector.assemble.collect_trace import UNREAD
 from collector.assemble.identity import may_be_made_up
 from collector.assemble.sole_turn import SoleCall, find_sole_call
@@ -27,7 +25,7 @@ from collector.assemble.trace import Assembler
 from collector.assemble.turns import service_name
 from collector.dialects.call import Kind
 from collector.otlp.attributes import attributes_of, names_of
-from collector.otlp.decode import Part, resource_of
+from collector.otlp.decode import ExaminedSpan, Part, decode_span, resource_of
 from collector.otlp.outline import Outline
 from collector.otlp.span import Attributes, Span
 from collector.records.tenants import id_in_tenant
@@ -170,21 +168,7 @@ class _Item(NamedTuple):
     holder: Outline
 
     def span(self, resource: Attributes, evidence: int) -> Span:
-        outline = self.outline
-        return Span(
-            outline.trace_id.hex(),
-            outline.span_id.hex(),
-            outline.parent_span_id.hex() or None,
-            outline.name,
-            outline.start_time_unix_nano,
-            outline.end_time_unix_nano,
-            failed=outline.status.code == Status.STATUS_CODE_ERROR,
-            attributes=attributes_of(self.pairs),
-            scope=self.scope,
-            resource=resource,
-            dropped_attributes=outline.dropped_attributes_count,
-            evidence=evidence,
-        )
+        return decode_span(ExaminedSpan(self.outline, self.pairs, evidence), self.scope, resource)
 
 
 def _list_items(parts: Sequence[Part]) -> Mapping[bytes, _Item]:

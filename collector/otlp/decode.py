@@ -301,7 +301,7 @@ def decode_examined(scopes: Iterable[ExaminedScope]) -> list[Span]:
     spans: list[Span] = []
     for scope in scopes:
         about = resource_of(scope.resource)
-        spans += [_span(each, scope.name, about) for each in scope.spans]
+        spans += [decode_span(each, scope.name, about) for each in scope.spans]
     return spans
 
 
@@ -323,7 +323,8 @@ def _decode_resource(encoded: bytes) -> Attributes:
     return attributes_of(resource_attributes(encoded))
 
 
-def _span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Span:
+def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Span:
+    """A span of a scope of this name; one that is not wanted comes without attributes and events."""
     span, pairs, evidence = examined
     wanted = evidence is None or evidence > 0
     status = span.status
