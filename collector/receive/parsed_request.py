@@ -136,7 +136,7 @@ def parse(
     is_signed = SIGNATURE.encode() in body  # to look at every attribute of every request would take long
     self_emitted = own.remove_from(scopes_of(request), everywhere=is_signed) if own is not None else 0
     omitted = omit_from_request(request, body, stored_media)
-    changed = bool(self_emitted or omitted) | give_traces(request)
+    changed = give_traces(request) or bool(self_emitted or omitted)
     if redactor is None and form == "protobuf" and not changed:
         outline = outline_of(body, signal)
     else:
