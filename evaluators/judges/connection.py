@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from evaluators.errors import JudgeUnavailable, JudgeUnreachable, NoCompletion
-from evaluators.judges.http_session import body_of, open_session, proxy_for, trusting
+from evaluators.judges.http_session import body_of, is_success, open_session, proxy_for, trusting
 
 _BODY_LIMIT = 16 * 2**20
 _HEADERS = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
@@ -30,7 +30,7 @@ class HttpResponse:
     @property
     def is_success(self) -> bool:
         """Whether the status says so."""
-        return 200 <= self.status_code < 300
+        return is_success(self.status_code)
 
 
 class Connection:
@@ -38,6 +38,7 @@ class Connection:
 
     Raises:
         OSError: the certificates that the environment names cannot be read.
+        JudgeUnavailable: the proxy that it names is none that can be used.
     """
 
     def __init__(

@@ -11,6 +11,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
+from evaluators.errors import JudgeUnavailable
+
 _MOST_CONNECTIONS = 1000
 _LONG = 1 << 20
 """Bytes of a body beyond which aiohttp warns of one that is written at once."""
@@ -29,14 +31,30 @@ def trusting(ssl_context: ssl.SSLContext | None) -> ssl.SSLContext | None:
 
 
 def proxy_for(url: str, proxy: str | None) -> str | None:
-    """The proxy to an address: the given one, else that which the environment names for it, if any."""
+    """The proxy to an address: the given one, else that which the environment names for it, if any.
+
+    Raises:
+        JudgeUnavailable: the environment names one of another kind than HTTP.
+    """
     if proxy is None:
         parts = urlsplit(url)
         named = getproxies()
         proxy = None if proxy_bypass(parts.netloc) else named.get(parts.scheme) or named.get("all")
     if not proxy:
         return None
-    return proxy if "://" in proxy else f"http://{proxy}"
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if not proxy.lower().startswith(("http://", "https://")):
+        kind = proxy.partition(":")[0]
+        raise JudgeUnavailable(
+            f"no connection to the judge: the environment names a proxy of the kind {kind}, and only HTTP proxies are "
+            "spoken to; name one with the judge's key `proxy`, or put the judge's host into NO_PROXY"
+        )
+    return proxy
+
+
+def is_success(status: int) -> bool:
+    """Whether the status of a response says so; a redirect is none, as nobody is followed elsewhere."""
+    return 200 <= status < 300
 
 
 def body_of(content: bytes) -> bytes | io.BytesIO:

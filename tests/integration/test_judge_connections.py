@@ -99,13 +99,13 @@ async def test_nobody_is_followed_elsewhere(url: str) -> None:
         await batches.aclose()
 
 
-async def test_a_proxy_that_is_no_address_is_no_connection(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "socks5://127.0.0.1:1")
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.delenv("no_proxy", raising=False)
-    connection = Connection(url, "/count", {})
-    try:
-        with pytest.raises(JudgeUnavailable, match="no connection to the judge"):
-            await connection.post(b"{}")
-    finally:
-        await connection.aclose()
+async def test_a_proxy_of_another_kind_is_said(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    sentence = r"a proxy of the kind socks5.*`proxy`, or .* NO_PROXY"
+    with pytest.raises(JudgeUnavailable, match=sentence):
+        Connection(url, "/count", {})
+    batches = BatchConnection(url, {})
+    with pytest.raises(JudgeUnavailable, match=sentence):
+        await batches.get("/count")

@@ -15,12 +15,11 @@ import orjson
 from evaluators.errors import JudgeUnavailable, NoCompletion
 from evaluators.judges.apis.payload import mapping
 from evaluators.judges.error_mapping import HttpStatusError
-from evaluators.judges.http_session import body_of, open_session, proxy_for, trusting
+from evaluators.judges.http_session import body_of, is_success, open_session, proxy_for, trusting
 
 _SILENCE = 60.0
 """Seconds without a byte after which a call has failed."""
 _TIMEOUT = aiohttp.ClientTimeout(sock_connect=_SILENCE, sock_read=_SILENCE)
-_OK, _REDIRECTED = 200, 300
 _PAGE_LIMIT = 16 * 2**20
 _LINE_LIMIT = 32 * 2**20
 _LOST = (aiohttp.ClientError, OSError, ValueError)
@@ -40,8 +39,8 @@ class BatchConnection:
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._headers = {**headers, "Accept-Encoding": "identity"}
-        self._ssl_context = trusting(ssl_context)
-        self._proxy = proxy_for(base_url, proxy)
+        self._ssl_context = ssl_context
+        self._proxy = proxy
         self._fresh_headers = fresh_headers
         self._session: aiohttp.ClientSession | None = None
 
@@ -73,7 +72,7 @@ class BatchConnection:
         """The objects of a file of JSON lines, as they come; errors as those of `get`."""
         try:
             async with self._request("GET", path) as response:
-                if not _OK <= response.status < _REDIRECTED:
+                if not is_success(response.status):
                     raise HttpStatusError(response.status, response.headers, await response.read())
                 async with aclosing(_split(response)) as lines:
                     async for line in lines:
@@ -85,7 +84,8 @@ class BatchConnection:
         self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **parts: Any
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         if self._session is None:
-            self._session = open_session({}, ssl_context=self._ssl_context, proxy=self._proxy, timeout=_TIMEOUT)
+            context, proxy = trusting(self._ssl_context), proxy_for(self._base_url, self._proxy)
+            self._session = open_session({}, ssl_context=context, proxy=proxy, timeout=_TIMEOUT)
         every = {**self._headers, **(headers or {})}
         if self._fresh_headers is not None:
             every |= self._fresh_headers()
@@ -98,7 +98,7 @@ class BatchConnection:
                 content = await response.read()
         except _LOST as error:
             raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
-        if not _OK <= response.status < _REDIRECTED:
+        if not is_success(response.status):
             raise HttpStatusError(response.status, response.headers, content)
         if len(content) > _PAGE_LIMIT:
             raise NoCompletion(f"the response is larger than {_PAGE_LIMIT} bytes")
