@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from hostile import Hostile, requests
-from made_up import Trace
+from made_up import ASSEMBLER, Trace
 from made_up import any_value as value_of
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
+from collector.assemble.collect_trace import TracePiece
 from collector.otlp.attributes import any_value, attributes_of, names_of
-from collector.otlp.decode import outlined, read_outline, request_from_protobuf, scopes_of
+from collector.otlp.decode import outlined, read_outline, request_from_protobuf, scopes_of, split_by_trace
 from collector.otlp.outline import outline_of
 
 
@@ -29,6 +30,22 @@ def test_attributes_read_as_those_of_messages() -> None:
         for outline, message in zip(outlines, messages, strict=True):
             assert names_of(outline.attributes) == [pair.key for pair in message.attributes]
             assert attributes_of(outline.attributes) == {pair.key: any_value(pair.value) for pair in message.attributes}
+
+
+def test_whoever_reads_attributes_leaves_them_as_they_are() -> None:
+    """Values that are remembered are the same objects for all spans, lists and mappings among them."""
+    pairs: set[bytes] = set()
+    for signal, data in requests():
+        pieces = [TracePiece(signal, piece) for _, piece in split_by_trace(request_from_protobuf(data, signal)).pieces]
+        for piece in pieces:
+            ASSEMBLER.assemble([piece])
+        for _, scope in scopes_of(read_outline(data, signal)):
+            pairs.update(pair for each in items(scope) for pair in each.attributes)
+    fresh = {pair: KeyValue.FromString(pair) for pair in pairs}
+    assert len(pairs) > 1000
+    assert any(isinstance(value, list) for pair in pairs for value in attributes_of([pair]).values())
+    for pair, message in fresh.items():
+        assert attributes_of([pair]) == {message.key: any_value(message.value)}
 
 
 def items(scope: Any) -> Any:
