@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from collector.admission.bounded_gate import BoundedGate
 from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
+from collector.logs.fresh_records import FreshRecords
 from collector.logs.log import Committed, LogError, OpenFold, Record, StoredRecord
 from collector.logs.partitioner import Partitioner
 from collector.logs.sqlite_file import SqliteFile
@@ -136,8 +139,10 @@ class SqliteLog:
             await self._file.write(lambda transaction: transaction.commit(self._number, group, states))
 
         async with self._file.only_consumer(self._name, group):
-            feeds = [self._feed(*each) for each in (await self._file.read(lambda c: self._starts(c, group)))]
-            await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
+            with ExitStack() as stack:
+                starts = await self._file.read(lambda connection: self._starts(connection, group))
+                feeds = [self._feed(stack, *each) for each in starts]
+                await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
 
     async def committed(self, group: str) -> Mapping[int, Committed]:
         """What a group has committed, by partition."""
@@ -165,11 +170,15 @@ class SqliteLog:
         """Close the file, if no other log uses it."""
         await self._file.release(self._name)
 
-    def _feed(self, partition: int, committed: Committed | None, start: int) -> PartitionFeed:
-        return PartitionFeed(partition, committed, start, self._stream(partition, start), self._timing)
+    def _feed(self, stack: ExitStack, partition: int, committed: Committed | None, start: int) -> PartitionFeed:
+        key = (self._number, partition)
+        fresh = stack.enter_context(self._file.fresh_records(key, 2 * self._timing.batch_bytes))
+        stream = _SqliteStream(self, self._file, key, start, fresh)
+        return PartitionFeed(partition, committed, start, stream, self._timing)
 
-    def _stream(self, partition: int, start: int) -> _SqliteStream:
-        return _SqliteStream(self, self._file, (self._number, partition), start)
+    def fresh_batch(self, fresh: FreshRecords, start: int) -> list[StoredRecord]:
+        """The same of records that were appended here; none if they have to be read."""
+        return fresh.take(start, self._timing.batch_records, self._timing.batch_bytes)
 
     def _starts(self, connection: sqlite3.Connection, group: str) -> list[tuple[int, Committed | None, int]]:
         """For each partition: its number, the group's commit, and the offset to start at."""
@@ -213,14 +222,17 @@ class SqliteLog:
 
 
 class _SqliteStream:
-    """The records of one partition from an offset on."""
+    """The records of one partition from an offset on: those that this process has just appended are not read back."""
 
-    def __init__(self, log: SqliteLog, file: SqliteFile, key: tuple[int, int], offset: int) -> None:
+    def __init__(
+        self, log: SqliteLog, file: SqliteFile, key: tuple[int, int], offset: int, fresh: FreshRecords
+    ) -> None:
         self.waiting = False
         self._log = log
         self._file = file
         self._key = key
         self._offset = offset
+        self._fresh = fresh
 
     async def next(self) -> Batch:
         while self._offset >= self._file.ends[self._key]:
@@ -228,6 +240,12 @@ class _SqliteStream:
             await self._file.broadcasts[self._key].wait()
         self.waiting = False
         end = self._file.ends[self._key]
-        records = await self._log.read_batch(self._key[1], self._offset, end)
+        records = self._log.fresh_batch(self._fresh, self._offset)
+        if records:
+            await asyncio.sleep(0)  # others have their turn, as while a thread reads
+        else:
+            unread = end if self._fresh.start is None else self._fresh.start
+            records = await self._log.read_batch(self._key[1], self._offset, unread)
+            end = unread
         self._offset = records[-1].offset + 1 if records else end
         return Batch(records, self._offset)

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,9 +18,10 @@ from urllib.parse import quote
 from collector.admission.bounded_gate import BoundedGate
 from collector.logs.broadcast import Broadcast
 from collector.logs.consumer_runner import ConsumerTiming
-from collector.logs.log import GroupInUse, LogError, LogUnavailable
+from collector.logs.fresh_records import FreshRecords
+from collector.logs.log import GroupInUse, LogError, LogUnavailable, StoredRecord
 from collector.logs.open_files import OpenFiles
-from collector.logs.sqlite_transaction import Transaction, prepare, write_version
+from collector.logs.sqlite_transaction import End, Key, Transaction, prepare, write_version
 from evaluators.private_files import open_private, restrict
 
 T = TypeVar("T")
@@ -60,8 +61,9 @@ class SqliteFile:
         self.path = path
         self.in_flight = in_flight
         self.numbers: dict[str, int] = {}
-        self.ends: dict[tuple[int, int], int] = {}
-        self.broadcasts: dict[tuple[int, int], Broadcast] = {}
+        self.ends: dict[Key, int] = {}
+        self.broadcasts: dict[Key, Broadcast] = {}
+        self._fresh: dict[Key, list[FreshRecords]] = {}
         self._timing = timing
         self._writer = ThreadPoolExecutor(1, "sqlite-writer")
         self._reader = ThreadPoolExecutor(1, "sqlite-reader")
@@ -76,6 +78,8 @@ class SqliteFile:
         self._claims: dict[tuple[str, str], asyncio.Task[sqlite3.Connection]] = {}
         self._consumed: set[tuple[str, str]] = set()
         self._files = OpenFiles(path)
+        self._written_ends: dict[Key, End] = {}
+        """Where partitions ended when this process wrote last; the writer's thread alone has it."""
         self._writable = False
         """Whether the last transaction was written; nobody knows that of the next one."""
 
@@ -171,6 +175,17 @@ class SqliteFile:
         finally:
             self._consumed.discard(key)
 
+    @contextmanager
+    def fresh_records(self, key: Key, max_bytes: int) -> Generator[FreshRecords]:
+        """What this process appends to a partition from now on, for one consumer."""
+        fresh = FreshRecords(max_bytes)
+        everyone = self._fresh.setdefault(key, [])
+        everyone.append(fresh)
+        try:
+            yield fresh
+        finally:
+            everyone.remove(fresh)
+
     async def release(self, log: str) -> None:
         """Give up the file for a log; the last one closes it, after what is in flight was written."""
         self._users.discard(log)
@@ -265,17 +280,17 @@ class SqliteFile:
             for write, result in zip(batch, results, strict=True):
                 if not write.done.done():
                     write.done.set_result(result)
-            self._announce(appended)
+            self._hand_on(appended)
         self._flushing = None
 
-    def _transact(self, batch: Sequence[_Write]) -> tuple[list[Any], dict[tuple[int, int], int]]:
+    def _transact(self, batch: Sequence[_Write]) -> tuple[list[Any], Mapping[Key, Sequence[StoredRecord]]]:
         connection = self._writing
         assert connection is not None
         self._files.require_in_place()
         with _translated():
             connection.execute("BEGIN IMMEDIATE")
             try:
-                transaction = Transaction(connection, self._timing.clock())
+                transaction = Transaction(connection, self._timing.clock(), self._written_ends)
                 results = [write.operation(transaction) for write in batch]
                 transaction.finish()
                 connection.execute("COMMIT")
@@ -285,10 +300,24 @@ class SqliteFile:
                     connection.execute("ROLLBACK")
                 raise
         self._files.require_in_place()  # what was written into a file that is gone is lost
+        self._written_ends.update(transaction.ends)
         self._writable = True
         return results, transaction.appended
 
-    def _announce(self, ends: dict[tuple[int, int], int]) -> None:
+    def _data_version(self) -> int:
+        if self._writing is None:
+            raise LogError(f"{self.path}: is closed")
+        with _translated():
+            return self._writing.execute("PRAGMA data_version").fetchone()[0]
+
+    def _hand_on(self, appended: Mapping[Key, Sequence[StoredRecord]]) -> None:
+        """To the consumers of this process, what it has appended."""
+        for key, records in appended.items():
+            for fresh in self._fresh.get(key, ()):
+                fresh.add(records)
+        self._announce({key: records[-1].offset + 1 for key, records in appended.items()})
+
+    def _announce(self, ends: dict[Key, int]) -> None:
         for key, end in ends.items():
             if key in self.broadcasts and end > self.ends[key]:
                 self.ends[key] = end
@@ -306,13 +335,16 @@ class SqliteFile:
             self._watching = None
 
     async def _watch_forever(self) -> None:
-        """Other processes may append to the file as well. SQLite tells only that something changed."""
+        """Other processes may append to the file as well. SQLite tells only that another connection changed something.
+
+        The writer's connection is asked, for which what this process writes is no change.
+        """
         version, interval = -1, WATCH_INTERVAL
         while True:
             await asyncio.sleep(interval)
             self._files.problem()  # which reports it
             with suppress(LogError):  # whoever reads reports it
-                now = await self.read(lambda connection: connection.execute("PRAGMA data_version").fetchone()[0])
+                now = await self._in_writer_thread(self._data_version)
                 interval = WATCH_INTERVAL if now == version else BUSY_WATCH_INTERVAL
                 if now != version:
                     self._announce(await self.read(_read_ends))
@@ -344,7 +376,7 @@ def _retrieve(claim: asyncio.Task[sqlite3.Connection]) -> None:
         claim.exception()
 
 
-def _read_ends(connection: sqlite3.Connection) -> dict[tuple[int, int], int]:
+def _read_ends(connection: sqlite3.Connection) -> dict[Key, int]:
     rows = connection.execute("SELECT log, partition, next FROM ends")
     return {(log, partition): offset for log, partition, offset in rows}
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
 
-from collector.logs.log import Committed, LogError, Record
+from collector.logs.log import Committed, LogError, Record, StoredRecord
 from collector.logs.sqlite_rows import headers_to_bytes, row_id
 
 VERSION = 1
@@ -25,7 +28,23 @@ CREATE TABLE IF NOT EXISTS commits (
 ) WITHOUT ROWID;
 """
 
+ROWS_AT_ONCE = 64
+"""Rows that one statement inserts at most: SQLite's connection remembers 128 statements."""
+
+_INSERT_ONE = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
+_ADVANCE = "UPDATE ends SET next = ?, timestamp = ? WHERE log = ? AND partition = ?"
+
 _Row = tuple[int, float, bytes | None, bytes | None, bytes]
+
+Key = tuple[int, int]
+"""A log's number, and a partition."""
+
+
+class End(NamedTuple):
+    """Where a partition ends: the offset of its next record, and the time (s) of its last."""
+
+    offset: int
+    timestamp: float
 
 
 def prepare(connection: sqlite3.Connection, names: Sequence[str], partitions: int) -> dict[str, int]:
@@ -95,28 +114,28 @@ def _check_partitions(name: str, present: int, partitions: int) -> None:
 
 
 class Transaction:
-    """Collects appends of one transaction, so that each table is written once. Logs go by their numbers."""
+    """Collects appends of one transaction, so that each table is written once. Logs go by their numbers.
 
-    def __init__(self, connection: sqlite3.Connection, now: float) -> None:
+    Each statement lets the interpreter go and wants it back, which in a busy process is a wait and two switches of
+    threads, so there are as few as can be: rows go in by the dozen, and where partitions end is not asked but known
+    from the transaction before, and checked in writing it.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, now: float, known: Mapping[Key, End]) -> None:
+        """`known` is where partitions ended when this process wrote last; another may have appended since."""
         self.connection = connection
-        self.appended: dict[tuple[int, int], int] = {}
+        self.appended: dict[Key, list[StoredRecord]] = {}
+        """What was appended, once `finish` is through."""
+        self.ends: dict[Key, End] = {}
+        """Where these partitions end then."""
         self._now = now
-        self._rows: list[_Row] = []
-        self._ends: dict[int, dict[int, tuple[int, float]]] = {}
+        self._known = known
+        self._records: dict[Key, list[Record]] = {}
 
     def append(self, log: int, by_partition: Mapping[int, Sequence[Record]]) -> None:
         """Append records by partition."""
-        ends = self._ends.get(log)
-        if ends is None:
-            ends = self._ends[log] = self._read_ends(log)
         for partition, records in by_partition.items():
-            offset, time = ends[partition]
-            first = row_id(log, partition, offset)
-            for row, record in enumerate(records, first):
-                time = max(time, self._now if record.timestamp is None else record.timestamp)
-                self._rows.append((row, time, record.key, headers_to_bytes(record.headers), record.value))
-            self.appended[log, partition] = offset + len(records)
-            ends[partition] = offset + len(records), time
+            self._records.setdefault((log, partition), []).extend(records)
 
     def commit(self, log: int, group: str, states: Mapping[int, Committed]) -> None:
         """Store what a group has committed."""
@@ -137,16 +156,43 @@ class Transaction:
         return sum(self._delete(log, partition, before, bound, limit) for partition, bound in bounds.items())
 
     def finish(self) -> None:
-        """Write what was collected: one statement per table, whatever the number of appends."""
-        self.connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?)", self._rows)
-        self.connection.executemany(
-            "UPDATE ends SET next = ?, timestamp = ? WHERE log = ? AND partition = ?",
-            [(*self._ends[log][partition], log, partition) for log, partition in self.appended],
-        )
+        """Write what was collected."""
+        rows: list[_Row] = []
+        for (log, partition), records in self._records.items():
+            stored, end = self._advance(log, partition, records)
+            self.appended[log, partition], self.ends[log, partition] = stored, end
+            rows += [
+                (
+                    row_id(log, partition, each.offset),
+                    each.timestamp,
+                    each.key,
+                    headers_to_bytes(each.headers),
+                    each.value,
+                )
+                for each in stored
+            ]
+        for first in range(0, len(rows), ROWS_AT_ONCE):
+            some = rows[first : first + ROWS_AT_ONCE]
+            self.connection.execute(_insertion_of(len(some)), list(chain.from_iterable(some)))
 
-    def _read_ends(self, log: int) -> dict[int, tuple[int, float]]:
-        rows = self.connection.execute("SELECT partition, next, timestamp FROM ends WHERE log = ?", [log])
-        return {partition: (offset, time) for partition, offset, time in rows}
+    def _advance(self, log: int, partition: int, records: Sequence[Record]) -> tuple[list[StoredRecord], End]:
+        """The records with their offsets and times; the partition's end is behind them."""
+        known = self._known.get((log, partition))
+        if known is not None:
+            stored, end = _stored(partition, records, known, self._now)
+            where = [end.offset, end.timestamp, log, partition, known.offset]
+            if self.connection.execute(f"{_ADVANCE} AND next = ?", where).rowcount:
+                return stored, end
+        stored, end = _stored(partition, records, self._read_end(log, partition), self._now)
+        self.connection.execute(_ADVANCE, [end.offset, end.timestamp, log, partition])
+        return stored, end
+
+    def _read_end(self, log: int, partition: int) -> End:
+        wanted = "SELECT next, timestamp FROM ends WHERE log = ? AND partition = ?"
+        return End(*self.connection.execute(wanted, [log, partition]).fetchone())
+
+    def _read_offsets(self, log: int) -> dict[int, int]:
+        return dict(self.connection.execute("SELECT partition, next FROM ends WHERE log = ?", [log]).fetchall())
 
     def _bounds(self, log: int, readers: Collection[str]) -> dict[int, int]:
         """What may be deleted, by partition. A group that has commits, but none for a partition, needs all of it."""
@@ -156,7 +202,7 @@ class Transaction:
             needs.setdefault(group, {})[partition] = low
         return {
             partition: min((lows.get(partition, 0) for lows in needs.values()), default=end)
-            for partition, (end, _) in self._read_ends(log).items()
+            for partition, end in self._read_offsets(log).items()
         }
 
     def _delete(self, log: int, partition: int, before: float, bound: int, limit: int) -> int:
@@ -168,3 +214,18 @@ class Transaction:
         if expired:
             self.connection.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", [first, expired[-1]])
         return len(expired)
+
+
+def _stored(partition: int, records: Sequence[Record], end: End, now: float) -> tuple[list[StoredRecord], End]:
+    """Records as they stand in the log behind an end, and the end behind them. Times never decrease."""
+    time = end.timestamp
+    stored: list[StoredRecord] = []
+    for offset, each in enumerate(records, end.offset):
+        time = max(time, now if each.timestamp is None else each.timestamp)
+        stored.append(StoredRecord(partition, offset, time, each.key, each.value, each.headers))
+    return stored, End(end.offset + len(stored), time)
+
+
+@lru_cache(ROWS_AT_ONCE)
+def _insertion_of(rows: int) -> str:
+    return _INSERT_ONE + ", (?, ?, ?, ?, ?)" * (rows - 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from folds import Recorders, following
 
-from collector.logs.log import LogError, LogUnavailable, Record
+from collector.logs.log import TICK, LogError, LogUnavailable, Record
 from collector.logs.sqlite import SqliteLog
 from collector.logs.sqlite_file import _Write
 from collector.logs.sqlite_transaction import Transaction
@@ -154,6 +154,71 @@ async def test_what_another_process_appends_is_seen(tmp_path: Path) -> None:
     await theirs.close()
 
 
+async def test_processes_that_append_by_turns_each_see_all_in_order(tmp_path: Path) -> None:
+    logs = [(await SqliteLog.open(tmp_path / "logs.db", ["spans"], 2))["spans"] for _ in range(2)]
+    seen = [Recorders() for _ in logs]
+    async with following(logs[0], "first", seen[0].open_fold), following(logs[1], "second", seen[1].open_fold):
+        await seen[0].until(lambda: len(seen[0].folds) == 2)
+        await seen[1].until(lambda: len(seen[1].folds) == 2)
+        for number in range(60):  # each now and then several times in a row
+            await logs[number % 7 % 2].append([Record(b"%d" % (each % 3), b"%d" % number) for each in range(5)])
+        for each in seen:
+            await each.until(lambda each=each: len(each.delivered) == 300)
+    for partition in range(2):
+        stored = [record async for batch in logs[0].read(partition, 0) for record in batch]
+        assert [record.offset for record in stored] == list(range(len(stored)))
+        assert [record.timestamp for record in stored] == sorted(record.timestamp for record in stored)
+        for each in seen:
+            assert each.folds[partition].delivered == stored
+    for log in logs:
+        await log.close()
+
+
+async def test_what_is_appended_here_is_delivered_as_it_would_be_read(tmp_path: Path) -> None:
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
+    file, got = log._file, Recorders()
+    records = [
+        Record(None, b"", partition=0),
+        Record(b"k", b"x" * 10_000, (("h", b"1"), ("h", b""))),
+        Record(b"", b"late", timestamp=2e12),
+        Record(None, b"", TICK, partition=0),
+        *(Record(b"k", b"%d" % each) for each in range(150)),
+    ]
+    read: list[object] = []
+    async with following(log, "g", got.open_fold):
+        await got.until(lambda: got.folds)
+        while not file._fresh.get((log._number, 0)):
+            await asyncio.sleep(0)
+        file.read = read.append  # a list is no coroutine: it would fail
+        await log.append(records)
+        await got.until(lambda: got.delivered and got.delivered[-1].value == b"149")
+        del file.read
+        stored = [record async for batch in log.read(0, 0) for record in batch]
+        assert got.folds[0].delivered == stored
+    assert len(stored) == len(records)
+    assert not read
+    await log.close()
+
+
+async def test_a_consumer_far_behind_reads_what_was_not_kept_for_it(tmp_path: Path) -> None:
+    from collector.logs.consumer_runner import ConsumerTiming
+
+    timing = ConsumerTiming(batch_bytes=1000)
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1, timing=timing))["spans"]
+    got = Recorders()
+    got.gate(0).clear()
+    async with following(log, "g", got.open_fold):
+        await got.until(lambda: got.folds)
+        for number in range(100):
+            await log.append([Record(b"k", b"%d " % number * 50)] * 2)
+        (fresh,) = log._file._fresh[log._number, 0]
+        assert fresh._bytes <= 2000
+        got.gate(0).set()
+        await got.until(lambda: len(got.delivered) == 200)
+    assert [record.offset for record in got.delivered] == list(range(200))
+    await log.close()
+
+
 async def test_a_full_disk_is_unavailable_and_passes(tmp_path: Path) -> None:
     log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
     file = log._file
@@ -265,7 +330,7 @@ class AppendsMeanwhile:
         if self._first:
             self._first = False
             _, appended = file._transact([_Write(self._append, asyncio.Future())])
-            file._announce(appended)
+            file._hand_on(appended)
         return Rows(rows)
 
     def _append(self, transaction: Transaction) -> None:
