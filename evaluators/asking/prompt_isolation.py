@@ -63,14 +63,15 @@ _UNSEEN = dict.fromkeys(
         *range(0xE0100, 0xE01F0),  # more variation selectors, able to carry bytes
     )
 )
+# Raw, as mypyc takes no surrogates in texts.
 _MAY_BE_UNSEEN = re.compile(
-    "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff"
-    "\U000e0000-\U000e01ef]"
+    r"[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    r"\U000e0000-\U000e01ef]"
 )
 # Joiners stay where scripts and emoji need them: between two characters beyond ASCII.
 _STRAY_JOINER = re.compile("(?<![^\x00-\x7f\u200b-\u200d])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f\u200b-\u200d])")
 _DEEPEST = 60
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _TEMPLATE_TOKEN = re.compile(
     r"<\|(?=[\w\- ]{1,40}\|>)"  # <|im_start|>, <|eot_id|>, …
     r"|<\uff5c(?=[^<>]{1,40}\uff5c>)"  # the same with full-width bars

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -166,11 +167,9 @@ def pack_schema(questions: Sequence[NamedQuestion]) -> dict[str, Json]:
     properties: dict[str, Json] = {}
     definitions: dict[str, Json] = {}
     for each in questions:
-        name, reply = each.name, each.question.reply
-        form = dict(schema_of(reply) if each.key is None else schema_with_key(reply))
-        own = cast("Mapping[str, Json]", form.pop("$defs", {}))
-        definitions |= {f"{name}_{definition}": _renamed(value, name) for definition, value in own.items()}
-        properties[name] = _renamed(form, name)
+        own, form = _entry_form(each.name, each.question.reply, keyed=each.key is not None)
+        definitions |= own
+        properties[each.name] = form
     schema: dict[str, Json] = {"$defs": definitions} if definitions else {}
     return schema | {
         "type": "object",
@@ -178,6 +177,14 @@ def pack_schema(questions: Sequence[NamedQuestion]) -> dict[str, Json]:
         "required": list(properties),
         "additionalProperties": False,
     }
+
+
+@lru_cache(maxsize=1000)
+def _entry_form(name: str, reply: type[BaseModel], *, keyed: bool) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
+    """The definitions of an entry's form, and the form itself. The same in every pack: nobody changes them."""
+    form = dict(schema_with_key(reply) if keyed else schema_of(reply))
+    own = cast("Mapping[str, Json]", form.pop("$defs", {}))
+    return {f"{name}_{definition}": _renamed(value, name) for definition, value in own.items()}, _renamed(form, name)
 
 
 def _renamed(node: Any, name: str) -> Any:

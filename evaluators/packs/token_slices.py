@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import overload
 
 from evaluators.judge import Token, texts_of
@@ -95,7 +95,11 @@ class _SlicedTokens(Sequence[Token]):
     @property
     def texts(self) -> Sequence[str]:
         """What they spell, without making them."""
-        return [self._text_at(number) for number in self._numbers]
+        if not self._numbers:
+            return ()
+        # The first and the last are cut, those between them are whole.
+        between = self._places.bounds[self._numbers[0] + 1 : self._numbers[-1] + 1]
+        return [self._text[start:end] for start, end in pairwise((self._span[0], *between, self._span[1]))]
 
     def _text_at(self, number: int) -> str:
         bounds = self._places.bounds

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 PLACEHOLDER = re.compile(r"\{\{\s*((?:(?:inputs|outputs)\.)?\w+)\s*\}\}")
@@ -26,7 +26,15 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     Raises:
         KeyError: the template has a placeholder that `values` has not.
     """
-    return PLACEHOLDER.sub(lambda match: values[match.group(1)], template)
+    pieces = list(_pieces(template))
+    pieces[1::2] = [values[name] for name in pieces[1::2]]
+    return "".join(pieces)
+
+
+@lru_cache(maxsize=1000)
+def _pieces(template: str) -> tuple[str, ...]:
+    """Text and names of placeholders by turns."""
+    return tuple(PLACEHOLDER.split(template))
 
 
 def placeholders(template: str) -> frozenset[str]:
