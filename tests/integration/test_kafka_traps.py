@@ -345,10 +345,11 @@ async def test_trap_10_one_thread_owns_the_consumer(kafka_broker, monkeypatch: p
             async with asyncio.timeout(60):
                 while not any(method == "commit_async" for method, _ in called):
                     await asyncio.sleep(0.02)
+            assert not [each for each in threading.enumerate() if each.name.startswith("kafka-io")]
     of_group = {(name, thread) for name, thread in called if not thread.startswith("kafka-reader")}
     assert {name for name, _ in of_group} >= {"poll", "pause", "resume", "commit_async", "committed", "close"}
     for name, thread in of_group:
-        assert thread == f"kafka {group}" or (name == "commit_async" and thread.startswith("kafka-io")), (name, thread)
+        assert thread == f"kafka {group}", (name, thread)
 
 
 def _watch(patch: pytest.MonkeyPatch, name: str, called: set[tuple[str, str]]) -> None:

@@ -1,7 +1,7 @@
 """The thread of a Kafka consumer. It polls, pauses, commits and reports; it never processes a record and never waits.
 
 The event loop cannot poll itself: kafka-python blocks, and a fold that is busy for long must not stop the heartbeats,
-or the group would give its partitions to others.
+or the group would give its partitions to others. kafka-python has no other thread for this consumer.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ from collector.logs.kafka.workarounds import (
     is_leader,
     keep_joining,
     known_partitions,
+    poll_in_one_thread,
     position_after_reset,
     rejoin,
     report_heartbeats,
     report_out_of_range,
     topic_id,
     wait_in_poll,
+    wait_in_thread,
     waits_for_group,
 )
 from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, StoredRecord, UnreadableRecords
@@ -75,6 +77,9 @@ FORMER_WAIT = 1.0
 
 TOPICS_WITHIN = 5.0
 """Seconds that joining waits for what brokers say of the topics."""
+
+STOPS_WITHIN = 0.1
+"""Seconds that a wait may go on after `stop`."""
 
 REFUSED_WAIT = 2.0
 """Seconds between two attempts of a consumer that a broker refuses: each is a failed login in somebody's log."""
@@ -204,6 +209,7 @@ class ConsumerThread:
                     raise
                 self._stopping.wait(0.5)
             else:
+                poll_in_one_thread(consumer)
                 self._decoding.install(consumer)
                 report_out_of_range(consumer, self._set_out_of_range)
                 wait_in_poll(consumer)
@@ -220,8 +226,9 @@ class ConsumerThread:
         """Wait until the partitions of the topics are known: who joins before that may distribute none of them."""
         give_up_at = time.monotonic() + TOPICS_WITHIN
         while known_partitions(consumer, self._topics.names) is None and time.monotonic() < give_up_at:
-            if self._stopping.wait(0.01):
+            if self._stopping.is_set():
                 return
+            wait_in_thread(consumer, 0.01)
 
     def _await_positions(self, consumer: Any) -> None:
         """Wait until the group has the positions of its former name, if it had another and has none itself."""
@@ -323,7 +330,7 @@ class ConsumerThread:
         if isinstance(problem, LogRefused):  # somebody has to grant what is missing, and we wait for that
             self._reading.failed(problem)
             self._on_refused(problem)
-            self._stopping.wait(REFUSED_WAIT)
+            self._wait(REFUSED_WAIT)
             return
         skipped = self._decoding.skip_failed(self._consumer, error)
         now = time.monotonic()
@@ -332,7 +339,13 @@ class ConsumerThread:
         self._reading.failed(problem)
         if now - self._failing_since > self._subscription.patience and not skipped:
             raise problem from error
-        self._stopping.wait(0.1)
+        self._wait(0.1)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait so long, or until `stop`; heartbeats go out meanwhile."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
+            wait_in_thread(self._consumer, min(left, STOPS_WITHIN))
 
     def _apply_pauses(self) -> bool:
         """Pause and resume. Compared with the consumer each time: it unpauses what a rebalance assigns again."""

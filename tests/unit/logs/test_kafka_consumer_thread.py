@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,6 +95,8 @@ async def test_no_record_is_lost_when_a_partition_comes_and_nobody_says_where_it
     monkeypatch.setattr(polling, "keep_joining", lambda _: None)
     monkeypatch.setattr(polling, "give_back_parked_records", lambda _: None)
     monkeypatch.setattr(polling, "wait_in_poll", lambda _: None)
+    monkeypatch.setattr(polling, "poll_in_one_thread", lambda _: None)
+    monkeypatch.setattr(polling, "wait_in_thread", lambda _, seconds: time.sleep(seconds))
     monkeypatch.setattr(polling, "waits_for_group", lambda _: False)
     monkeypatch.setattr(polling, "report_out_of_range", lambda *_: None)
     monkeypatch.setattr(polling, "topic_id", lambda *_: None)
