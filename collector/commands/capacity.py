@@ -10,41 +10,18 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from collector.commands.cpu_costs import AT_REST, PURE, CpuCosts, costs_here
 from collector.config.loading import Config, judges_of
 from collector.config.settings import JudgeSettings, TrafficSettings
 from collector.wording import plural
 
-RECEIVE_SPAN = 12e-6
-RECEIVE_TRACE = 115e-6
-RECEIVE_OWN_RECORD = 25e-6
-ASSEMBLE_SPAN = 10e-6
-ASSEMBLE_TURN = 450e-6
-EVALUATE_TURN = 80e-6
-EVALUATION = 900e-6
-JUDGE_REQUEST = 1750e-6
-DEFERRED_REQUEST = 1.15 * JUDGE_REQUEST
-EXPORT_EVALUATION = 480e-6
-"""Seconds of CPU over Kafka, in the order of the constants: receiving a span, and redacting and appending a trace, more
-of it if each has a record of its own (without `receive.shared_records`); assembling a span, and a turn; evaluating a
-turn's monitors; making and appending an evaluation without its judge request; that request; one that goes into a batch
-of 100, for which the evaluation runs twice; exporting an evaluation.
-"""
-
-UNWANTED_TRACE = 95e-6
-UNWANTED_ASSEMBLE_TURN = 55e-6
-UNWANTED_EVALUATE_TURN = 35e-6
-UNWANTED_SPAN_BYTES = 180
-"""The same of a turn that no monitor can want, with `assemble.keep: wanted`, where it is a plain model call: receiving
-its trace beside its spans, all of its assembly, and a look at it; and the bytes of a span of its thin piece.
-"""
-
-AT_REST = {"receive": 0.012, "assemble": 0.012, "evaluate": 0.012, "export": 0.025}
-"""Share of a core that a process uses over Kafka before anything comes: its consumers ask, commit and beat."""
 UTILISATION = 0.6
 """Share of a core that a process should use at the usual traffic; the rest is for peaks, and for catching up."""
 JUDGE_SECONDS = 2.0
 """How long a judge's answer takes, for what is in flight."""
 EVALUATION_BYTES = 1500
+UNWANTED_SPAN_BYTES = 180
+"""Bytes of a span of the thin piece of a turn that no monitor can want."""
 TURN_OVERHEAD = 600
 """Bytes of a turn's record beside its texts."""
 _DAY = 86_400.0
@@ -87,8 +64,8 @@ class Capacity:
     usd_per_day: float | None
 
 
-def capacity_of(config: Config) -> Capacity | None:
-    """The needs of the traffic in the configuration; None if it has none."""
+def capacity_of(config: Config, costs: CpuCosts) -> Capacity | None:
+    """The needs of the traffic in the configuration, at these costs; None if it has none."""
     traffic = config.settings.traffic
     if traffic is None:
         return None
@@ -100,7 +77,7 @@ def capacity_of(config: Config) -> Capacity | None:
     requests = sum(each.requests_per_second for each in judges) - deferred
     own_records = 0.0 if config.settings.receive.shared_records else turns
     wanted = _wanted_share(config)
-    stages = _stages(traffic.spans_per_second, turns, wanted, own_records, evaluations, requests, deferred)
+    stages = _stages(costs, traffic.spans_per_second, turns, wanted, own_records, evaluations, requests, deferred)
     span_bytes = wanted * traffic.bytes_per_span + (1.0 - wanted) * min(UNWANTED_SPAN_BYTES, traffic.bytes_per_span)
     spans_mb = traffic.spans_per_second * span_bytes / 1e6
     turns_mb = turns * (wanted * traffic.bytes_per_turn + TURN_OVERHEAD) / 1e6
@@ -152,6 +129,7 @@ def _wanted_share(config: Config) -> float:
 
 
 def _stages(
+    costs: CpuCosts,
     spans: float,
     turns: float,
     wanted: float,
@@ -161,14 +139,17 @@ def _stages(
     deferred: float,
 ) -> tuple[StageNeed, ...]:
     unwanted = 1.0 - wanted
-    trace = wanted * RECEIVE_TRACE + unwanted * UNWANTED_TRACE
-    turn = wanted * EVALUATE_TURN + unwanted * UNWANTED_EVALUATE_TURN
-    assembled = spans * ASSEMBLE_SPAN + turns * ASSEMBLE_TURN
+    trace = wanted * costs.receive_trace + unwanted * costs.unwanted_trace
+    turn = wanted * costs.evaluate_turn + unwanted * costs.unwanted_evaluate_turn
+    assembled = spans * costs.assemble_span + turns * costs.assemble_turn
     work = {
-        "receive": spans * RECEIVE_SPAN + turns * trace + own_records * RECEIVE_OWN_RECORD,
-        "assemble": wanted * assembled + unwanted * turns * UNWANTED_ASSEMBLE_TURN,
-        "evaluate": turns * turn + evaluations * EVALUATION + requests * JUDGE_REQUEST + deferred * DEFERRED_REQUEST,
-        "export": evaluations * EXPORT_EVALUATION,
+        "receive": spans * costs.receive_span + turns * trace + own_records * costs.receive_own_record,
+        "assemble": wanted * assembled + unwanted * turns * costs.unwanted_assemble_turn,
+        "evaluate": turns * turn
+        + evaluations * costs.evaluation
+        + requests * costs.judge_request
+        + deferred * costs.deferred_request,
+        "export": evaluations * costs.export_evaluation,
     }
     return tuple(_need(stage, cores) for stage, cores in work.items())
 
@@ -219,7 +200,8 @@ def _usd(judge: JudgeSettings, traffic: TrafficSettings, rate: float) -> float |
 
 def capacity_lines(config: Config) -> Iterator[str]:
     """Lines of the plan: the needs of the configured traffic, and the limits that are below them."""
-    needed = capacity_of(config)
+    costs = costs_here()
+    needed = capacity_of(config, costs)
     if needed is None:
         return
     yield (
@@ -228,6 +210,8 @@ def capacity_lines(config: Config) -> Iterator[str]:
     )
     stages = ", ".join(f"{each.stage} {each.processes} ({each.cores:.2g} cores)" for each in needed.stages)
     yield f"           processes: {stages}"
+    if costs is PURE and sum(each.processes for each in needed.stages) > len(needed.stages):
+        yield "           in pure Python, as it is installed here; compiled, as in the image, it takes fewer"
     if config.settings.assemble.keep == "wanted":
         yield "           as of plain model calls; traces of agents, tools and retrieval are received as with keep: all"
     yield (

@@ -14,6 +14,7 @@ from collector.alerting.rules.model import AlertingRule
 from collector.alerting.rules.targets import targets
 from collector.commands.audit.audit import require_logs
 from collector.commands.capacity import capacity_of
+from collector.commands.cpu_costs import costs_here
 from collector.config.live_part import SECRET_JUDGE_KEYS, live_keys, restart_keys, with_live_values
 from collector.config.loading import Config
 from collector.config.settings import BudgetSettings
@@ -141,7 +142,8 @@ def _cost(old: Config, new: Config) -> NumberChange:
     if traffic is None:
         return NumberChange("for 1,000 matching turns", _usd_per_1000(old), _usd_per_1000(new))
     expecting = replace(old, settings=old.settings.model_copy(update={"traffic": traffic}))
-    before, after = capacity_of(expecting), capacity_of(new)
+    costs = costs_here()
+    before, after = capacity_of(expecting, costs), capacity_of(new, costs)
     assert before is not None
     assert after is not None
     return NumberChange("a day", before.usd_per_day, after.usd_per_day)

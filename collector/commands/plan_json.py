@@ -11,6 +11,7 @@ import orjson
 
 from collector.alerting.rules.targets import targets
 from collector.commands.capacity import capacity_of
+from collector.commands.cpu_costs import costs_here
 from collector.config.loading import Config
 from collector.config.packs import packs_of
 from collector.config.settings import BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
@@ -25,7 +26,7 @@ Counts = Mapping[tuple[str, str], Mapping[str, float]]
 def plan_json(config: Config, counts: Counts | None) -> str:
     """One JSON object; `counts` are the running service's, None where it did not answer."""
     settings = config.settings
-    needed = capacity_of(config)
+    needed = capacity_of(config, costs_here())
     document = {
         "configuration": config.source,
         "log": settings.log.model_dump(mode="json"),

@@ -41,6 +41,7 @@ from quick_judge import serving
 from whole_way import PER_REQUEST, STAGES
 
 from collector.commands.capacity import capacity_of
+from collector.commands.cpu_costs import costs_here
 from collector.config.loading import load
 
 WITHIN = 0.2
@@ -132,7 +133,7 @@ def _predicted(config: dict[str, Any], folder: Path) -> dict[str, float]:
     """Cores by stage, as `evalstream check` says them."""
     path = folder / "predicted.yaml"
     path.write_text(yaml.safe_dump(config))
-    found = capacity_of(load(path, {}))
+    found = capacity_of(load(path, {}), costs_here())
     assert found is not None
     return {each.stage: each.cores for each in found.stages}
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 TESTS = (
     "tests/golden", "tests/hostile/test_fuzz.py", "tests/property", "tests/unit/assemble", "tests/unit/dialects", "tests/unit/evaluate",
-    "tests/unit/link", "tests/unit/otlp", "tests/unit/receive", "tests/unit/records", "tests/unit/redact",
+    "tests/unit/evaluators", "tests/unit/link", "tests/unit/otlp", "tests/unit/receive", "tests/unit/records", "tests/unit/redact",
 )  # fmt: skip
 NAMES = "import collector.assemble.turns as a, collector.otlp.decode as b; print(a.__file__, b.__file__)"
 
@@ -64,7 +64,9 @@ def _with(installed: Path, *arguments: str) -> str:
 
 
 def _extensions(root: Path) -> list[Path]:
-    return sorted([*root.glob("*.so"), *(root / "collector").rglob("*.so")])
+    return sorted(
+        [*root.glob("*.so"), *(each for name in ("collector", "evaluators") for each in (root / name).rglob("*.so"))]
+    )
 
 
 def _run(*command: str | Path, **environment: str) -> str:

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from collector.cli import app
-from collector.commands import capacity
-from collector.commands.capacity import Capacity, capacity_lines, capacity_of
+from collector.commands.capacity import UTILISATION, Capacity, capacity_lines, capacity_of
+from collector.commands.cpu_costs import AT_REST, COMPILED, PURE, CpuCosts
 from collector.config.loading import load
 
 FILE = """
@@ -34,8 +34,8 @@ def file(folder: Path, spans: float = 1000, judge: str = PRICED, more: str = "")
     return path
 
 
-def needed(path: Path) -> Capacity:
-    found = capacity_of(load(path, {}))
+def needed(path: Path, costs: CpuCosts = PURE) -> Capacity:
+    found = capacity_of(load(path, {}), costs)
     assert found is not None
     return found
 
@@ -58,9 +58,9 @@ def test_requests_that_wait_for_batches_cost_what_they_cost_and_are_not_in_fligh
     path = file(hours, 100_000)
     path.write_text(path.read_text().replace("sample: 0.1,", "sample: 0.1, urgency: hours,"))
     later = needed(path)
-    work = {each.stage: each.cores - each.processes * capacity.AT_REST[each.stage] for each in now.stages}
-    waiting = {each.stage: each.cores - each.processes * capacity.AT_REST[each.stage] for each in later.stages}
-    more = later.judges[0].deferred_per_second * (capacity.DEFERRED_REQUEST - capacity.JUDGE_REQUEST)
+    work = {each.stage: each.cores - each.processes * AT_REST[each.stage] for each in now.stages}
+    waiting = {each.stage: each.cores - each.processes * AT_REST[each.stage] for each in later.stages}
+    more = later.judges[0].deferred_per_second * (PURE.deferred_request - PURE.judge_request)
     assert more > 0
     assert waiting["evaluate"] - work["evaluate"] == pytest.approx(more)
     assert later.judges[0].in_flight == 0
@@ -69,11 +69,11 @@ def test_requests_that_wait_for_batches_cost_what_they_cost_and_are_not_in_fligh
 def test_processes_and_partitions_follow_from_the_costs(tmp_path: Path) -> None:
     found = needed(file(tmp_path, 100_000))
     stages = {each.stage: each for each in found.stages}
-    work = 100_000 * capacity.RECEIVE_SPAN + 20_000 * (capacity.RECEIVE_TRACE + capacity.RECEIVE_OWN_RECORD)
-    at_rest = stages["receive"].processes * capacity.AT_REST["receive"]
+    work = 100_000 * PURE.receive_span + 20_000 * (PURE.receive_trace + PURE.receive_own_record)
+    at_rest = stages["receive"].processes * AT_REST["receive"]
     assert stages["receive"].cores == pytest.approx(work + at_rest)
     for each in found.stages:
-        assert each.processes - 1 < each.cores / capacity.UTILISATION <= each.processes
+        assert each.processes - 1 < each.cores / UTILISATION <= each.processes
     largest = max(each.processes for each in found.stages)
     assert found.partitions >= 2 * largest
     assert found.partitions.bit_count() == 1
@@ -85,7 +85,7 @@ def test_traces_that_share_records_take_less(tmp_path: Path) -> None:
         next(stage.cores for stage in needed(file(tmp_path, more=more)).stages if stage.stage == "receive")
         for more in ("", "receive: {otlp_http: {port: 4318}, shared_records: true}")
     )
-    assert each - shared == pytest.approx(200 * capacity.RECEIVE_OWN_RECORD)
+    assert each - shared == pytest.approx(200 * PURE.receive_own_record)
 
 
 def test_turns_that_nobody_can_want_take_less(tmp_path: Path) -> None:
@@ -99,14 +99,13 @@ def test_turns_that_nobody_can_want_take_less(tmp_path: Path) -> None:
     )
     path.write_text(text.replace("{name: short, sample: 1.0}", "short"))
     found = needed(path)
-    work = {each.stage: each.cores - each.processes * capacity.AT_REST[each.stage] for each in found.stages}
+    work = {each.stage: each.cores - each.processes * AT_REST[each.stage] for each in found.stages}
     spans, turns = 100_000, 20_000
     assert work["receive"] == pytest.approx(
-        spans * capacity.RECEIVE_SPAN + turns * (0.1 * capacity.RECEIVE_TRACE + 0.9 * capacity.UNWANTED_TRACE)
+        spans * PURE.receive_span + turns * (0.1 * PURE.receive_trace + 0.9 * PURE.unwanted_trace)
     )
     assert work["assemble"] == pytest.approx(
-        0.1 * (spans * capacity.ASSEMBLE_SPAN + turns * capacity.ASSEMBLE_TURN)
-        + 0.9 * turns * capacity.UNWANTED_ASSEMBLE_TURN
+        0.1 * (spans * PURE.assemble_span + turns * PURE.assemble_turn) + 0.9 * turns * PURE.unwanted_assemble_turn
     )
     assert found.broker_in_mb_per_second < whole.broker_in_mb_per_second / 2
     assert "as of plain model calls" in "\n".join(capacity_lines(load(path, {})))
@@ -189,15 +188,39 @@ def test_the_page_on_scale_says_what_the_calculator_says(tmp_path: Path) -> None
     for spans in (1_000, 100_000, 1_000_000):
         path.write_text(example.replace("spans_per_second: 1000,", f"spans_per_second: {spans},"))
         assert row(needed(path)) in page
+    for costs, shared in ((PURE, False), (PURE, True), (COMPILED, False), (COMPILED, True)):
+        keys = "receive: {otlp_http: {port: 4318}, shared_records: true}\nassemble: {keep: wanted}\n" if shared else ""
+        path.write_text(example.replace("spans_per_second: 1000,", "spans_per_second: 1000000,") + keys)
+        assert processes(needed(path, costs)) in page
+
+
+def test_the_image_needs_fewer_processes_and_pure_python_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = file(tmp_path, 100_000)
+    pure = "\n".join(capacity_lines(load(path, {})))
+    assert "in pure Python, as it is installed here" in pure
+    assert "in pure Python" not in "\n".join(capacity_lines(load(file(tmp_path), {}))), (
+        "one process a stage, either way"
+    )
+    path = file(tmp_path, 100_000)
+    monkeypatch.setattr("collector.commands.cpu_costs.is_compiled", lambda: True)
+    compiled = "\n".join(capacity_lines(load(path, {})))
+    assert "in pure Python" not in compiled
+    assert f"assemble {needed(path, COMPILED).stages[1].processes} (" in compiled
+    assert needed(path, COMPILED).stages[1].processes < needed(path, PURE).stages[1].processes
+
+
+def processes(found: Capacity) -> str:
+    return " + ".join(str(each.processes) for each in found.stages)
 
 
 def row(found: Capacity) -> str:
     """A column of the page's table, as a row."""
-    processes = " + ".join(str(each.processes) for each in found.stages)
     (judge,) = found.judges
     tokens = judge.input_tokens_per_second + judge.output_tokens_per_second
     return (
-        f"| {found.spans_per_second:,.0f} | {found.turns_per_second:,.0f} | {found.evaluations_per_second:,.1f} | {processes} "
+        f"| {found.spans_per_second:,.0f} | {found.turns_per_second:,.0f} | {found.evaluations_per_second:,.1f} | {processes(found)} "
         f"| {found.partitions} | {found.broker_in_mb_per_second:,.1f} | {judge.requests_per_second:,.1f} | {judge.in_flight:,} "
         f"| {tokens:,.0f} | {found.usd_per_day:,.0f} |"
     )
