@@ -38,13 +38,13 @@ class FreshRecords:
         """Those from an offset on, as many as make a batch; none if the first is not here. Older ones are forgotten."""
         while self._records and self._records[0].offset < offset:
             self._pop()
-        taken: list[StoredRecord] = []
+        batch: list[StoredRecord] = []
         size = 0
         if self.start == offset:
-            while self._records and len(taken) < max_records and size < max_bytes:
-                taken.append(self._pop())
-                size += len(taken[-1].value)
-        return taken
+            while self._records and len(batch) < max_records and size < max_bytes:
+                batch.append(self._pop())
+                size += len(batch[-1].value)
+        return batch
 
     def _pop(self) -> StoredRecord:
         record = self._records.popleft()
