@@ -55,7 +55,7 @@ PURE = CpuCosts(
     judge_request=1750e-6,
     export_evaluation=480e-6,
     unwanted_trace=95e-6,
-    unwanted_assemble_turn=55e-6,
+    unwanted_assemble_turn=70e-6,
     unwanted_evaluate_turn=35e-6,
 )
 COMPILED = CpuCosts(
@@ -69,7 +69,7 @@ COMPILED = CpuCosts(
     judge_request=1520e-6,
     export_evaluation=480e-6,
     unwanted_trace=68e-6,
-    unwanted_assemble_turn=52e-6,
+    unwanted_assemble_turn=68e-6,
     unwanted_evaluate_turn=35e-6,
 )
 
