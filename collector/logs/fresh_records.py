@@ -14,10 +14,11 @@ class FreshRecords:
     What does not fit is forgotten: it is in the log, and whoever is that far behind reads it there.
     """
 
-    def __init__(self, max_bytes: int) -> None:
-        """`max_bytes` bounds the values and keys."""
+    def __init__(self, batch_records: int, batch_bytes: int) -> None:
+        """A batch is as large as one that is read; two of them fit, by the bytes of values and keys."""
         self._records: deque[StoredRecord] = deque()
-        self._max_bytes = max_bytes
+        self._batch_records = batch_records
+        self._batch_bytes = batch_bytes
         self._bytes = 0
 
     @property
@@ -31,17 +32,17 @@ class FreshRecords:
             self._forget()
         self._records.extend(records)
         self._bytes += sum(map(_size, records))
-        if self._bytes > self._max_bytes:
+        if self._bytes > 2 * self._batch_bytes:
             self._forget()
 
-    def take(self, offset: int, max_records: int, max_bytes: int) -> list[StoredRecord]:
+    def take_batch(self, offset: int) -> list[StoredRecord]:
         """Those from an offset on, as many as make a batch; none if the first is not here. Older ones are forgotten."""
         while self._records and self._records[0].offset < offset:
             self._pop()
         batch: list[StoredRecord] = []
         size = 0
         if self.start == offset:
-            while self._records and len(batch) < max_records and size < max_bytes:
+            while self._records and len(batch) < self._batch_records and size < self._batch_bytes:
                 batch.append(self._pop())
                 size += len(batch[-1].value)
         return batch

@@ -172,13 +172,9 @@ class SqliteLog:
 
     def _feed(self, stack: ExitStack, partition: int, committed: Committed | None, start: int) -> PartitionFeed:
         key = (self._number, partition)
-        fresh = stack.enter_context(self._file.fresh_records(key, 2 * self._timing.batch_bytes))
+        fresh = stack.enter_context(self._file.fresh_records(key))
         stream = _SqliteStream(self, self._file, key, start, fresh)
         return PartitionFeed(partition, committed, start, stream, self._timing)
-
-    def fresh_batch(self, fresh: FreshRecords, start: int) -> list[StoredRecord]:
-        """The same of records that were appended here; none if they have to be read."""
-        return fresh.take(start, self._timing.batch_records, self._timing.batch_bytes)
 
     def _starts(self, connection: sqlite3.Connection, group: str) -> list[tuple[int, Committed | None, int]]:
         """For each partition: its number, the group's commit, and the offset to start at."""
@@ -240,12 +236,12 @@ class _SqliteStream:
             await self._file.broadcasts[self._key].wait()
         self.waiting = False
         end = self._file.ends[self._key]
-        records = self._log.fresh_batch(self._fresh, self._offset)
+        records = self._fresh.take_batch(self._offset)
         if records:
             await asyncio.sleep(0)  # others have their turn, as while a thread reads
         else:
-            unread = end if self._fresh.start is None else self._fresh.start
-            records = await self._log.read_batch(self._key[1], self._offset, unread)
-            end = unread
+            if self._fresh.start is not None:
+                end = self._fresh.start
+            records = await self._log.read_batch(self._key[1], self._offset, end)
         self._offset = records[-1].offset + 1 if records else end
         return Batch(records, self._offset)

@@ -176,9 +176,9 @@ class SqliteFile:
             self._consumed.discard(key)
 
     @contextmanager
-    def fresh_records(self, key: Key, max_bytes: int) -> Generator[FreshRecords]:
+    def fresh_records(self, key: Key) -> Generator[FreshRecords]:
         """What this process appends to a partition from now on, for one consumer."""
-        fresh = FreshRecords(max_bytes)
+        fresh = FreshRecords(self._timing.batch_records, self._timing.batch_bytes)
         everyone = self._fresh.setdefault(key, [])
         everyone.append(fresh)
         try:
@@ -311,7 +311,7 @@ class SqliteFile:
             return self._writing.execute("PRAGMA data_version").fetchone()[0]
 
     def _hand_on(self, appended: Mapping[Key, Sequence[StoredRecord]]) -> None:
-        """To the consumers of this process, what it has appended."""
+        """Give what this process has appended to its consumers."""
         for key, records in appended.items():
             for fresh in self._fresh.get(key, ()):
                 fresh.add(records)

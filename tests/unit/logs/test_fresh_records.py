@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from collector.logs.fresh_records import FreshRecords
 from collector.logs.log import StoredRecord
 
-MOST_BYTES = 40
+BATCH_RECORDS, BATCH_BYTES = 3, 20
 
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.lists(st.integers(0, 15), min_size=1, max_size=5)),
         st.tuples(st.just("another process appends"), st.integers(1, 3)),
-        st.tuples(st.just("take"), st.tuples(st.integers(1, 4), st.integers(1, 30))),
+        st.tuples(st.just("take"), st.none()),
     ),
     max_size=40,
 )
@@ -22,32 +22,31 @@ steps = st.lists(
 
 @given(steps)
 def test_a_consumer_that_reads_what_is_missing_gets_all_in_order(steps: list[tuple[str, object]]) -> None:
-    fresh, log, position = FreshRecords(MOST_BYTES), list[StoredRecord](), 0
-    for step, given_to in steps:
+    fresh, log, position = FreshRecords(BATCH_RECORDS, BATCH_BYTES), list[StoredRecord](), 0
+    for step, value in steps:
         if step == "append":
-            new = [record(len(log) + number, size) for number, size in enumerate(given_to)]
+            new = [record(len(log) + number, size) for number, size in enumerate(value)]
             log += new
             fresh.add(new)
         elif step == "another process appends":
-            log += [record(len(log) + number, 1) for number in range(given_to)]
+            log += [record(len(log) + number, 1) for number in range(value)]
         elif position < len(log):
-            most, most_bytes = given_to
-            taken = fresh.take(position, most, most_bytes)
+            taken = fresh.take_batch(position)
             assert taken == log[position : position + len(taken)]
-            assert len(taken) <= most
-            assert sum(len(each.value) for each in taken[:-1]) < most_bytes
+            assert len(taken) <= BATCH_RECORDS
+            assert sum(len(each.value) for each in taken[:-1]) < BATCH_BYTES
             missing = [] if taken else log[position : fresh.start]
             assert taken or missing
             position += len(taken or missing)
-        assert sum(len(each.value) for each in fresh._records) == fresh._bytes <= MOST_BYTES
+        assert sum(len(each.value) for each in fresh._records) == fresh._bytes <= 2 * BATCH_BYTES
 
 
 def test_what_was_appended_and_read_since_is_not_given_again() -> None:
-    fresh = FreshRecords(1000)
+    fresh = FreshRecords(10, 1000)
     fresh.add([record(number, 1) for number in range(5)])
-    assert [each.offset for each in fresh.take(3, 10, 100)] == [3, 4]
+    assert [each.offset for each in fresh.take_batch(3)] == [3, 4]
     assert fresh.start is None
-    assert fresh.take(3, 10, 100) == []
+    assert fresh.take_batch(3) == []
 
 
 def record(offset: int, size: int) -> StoredRecord:
