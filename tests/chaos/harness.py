@@ -237,15 +237,23 @@ class Cluster:
         return self.done
 
     async def drain(self, within: float) -> None:
-        """Let the exporters have what is in the ledger, then stop all workers."""
+        """Let the exporters have what is in the ledger, and the audit find nothing, then stop all workers.
+
+        Audited before and after: what the last of them append while the others have stopped is read by nobody, so after
+        it only what else is wrong counts.
+        """
         give_up_at = time.monotonic() + within
-        while time.monotonic() < give_up_at and self._not_exported():
+        while True:
+            self.audit = await problems_of(self.workers[0].config)
+            if not (self.audit or self._not_exported()) or time.monotonic() >= give_up_at:
+                break
             await asyncio.sleep(0.5)
         self._over = True
         statuses = await asyncio.gather(*(asyncio.to_thread(each.stop) for each in self.workers))
         await self.ledger.look()
         self.unclean_stops += sum(status not in IN_ORDER for status in statuses)
-        self.audit = await problems_of(self.workers[0].config)
+        after = await problems_of(self.workers[0].config)
+        self.audit = self.audit or [each for each in after if " not read by " not in each]
 
     def _not_exported(self) -> set[str]:
         """What is in the ledger, and was not exported to each destination."""
