@@ -59,16 +59,16 @@ PURE = CpuCosts(
     unwanted_evaluate_turn=35e-6,
 )
 COMPILED = CpuCosts(
-    receive_span=9e-6,
-    receive_trace=107e-6,
+    receive_span=10e-6,
+    receive_trace=105e-6,
     receive_own_record=25e-6,
-    assemble_span=7e-6,
+    assemble_span=8e-6,
     assemble_turn=350e-6,
     evaluate_turn=80e-6,
     evaluation=780e-6,
     judge_request=1520e-6,
     export_evaluation=480e-6,
-    unwanted_trace=68e-6,
+    unwanted_trace=66e-6,
     unwanted_assemble_turn=68e-6,
     unwanted_evaluate_turn=35e-6,
 )
