@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -37,9 +38,10 @@ OPENING = Backoff(cap=1.0)
 class ConsumerTiming:
     """Intervals and batch sizes of a consumer.
 
-    `clock` gives seconds since the epoch, without jumps. `tick_interval` is the time between two checks of what is due
-    and `commit_interval` between two commits, in seconds. A batch holds at most `batch_records` records and about
-    `batch_bytes` bytes. `patience` is how long (s) a log may be unavailable before `follow` gives up.
+    `clock` gives seconds since the epoch, without jumps. `tick_interval` is the time between two checks of what is due,
+    and how far the last record's time is behind before a tick brings it; `commit_interval` is the time between two
+    commits; both in seconds. A batch holds at most `batch_records` records and about `batch_bytes` bytes. `patience`
+    is how long (s) a log may be unavailable before `follow` gives up.
     """
 
     clock: Callable[[], float] = field(default_factory=SlewedClock)
@@ -110,6 +112,8 @@ class PartitionFeed:
         self._delivering = False
         self._state: Committed | None = None
         self._tick_until = 0.0
+        self._delivered_time = -math.inf
+        """The time that the last record has brought (s since the epoch)."""
         self._backoff = Backoff(cap=min(1.0, timing.patience / 10), deadline=timing.patience, clock=timing.clock)
 
     async def run(self, open_fold: OpenFold) -> None:
@@ -147,8 +151,13 @@ class PartitionFeed:
         self._committed = state
 
     def is_due(self, now: float) -> bool:
-        """Whether the fold is due and only a tick can make it advance: everything else was delivered."""
+        """Whether the fold is due and only a tick can make it advance: everything else was delivered.
+
+        Where records come all the time, each brings the time, and the next one is nearer than a tick.
+        """
         if self._fold is None or not self._replayed or not self._stream.waiting or now < self._tick_until:
+            return False
+        if now - self._delivered_time < self._timing.tick_interval:
             return False
         due_at = self._fold.due_at
         return due_at is not None and due_at <= now
@@ -180,6 +189,7 @@ class PartitionFeed:
         if records:
             await self._confirm()
             await fold.deliver(records)
+            self._delivered_time = records[-1].timestamp
             self._adjust_ticks(fold, records)
         self._offset = max(self._offset, batch.end_offset)
         self._delivering = False

@@ -59,14 +59,22 @@ class FakeFold:
 class Rig:
     """One feed of one fold; `ticks` are what was appended."""
 
-    def __init__(self, committed: Committed | None = None, append_fails: bool = False, patience: float = 10.0) -> None:
+    def __init__(
+        self,
+        committed: Committed | None = None,
+        append_fails: bool = False,
+        patience: float = 10.0,
+        tick_interval: float = 0.0001,
+    ) -> None:
         self.clock = Clock()
         self.stream = FakeStream()
         self.fold = FakeFold()
         self.ticks: list[Record] = []
         self.commits: list[Committed] = []
         self.append_fails = append_fails
-        timing = ConsumerTiming(clock=self.clock, tick_interval=0.0001, commit_interval=3600.0, patience=patience)
+        timing = ConsumerTiming(
+            clock=self.clock, tick_interval=tick_interval, commit_interval=3600.0, patience=patience
+        )
         self.feed = PartitionFeed(0, committed, 0, self.stream, timing)
         self.following = ConsumerRunner(self.open_fold, self.commit, self.append, timing)
 
@@ -166,8 +174,23 @@ async def test_one_tick_is_on_its_way_until_it_comes_back() -> None:
         await settle()
         assert len(rig.ticks) == 1
         rig.fold.due_at = 1005.0
+        rig.clock.now = 1005.1
         await settle()
         assert len(rig.ticks) == 2
+
+
+async def test_records_bring_the_time_and_only_when_they_stop_a_tick_does() -> None:
+    rig = Rig(tick_interval=0.1)
+    async with rig.running():
+        rig.fold.due_at = 999.0
+        rig.give(0, timestamp=1000.0)
+        await settle()
+        assert not rig.feed.is_due(1000.09)
+        assert rig.feed.is_due(1000.11)
+        rig.give(1, timestamp=1000.1)
+        await settle()
+        assert not rig.feed.is_due(1000.19)
+        assert rig.feed.is_due(1000.21)
 
 
 async def test_a_log_whose_clock_is_behind_gets_time() -> None:

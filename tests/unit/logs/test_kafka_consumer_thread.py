@@ -15,6 +15,7 @@ from collector.logs.kafka import consumer_thread as polling
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.group_watch import GroupWatch
 from collector.logs.kafka.losses import log_lost
+from collector.logs.kafka.poll_pace import AT_ONCE, INTERVAL
 from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.records import RecordDecoder, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings
@@ -28,9 +29,9 @@ POLLS = 3
 class Consumer:
     """Owns `OLD` from the first poll on and `NEW` from the second, with a record of each partition per poll."""
 
-    def __init__(self, trouble: Exception) -> None:
+    def __init__(self, trouble: Exception | None = None) -> None:
         self.polls = 0
-        self._trouble: Exception | None = trouble
+        self._trouble = trouble
         self._listener: Any = None
         self._at: dict[TopicPartition, int] = {}
 
@@ -67,6 +68,18 @@ class Consumer:
     def close(self, **_: Any) -> None: ...
 
 
+class SteadyConsumer(Consumer):
+    """Owns `OLD`, of which each poll brings a record."""
+
+    def poll(self, **_: Any) -> dict[TopicPartition, list[StoredRecord]]:
+        self.polls += 1
+        if self.polls == 1:
+            self._at[OLD] = 0
+            asyncio.run(self._listener.on_partitions_assigned([OLD]))
+        self._at[OLD] += 1
+        return {OLD: [StoredRecord(0, self._at[OLD] - 1, 1.0, None, b"x")]}
+
+
 class Owner:
     def __init__(self) -> None:
         self.taken: dict[int, list[int]] = {}
@@ -88,9 +101,7 @@ class Owner:
     def pending(self, partition: int) -> Committed | None: ...
 
 
-@pytest.mark.parametrize("trouble", [KafkaTimeoutError("no coordinator"), OSError("no route")])
-async def test_no_record_is_lost_when_a_partition_comes_and_nobody_says_where_it_begins(monkeypatch, trouble):
-    consumer, owner = Consumer(trouble), Owner()
+def thread_that_polls(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, owner: Owner) -> ConsumerThread:
     monkeypatch.setattr(polling, "connect", lambda *_: consumer)
     monkeypatch.setattr(polling, "keep_joining", lambda _: None)
     monkeypatch.setattr(polling, "give_back_parked_records", lambda _: None)
@@ -105,7 +116,7 @@ async def test_no_record_is_lost_when_a_partition_comes_and_nobody_says_where_it
     monkeypatch.setattr(polling, "report_heartbeats", lambda *_: lambda: None)
     monkeypatch.setattr(RecordDecoder, "install", lambda *_: None)
     monkeypatch.setattr(RecordDecoder, "skip_failed", lambda *_: False)
-    thread = ConsumerThread(
+    return ConsumerThread(
         KafkaSettings(bootstrap_servers=["nowhere:1"]),
         Subscription(group="evaluate", topics=PartitionNumbering(["turns"]), instance=None),
         owner,
@@ -114,9 +125,29 @@ async def test_no_record_is_lost_when_a_partition_comes_and_nobody_says_where_it
         on_lost=log_lost,
         on_stall=lambda: None,
     )
+
+
+@pytest.mark.parametrize("trouble", [KafkaTimeoutError("no coordinator"), OSError("no route")])
+async def test_no_record_is_lost_when_a_partition_comes_and_nobody_says_where_it_begins(monkeypatch, trouble):
+    consumer, owner = Consumer(trouble), Owner()
+    thread = thread_that_polls(monkeypatch, consumer, owner)
     thread.start()
     async with asyncio.timeout(60):
         while consumer.polls <= POLLS:
             await asyncio.sleep(0.001)
         await thread.stop()
     assert owner.taken == {0: [0, 1, 2], 1: [0]}, "of what came with the new partition, too"
+
+
+async def test_polls_that_bring_little_are_spaced(monkeypatch):
+    consumer, owner = SteadyConsumer(), Owner()
+    thread = thread_that_polls(monkeypatch, consumer, owner)
+    started = time.monotonic()
+    thread.start()
+    async with asyncio.timeout(60):
+        while consumer.polls < AT_ONCE + 3:
+            await asyncio.sleep(0.001)
+        took = time.monotonic() - started
+        await thread.stop()
+    assert took > 3 * INTERVAL
+    assert owner.taken == {0: list(range(consumer.polls))}
