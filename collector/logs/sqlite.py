@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from collector.admission.bounded_gate import BoundedGate
 from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
+from collector.logs.delivery_pace import DeliveryPace
 from collector.logs.fresh_records import FreshRecords
 from collector.logs.log import Committed, LogError, OpenFold, Record, StoredRecord
 from collector.logs.partitioner import Partitioner
@@ -229,19 +231,20 @@ class _SqliteStream:
         self._key = key
         self._offset = offset
         self._fresh = fresh
+        self._pace = DeliveryPace()
 
     async def next(self) -> Batch:
         while self._offset >= self._file.ends[self._key]:
             self.waiting = True
             await self._file.broadcasts[self._key].wait()
         self.waiting = False
+        await asyncio.sleep(self._pace.wait(time.monotonic()))  # if not at all, others have their turn all the same
         end = self._file.ends[self._key]
         records = self._fresh.take_batch(self._offset)
-        if records:
-            await asyncio.sleep(0)  # others have their turn, as while a thread reads
-        else:
+        if not records:
             if self._fresh.start is not None:
                 end = self._fresh.start
             records = await self._log.read_batch(self._key[1], self._offset, end)
+        self._pace.add(len(records), sum([len(each.value) for each in records]), time.monotonic())
         self._offset = records[-1].offset + 1 if records else end
         return Batch(records, self._offset)

@@ -26,11 +26,11 @@ from kafka.errors import FencedInstanceIdError, KafkaError
 from kafka.structs import TopicPartition
 
 from collector.backoff import FailureLog
+from collector.logs.delivery_pace import DeliveryPace
 from collector.logs.kafka.commits import to_kafka
 from collector.logs.kafka.former_groups import take_over
 from collector.logs.kafka.group_watch import GroupView, GroupWatch, ask_brokers
 from collector.logs.kafka.losses import LossReason, LostRecords, OnLost
-from collector.logs.kafka.poll_pace import PollPace
 from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.records import OnUnreadable, RecordDecoder
 from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translate
@@ -114,7 +114,7 @@ class ConsumerThread:
         self._topics = subscription.topics
         self._listener = listener
         self._flow = flow
-        self._pace = PollPace()
+        self._pace = DeliveryPace()
         self._on_unreadable = on_unreadable
         self._on_lost = on_lost
         self._records_per_poll = min(RECORDS_PER_POLL, settings.max_queued[0])
@@ -292,7 +292,8 @@ class ConsumerThread:
                     timeout_ms=milliseconds(self._longest_poll(paused=paused)),
                     max_records=self._records_per_poll,
                 )
-                self._pace.add(sum(map(len, polled.values())), time.monotonic())
+                sizes = [len(record.value) for records in polled.values() for record in records]
+                self._pace.add(len(sizes), sum(sizes), time.monotonic())
                 self._notice_replaced(polled)
                 self._report_assigned(polled)
                 self._report_out_of_range(polled)

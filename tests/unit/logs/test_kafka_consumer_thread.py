@@ -11,11 +11,11 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
 
+from collector.logs.delivery_pace import AT_ONCE, INTERVAL
 from collector.logs.kafka import consumer_thread as polling
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.group_watch import GroupWatch
 from collector.logs.kafka.losses import log_lost
-from collector.logs.kafka.poll_pace import AT_ONCE, INTERVAL
 from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.records import RecordDecoder, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings
