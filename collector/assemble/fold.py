@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.feedback_and_events import entry_of
-from collector.assemble.open_traces import CloseReason, OpenTrace, OpenTraces, TraceLimits
+from collector.assemble.open_traces import CloseReason, Emitted, OpenTrace, OpenTraces, TraceLimits
 from collector.assemble.thin_turns import make_thin_record
 from collector.assemble.trace import Assembler, Assembly
 from collector.assemble.turns import AssembledTurn
@@ -186,10 +186,10 @@ class AssembleFold:
 
     def _close(self, trace: OpenTrace, reason: CloseReason) -> Iterator[RoutedRecord]:
         """The turns of a trace that was just closed, without those emitted before."""
-        last = trace.unread_closings.pop()
-        if last == 1 and trace.pieces[0].thin and self._is_plain(trace):
+        if trace.unread_closings == [1] and trace.pieces[0].thin and self._is_plain(trace):
             return self._close_thin(trace)
-        selects = self._router.selects and reason in {"quiet", "age"} and not (trace.unread_closings or trace.turn_ids)
+        last = trace.unread_closings.pop()
+        selects = self._router.selects and reason in {"quiet", "age"} and not trace.has_turns
         self._read_earlier_closings(trace)
         assembly = self._assemble(trace, last, selects=selects)
         if not self._traces.is_fatal(trace.position):
@@ -199,7 +199,7 @@ class AssembleFold:
             turns = [each.turn for each in assembly.turns]
             self._count(assembly.spans, 0, turns)
             return self._router.route(turns)
-        earlier = frozenset(trace.turn_ids)
+        earlier = frozenset(trace.emitted.turn_ids if trace.emitted else ())
         new_turns = [each.turn for each in _find_new_turns(assembly, trace)]
         new_feedback = list(_find_new_feedback(assembly, trace))
         self._feedback += (feedback_record(self._stored(entry)) for _, entry in new_feedback)
@@ -214,7 +214,7 @@ class AssembleFold:
     def _is_plain(self, trace: OpenTrace) -> bool:
         """Whether nothing but one thin piece has come of a trace, and nothing but its turn is to be made of it now."""
         return (
-            not (trace.turn_ids or trace.unread_closings)
+            trace.emitted is None
             and self._judged_spans is None
             and not self._ids.is_due(trace.last_at)
             and not self._traces.is_fatal(trace.position)
@@ -224,8 +224,6 @@ class AssembleFold:
         """The turn of a thin piece that is alone, as assembling it gives, without the values in between."""
         thin = turn_of(trace.pieces[0].value)
         made = make_thin_record(thin, tenant_in_key(trace.trace_id))
-        trace.turn_ids.add(made.turn_id)
-        trace.covered_spans.add(thin.span)
         self._ids.see(trace.trace_id, (made.conversation_id,))
         for dialect in thin.spans.values():
             self._counts.spans[dialect] += 1
@@ -362,20 +360,22 @@ def _find_new_turns(assembly: Assembly, trace: OpenTrace) -> Iterator[AssembledT
     """
     for each in assembly.turns:
         turn = each.turn
-        if turn.turn_id in trace.turn_ids or turn.span_id in trace.covered_spans:
+        emitted = trace.emitted = trace.emitted or Emitted()
+        if turn.turn_id in emitted.turn_ids or turn.span_id in emitted.covered_spans:
             continue
-        if turn.incomplete == "unwanted" and not each.models.isdisjoint(trace.covered_spans):
+        if turn.incomplete == "unwanted" and not each.models.isdisjoint(emitted.covered_spans):
             continue  # it stands for a call that came whole before
-        trace.turn_ids.add(turn.turn_id)
+        emitted.turn_ids.add(turn.turn_id)
         if turn.incomplete in {None, "unwanted"} and turn.span_id is not None:
-            trace.covered_spans.add(turn.span_id)
+            emitted.covered_spans.add(turn.span_id)
         yield each
 
 
 def _find_new_feedback(assembly: Assembly, trace: OpenTrace) -> Iterator[tuple[str | None, FeedbackEntry]]:
     """The feedback that the trace has not emitted yet, each with its turn; it is marked as emitted."""
     for each in assembly.feedback:
+        emitted = trace.emitted = trace.emitted or Emitted()
         entry = entry_of(each, tenant_in_key(trace.trace_id))
-        if entry is not None and entry.feedback_id not in trace.feedback_ids:
-            trace.feedback_ids.add(entry.feedback_id)
+        if entry is not None and entry.feedback_id not in emitted.feedback_ids:
+            emitted.feedback_ids.add(entry.feedback_id)
             yield each.turn_id, entry

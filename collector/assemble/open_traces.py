@@ -14,12 +14,21 @@ CloseReason = Literal["quiet", "age", "bytes", "memory"]
 
 
 @dataclass(slots=True, eq=False)
+class Emitted:
+    """What was made of a trace: the ids of turns and feedback, and the spans that its complete turns are about."""
+
+    turn_ids: set[str] = field(default_factory=set[str])
+    feedback_ids: set[str] = field(default_factory=set[str])
+    covered_spans: set[str] = field(default_factory=set[str])
+
+
+@dataclass(slots=True, eq=False)
 class OpenTrace:
     """A trace and its pieces so far.
 
-    `unread_closings` has the number of pieces at each closing that was not assembled: after a restart, earlier closings
-    are only assembled if a late piece arrives. `turn_ids` and `feedback_ids` are those of what it emitted,
-    `covered_spans` the spans that the complete turns are about.
+    `unread_closings` has the number of pieces at each closing of which is not known here what was made of it: that is
+    found by assembling it, if a late piece arrives. So it is after a restart, and with what nobody wants, which is
+    nearly all that lingers. `emitted` is what was made at the others, None if there were none.
     """
 
     trace_id: str
@@ -29,10 +38,13 @@ class OpenTrace:
     pieces: list[TracePiece] = field(default_factory=list[TracePiece])
     bytes: int = 0
     unread_closings: list[int] = field(default_factory=list[int])
-    turn_ids: set[str] = field(default_factory=set[str])
-    feedback_ids: set[str] = field(default_factory=set[str])
-    covered_spans: set[str] = field(default_factory=set[str])
+    emitted: Emitted | None = None
     closed_at: float | None = None
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether it may have emitted turns before."""
+        return bool(self.unread_closings) or (self.emitted is not None and bool(self.emitted.turn_ids))
 
 
 @dataclass(frozen=True, slots=True)
