@@ -7,10 +7,10 @@ others, and so has other traffic: the result tells tens of processes from one, n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from collector.commands.cpu_costs import AT_REST, PURE, CpuCosts, costs_here
+from collector.commands.cpu_costs import AT_REST, PURE, ROUND, ROUNDS, TURNS_OF_A_ROUND, CpuCosts, costs_here
 from collector.config.loading import Config, judges_of
 from collector.config.settings import JudgeSettings, TrafficSettings
 from collector.wording import plural
@@ -88,7 +88,7 @@ def capacity_of(config: Config, costs: CpuCosts) -> Capacity | None:
         turns_per_second=turns,
         evaluations_per_second=evaluations,
         stages=stages,
-        partitions=_partitions(max(each.processes for each in stages)),
+        partitions=_partitions(_most_of_a_stage(stages)),
         broker_in_mb_per_second=spans_mb + turns_mb + evaluations_mb,
         broker_out_mb_per_second=spans_mb + turns_mb + evaluations_mb * max(1, len(config.exporters)),
         judges=judges,
@@ -151,12 +151,18 @@ def _stages(
         + deferred * costs.deferred_request,
         "export": evaluations * costs.export_evaluation,
     }
-    return tuple(_need(stage, cores) for stage, cores in work.items())
+    return tuple(_need(stage, cores, turns) for stage, cores in work.items())
 
 
-def _need(stage: str, work: float) -> StageNeed:
-    processes = max(1, math.ceil(work / (UTILISATION - AT_REST[stage])))
-    return StageNeed(stage, work + processes * AT_REST[stage], processes)
+def _need(stage: str, work: float, turns: float) -> StageNeed:
+    processes = max(1, math.ceil(work / (UTILISATION - AT_REST[stage] - ROUNDS * ROUND[stage])))
+    rounds = min(ROUNDS, turns / processes / TURNS_OF_A_ROUND)
+    return StageNeed(stage, work + processes * (AT_REST[stage] + rounds * ROUND[stage]), processes)
+
+
+def _most_of_a_stage(stages: Iterable[StageNeed]) -> int:
+    """The processes of the largest stage that shares the logs' partitions: `receive` only writes them."""
+    return max(each.processes for each in stages if each.stage != "receive")
 
 
 def _partitions(processes: int) -> int:
@@ -252,7 +258,7 @@ def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
                 f"{plural(in_flight, 'evaluation')} by {name} will be in flight in each process: raise it"
             )
     if settings.log.kind == "kafka" and settings.log.kafka is not None:
-        if settings.log.kafka.partitions < max(each.processes for each in needed.stages):
+        if settings.log.kafka.partitions < _most_of_a_stage(needed.stages):
             yield (
                 f"log.kafka.partitions is {settings.log.kafka.partitions}, fewer than the processes that a "
                 f"stage needs; the number is fixed once the topics exist: start with {needed.partitions}"

@@ -10,13 +10,19 @@ from dataclasses import dataclass
 
 from collector.telemetry.compilation import is_compiled
 
-AT_REST = {"receive": 0.012, "assemble": 0.012, "evaluate": 0.012, "export": 0.025}
+AT_REST = {"receive": 0.012, "assemble": 0.012, "evaluate": 0.012, "export": 0.017}
 """Share of a core that a process uses over Kafka before anything comes: its consumers ask, commit and beat."""
+ROUND = {"receive": 0.0045, "assemble": 0.0035, "evaluate": 0.001, "export": 0.0}
+"""Seconds of CPU of a round of a process, whatever it brings: a poll, a delivery, an append, for three partitions."""
+ROUNDS = 10.0
+"""Rounds a second of a process to which records come all the time: see `DeliveryPace`."""
+TURNS_OF_A_ROUND = 50.0
+"""Turns that come together at least, as senders batch them: with fewer turns a second there are fewer rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuCosts:
-    """Seconds of CPU over Kafka.
+    """Seconds of CPU over Kafka, beside what a process takes at rest and for its rounds.
 
     Receiving a span, and redacting and appending a trace, more of it if each has a record of its own (without
     `receive.shared_records`); assembling a span, and a turn; evaluating a turn's monitors; making and appending an
@@ -46,31 +52,31 @@ class CpuCosts:
 
 PURE = CpuCosts(
     receive_span=12e-6,
-    receive_trace=115e-6,
+    receive_trace=90e-6,
     receive_own_record=25e-6,
     assemble_span=10e-6,
-    assemble_turn=450e-6,
-    evaluate_turn=80e-6,
-    evaluation=900e-6,
-    judge_request=1750e-6,
-    export_evaluation=480e-6,
-    unwanted_trace=95e-6,
-    unwanted_assemble_turn=70e-6,
-    unwanted_evaluate_turn=35e-6,
+    assemble_turn=330e-6,
+    evaluate_turn=16e-6,
+    evaluation=470e-6,
+    judge_request=930e-6,
+    export_evaluation=200e-6,
+    unwanted_trace=44e-6,
+    unwanted_assemble_turn=18e-6,
+    unwanted_evaluate_turn=1e-6,
 )
 COMPILED = CpuCosts(
     receive_span=10e-6,
-    receive_trace=105e-6,
+    receive_trace=85e-6,
     receive_own_record=25e-6,
     assemble_span=8e-6,
-    assemble_turn=350e-6,
-    evaluate_turn=80e-6,
-    evaluation=780e-6,
-    judge_request=1520e-6,
-    export_evaluation=480e-6,
-    unwanted_trace=66e-6,
-    unwanted_assemble_turn=68e-6,
-    unwanted_evaluate_turn=35e-6,
+    assemble_turn=260e-6,
+    evaluate_turn=16e-6,
+    evaluation=430e-6,
+    judge_request=850e-6,
+    export_evaluation=200e-6,
+    unwanted_trace=20e-6,
+    unwanted_assemble_turn=16e-6,
+    unwanted_evaluate_turn=1e-6,
 )
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.commands.capacity import UTILISATION, Capacity, capacity_lines, capacity_of
-from collector.commands.cpu_costs import AT_REST, COMPILED, PURE, CpuCosts
+from collector.commands.cpu_costs import AT_REST, COMPILED, PURE, ROUND, ROUNDS, TURNS_OF_A_ROUND, CpuCosts
 from collector.config.loading import load
 
 FILE = """
@@ -38,6 +38,11 @@ def needed(path: Path, costs: CpuCosts = PURE) -> Capacity:
     found = capacity_of(load(path, {}), costs)
     assert found is not None
     return found
+
+
+def beside(stage: str, processes: int) -> float:
+    """Cores that processes take whatever comes, where much does."""
+    return processes * (AT_REST[stage] + ROUNDS * ROUND[stage])
 
 
 def test_rates_follow_from_scopes_and_samples(tmp_path: Path) -> None:
@@ -70,14 +75,20 @@ def test_processes_and_partitions_follow_from_the_costs(tmp_path: Path) -> None:
     found = needed(file(tmp_path, 100_000))
     stages = {each.stage: each for each in found.stages}
     work = 100_000 * PURE.receive_span + 20_000 * (PURE.receive_trace + PURE.receive_own_record)
-    at_rest = stages["receive"].processes * AT_REST["receive"]
-    assert stages["receive"].cores == pytest.approx(work + at_rest)
+    assert stages["receive"].cores == pytest.approx(work + beside("receive", stages["receive"].processes))
     for each in found.stages:
         assert each.processes - 1 < each.cores / UTILISATION <= each.processes
-    largest = max(each.processes for each in found.stages)
+    largest = max(each.processes for each in found.stages if each.stage != "receive")
     assert found.partitions >= 2 * largest
     assert found.partitions.bit_count() == 1
     assert found.broker_in_mb_per_second == pytest.approx(100 + 20_000 * 4e-3 + found.evaluations_per_second * 1.5e-3)
+
+
+def test_little_traffic_comes_in_few_rounds(tmp_path: Path) -> None:
+    stages = {each.stage: each for each in needed(file(tmp_path, 500)).stages}
+    work = 500 * PURE.receive_span + 100 * (PURE.receive_trace + PURE.receive_own_record)
+    rounds = 100 / TURNS_OF_A_ROUND * ROUND["receive"]
+    assert stages["receive"].cores == pytest.approx(work + AT_REST["receive"] + rounds)
 
 
 def test_traces_that_share_records_take_less(tmp_path: Path) -> None:
@@ -99,7 +110,7 @@ def test_turns_that_nobody_can_want_take_less(tmp_path: Path) -> None:
     )
     path.write_text(text.replace("{name: short, sample: 1.0}", "short"))
     found = needed(path)
-    work = {each.stage: each.cores - each.processes * AT_REST[each.stage] for each in found.stages}
+    work = {each.stage: each.cores - beside(each.stage, each.processes) for each in found.stages}
     spans, turns = 100_000, 20_000
     assert work["receive"] == pytest.approx(
         spans * PURE.receive_span + turns * (0.1 * PURE.receive_trace + 0.9 * PURE.unwanted_trace)
