@@ -60,9 +60,9 @@ PURE = CpuCosts(
     evaluation=470e-6,
     judge_request=930e-6,
     export_evaluation=200e-6,
-    unwanted_trace=44e-6,
-    unwanted_assemble_turn=18e-6,
-    unwanted_evaluate_turn=1e-6,
+    unwanted_trace=55e-6,
+    unwanted_assemble_turn=24e-6,
+    unwanted_evaluate_turn=2e-6,
 )
 COMPILED = CpuCosts(
     receive_span=10e-6,
@@ -74,9 +74,9 @@ COMPILED = CpuCosts(
     evaluation=430e-6,
     judge_request=850e-6,
     export_evaluation=200e-6,
-    unwanted_trace=20e-6,
-    unwanted_assemble_turn=16e-6,
-    unwanted_evaluate_turn=1e-6,
+    unwanted_trace=30e-6,
+    unwanted_assemble_turn=22e-6,
+    unwanted_evaluate_turn=2e-6,
 )
 
 
