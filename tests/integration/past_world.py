@@ -80,6 +80,7 @@ class World:
         async with self.serving() as service:
             await service.logs.turns.append([record(n) for n in range(TURNS)])
             failed = await self.until(lambda found: len(found) == EVALUATIONS)
+            await self.until_drained()
         self.judge.faults = Faults()
         return [each for each in failed if each.outcome == "failed"]
 
