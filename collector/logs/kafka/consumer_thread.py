@@ -292,8 +292,6 @@ class ConsumerThread:
                     timeout_ms=milliseconds(self._longest_poll(paused=paused)),
                     max_records=self._records_per_poll,
                 )
-                sizes = [len(record.value) for records in polled.values() for record in records]
-                self._pace.add(len(sizes), sum(sizes), time.monotonic())
                 self._notice_replaced(polled)
                 self._report_assigned(polled)
                 self._report_out_of_range(polled)
@@ -486,6 +484,9 @@ class ConsumerThread:
             insort(records.setdefault(number, []), unreadable, key=attrgetter("offset"))
         batches = [_polled(number, each) for number, each in records.items()]
         if batches:
+            self._pace.add(
+                sum(len(each.records) for each in batches), sum(each.size for each in batches), time.monotonic()
+            )
             for each in batches:
                 self._flow.add(each.partition, len(each.records), each.size)
             self._call(self._listener.polled, batches)
