@@ -238,7 +238,7 @@ class _SqliteStream:
             self.waiting = True
             await self._file.broadcasts[self._key].wait()
         self.waiting = False
-        await asyncio.sleep(self._pace.wait(time.monotonic()))  # if not at all, others have their turn all the same
+        await asyncio.sleep(self._pace.wait(time.monotonic()))  # for 0 s, too: other tasks run meanwhile
         end = self._file.ends[self._key]
         records = self._fresh.take_batch(self._offset)
         if not records:

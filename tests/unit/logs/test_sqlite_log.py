@@ -8,12 +8,15 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from folds import Recorders, following
+from folds import Recorder, Recorders, following
 
-from collector.logs.log import TICK, LogError, LogUnavailable, Record
+from collector.logs.delivery_pace import AT_ONCE, INTERVAL
+from collector.logs.log import TICK, LogError, LogUnavailable, Record, StoredRecord
 from collector.logs.sqlite import SqliteLog
 from collector.logs.sqlite_file import _Write
 from collector.logs.sqlite_transaction import Transaction
@@ -216,6 +219,32 @@ async def test_a_consumer_far_behind_reads_what_was_not_kept_for_it(tmp_path: Pa
         got.gate(0).set()
         await got.until(lambda: len(got.delivered) == 200)
     assert [record.offset for record in got.delivered] == list(range(200))
+    await log.close()
+
+
+async def test_what_comes_without_a_pause_is_delivered_in_few_portions(tmp_path: Path) -> None:
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
+    portions: list[int] = []
+
+    def count(fold: Recorder) -> None:
+        deliver = fold.deliver
+
+        async def counted(records: Sequence[StoredRecord]) -> None:
+            portions.append(len(records))
+            await deliver(records)
+
+        fold.deliver = counted
+
+    got = Recorders(count)
+    async with following(log, "g", got.open_fold):
+        await got.until(lambda: got.folds)
+        started = time.monotonic()
+        for number in range(60):
+            await log.append([Record(b"k", b"%d" % number)])
+        await got.until(lambda: len(got.delivered) == 60)
+        took = time.monotonic() - started
+    assert sum(portions) == 60
+    assert len(portions) <= AT_ONCE + 1 + took / INTERVAL
     await log.close()
 
 
