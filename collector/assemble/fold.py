@@ -189,7 +189,7 @@ class AssembleFold:
         if trace.unread_closings == [1] and trace.pieces[0].thin and self._is_plain(trace):
             return self._close_thin(trace)
         last = trace.unread_closings.pop()
-        selects = self._router.selects and reason in {"quiet", "age"} and not trace.has_turns
+        selects = self._router.selects and reason in {"quiet", "age"} and not trace.may_have_turns
         self._read_earlier_closings(trace)
         assembly = self._assemble(trace, last, selects=selects)
         if not self._traces.is_fatal(trace.position):

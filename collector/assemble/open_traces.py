@@ -42,7 +42,7 @@ class OpenTrace:
     closed_at: float | None = None
 
     @property
-    def has_turns(self) -> bool:
+    def may_have_turns(self) -> bool:
         """Whether it may have emitted turns before."""
         return bool(self.unread_closings) or (self.emitted is not None and bool(self.emitted.turn_ids))
 
