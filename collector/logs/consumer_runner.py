@@ -153,7 +153,7 @@ class PartitionFeed:
     def is_due(self, now: float) -> bool:
         """Whether the fold is due and only a tick can make it advance: everything else was delivered.
 
-        Where records come all the time, each brings the time, and the next one is nearer than a tick.
+        A record brings the time, as a tick does: within a tick's interval after one there is none.
         """
         if self._fold is None or not self._replayed or not self._stream.waiting or now < self._tick_until:
             return False

@@ -21,7 +21,7 @@ class DeliveryPace:
 
     def __init__(self) -> None:
         self._free_at = 0.0
-        """When all looks until now would have been due, each `INTERVAL` after another; at most `AT_ONCE` behind."""
+        """When the next look is due, one each `INTERVAL`; in a pause it falls behind, by `AT_ONCE` - 1 intervals."""
 
     def add(self, records: int, size: int, now: float) -> None:
         """A look has brought so many records, of so many bytes."""
