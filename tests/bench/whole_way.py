@@ -16,9 +16,9 @@ import statistics
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingest import mixed_span
 from measured import Figure, arguments, beside
@@ -123,38 +123,71 @@ def burst(judge: str, sample: float, turns: int, repeats: int, keep: str = "all"
 
 
 def by_workers(judge: str, sample: float, turns: int, repeats: int) -> None:
-    """Turns a second of two workers beside one, by turns; and what the busiest process takes, which bounds them."""
-    rates: dict[int, list[float]] = {1: [], 2: []}
-    costs: dict[int, list[float]] = {1: [], 2: []}
-    sums: list[float] = []
-    for workers in (1, 2) * repeats:
-        with tempfile.TemporaryDirectory(prefix="evalstream-bench-") as folder:
-            port = free_port()
-            process = Process(
-                Path(folder), configuration(judge, sample=sample, quiet=QUIET, port=port), workers=workers
-            )
-            try:
-                process.settle()
-                warm_up(port, process)
-                bodies = bodies_of(WARM_UP, turns)
-                before, start = process.cpu_by_process, time.monotonic()
-                send(port, bodies)
-                rates[workers].append(turns / (until_done(process, WARM_UP + turns) - start - QUIET))
-                used = [cpu - before[pid] for pid, cpu in process.cpu_by_process.items()]
-                costs[workers].append(max(used) / turns)
-                if workers == 2:
-                    sums.append(sum(used) / turns * 1e6)
-            finally:
-                process.stop()
+    """Turns a second of two workers beside one, by turns; and what the busiest process takes, which bounds them.
+
+    Two services that share nothing, each with half of the turns, tell what two processes can reach on this machine.
+    """
+    ones, workers, services = [], [], []
+    for _ in range(repeats):
+        ones.append(_together(judge, sample, turns))
+        workers.append(_together(judge, sample, turns, workers=2))
+        services.append(_together(judge, sample, turns, services=2))
     name = f"OTLP/HTTP, SQLite, {sample:.0%} judged, --workers 2"
     aimed = sample <= 0.01  # where all is judged, the one who judges bounds both: a stage of a file is in one process
+    one, two, apart = ([each.rate for each in those] for those in (ones, workers, services))
     note = "floor: one process; where nothing else runs, the ratio is nearly that of the row below, upside down"
     aim = 1.7 if aimed else None
-    beside(GROUP, f"{name}: burst", "turns/s", rates[1], rates[2], 1.0, aim=aim, at_least=True, note=note).show()
+    beside(GROUP, f"{name}: burst", "turns/s", one, two, 1.0, aim=aim, at_least=True, note=note).show()
+    note = "floor: one process; two services with a file each share nothing: this is what two cores give here"
+    beside(GROUP, f"{name}: burst of two services instead", "turns/s", one, apart, 1.0, note=note).show()
+    one, two, apart = ([max(each.costs) for each in those] for those in (ones, workers, services))
     note = "floor: one process; what bounds the rate where two cores are free"
     aim = 1 / 1.7 if aimed else None
-    beside(GROUP, f"{name}: busiest process", "µs CPU/turn", costs[1], costs[2], 1e6, aim=aim, note=note).show()
-    Figure(GROUP, f"{name}: CPU", "µs CPU/turn", tuple(sums), note="all processes").show()
+    beside(GROUP, f"{name}: busiest process", "µs CPU/turn", one, two, 1e6, aim=aim, note=note).show()
+    note = "floor: one process of two services, for each of its turns: as the row above, with both cores busy on both sides"
+    busy = [2 * each for each in apart]
+    beside(GROUP, f"{name}: busiest process, of a service's", "µs CPU/turn", busy, two, 1e6, note=note).show()
+    sums = tuple(sum(each.costs) * 1e6 for each in workers)
+    Figure(GROUP, f"{name}: CPU", "µs CPU/turn", sums, note="all processes").show()
+
+
+class Burst(NamedTuple):
+    """Turns a second, and seconds of CPU of each process for each of all turns."""
+
+    rate: float
+    costs: list[float]
+
+
+def _together(judge: str, sample: float, turns: int, *, services: int = 1, workers: int = 1) -> Burst:
+    """One burst over services that share it evenly, each with a file of its own and so many workers."""
+    with ExitStack() as stack:
+        running: list[tuple[int, Process]] = []
+        for _ in range(services):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evalstream-bench-")))
+            port = free_port()
+            config = configuration(judge, sample=sample, quiet=QUIET, port=port)
+            process = Process(folder, config, workers=workers)
+            stack.callback(process.stop)
+            running.append((port, process))
+        for port, process in running:
+            process.settle()
+            warm_up(port, process)
+        share = turns // services
+        bodies = bodies_of(WARM_UP, share)
+        before = [process.cpu_by_process for _, process in running]
+        start = time.monotonic()
+        with ThreadPoolExecutor(services) as pool:
+            ends = pool.map(lambda each: _burst_of(*each, bodies, WARM_UP + share), running)
+        seconds = max(ends) - start - QUIET
+        after = [process.cpu_by_process for _, process in running]
+    used = [cpu - old[pid] for old, new in zip(before, after, strict=True) for pid, cpu in new.items()]
+    return Burst(turns / seconds, [each / turns for each in used])
+
+
+def _burst_of(port: int, process: Process, bodies: list[bytes], turns: int) -> float:
+    """When a service that was sent these has done so many turns."""
+    send(port, bodies)
+    return until_done(process, turns)
 
 
 def by_stage(judge: str, sample: float, turns: int, keep: str = "all") -> None:
