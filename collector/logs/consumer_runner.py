@@ -198,13 +198,14 @@ class PartitionFeed:
     def _adjust_ticks(self, fold: Fold, records: Sequence[StoredRecord]) -> None:
         """Allow the next tick once this one was delivered; if the log's clock is behind ours, when it has caught up.
 
-        Otherwise every tick would come too early, and a new one would be appended at each check.
+        Otherwise every tick would come too early, and a new one would be appended at each check. What is due later by
+        our clock, too, holds no tick up: records may come that are due before.
         """
         ticks = [record for record in records if record.is_tick]
         if ticks and self._tick_until:
-            due_at = fold.due_at
-            behind = 0.0 if due_at is None else max(0.0, due_at - ticks[-1].timestamp)
-            self._tick_until = self._timing.clock() + min(behind, TICK_PATIENCE) if behind else 0.0
+            now, due_at = self._timing.clock(), fold.due_at
+            behind = due_at - ticks[-1].timestamp if due_at is not None and due_at <= now else 0.0
+            self._tick_until = now + min(behind, TICK_PATIENCE) if behind > 0.0 else 0.0
 
     def _update_state(self) -> None:
         if self._fold is None or self._delivering or not self._replayed:

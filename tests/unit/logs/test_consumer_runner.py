@@ -210,6 +210,25 @@ async def test_a_log_whose_clock_is_behind_gets_time() -> None:
         assert len(rig.ticks) == 2
 
 
+async def test_what_is_due_late_holds_no_tick_up_for_what_comes_and_is_due_before() -> None:
+    """A trace that lingers is due in a minute; one that comes after the tick is due in ten seconds."""
+    rig = Rig()
+    async with rig.running():
+        rig.fold.due_at = 1000.0
+        await settle()
+        rig.fold.due_at = 1060.0
+        rig.give(0, timestamp=1000.0, tick=True)
+        await settle()
+        rig.fold.due_at = 1001.0
+        rig.give(1, timestamp=1000.5)
+        rig.clock.now = 1000.5
+        await settle()
+        assert len(rig.ticks) == 1
+        rig.clock.now = 1001.1
+        await settle()
+        assert len(rig.ticks) == 2
+
+
 async def test_a_tick_that_was_lost_is_sent_again() -> None:
     rig = Rig()
     async with rig.running():
