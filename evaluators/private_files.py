@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 PRIVATE = 0o600
@@ -35,3 +36,12 @@ def restrict(path: Path, permissions: int = PRIVATE) -> int | None:
         return None
     path.chmod(stat.S_IMODE(mode) & permissions)
     return stat.S_IMODE(mode)
+
+
+def create_private(path: Path) -> None:
+    """Create the file if it is missing; who opens it next says what is wrong where that fails.
+
+    An existing one is not opened: closing it would release the locks that this process holds on it.
+    """
+    with suppress(OSError):
+        os.close(open_private(str(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))

@@ -81,6 +81,13 @@ class LogSettings(Section):
         default="sqlite", description="One file, topics, or memory only."
     )
     path: str = Field(default="evalstream.db", description="sqlite: the one file of all logs.")
+    partitions: int | None = Field(
+        default=None,
+        ge=1,
+        le=64,
+        description="sqlite: partitions of a new file, which as many `--workers` can share; left out, 4 with "
+        "`--workers`, else 1. A file keeps its number; `evalstream log copy` makes one with another.",
+    )
     kafka: KafkaLogSettings | None = Field(default=None, description="kafka: brokers and topics.")
     retention: Seconds = Field(
         default=7 * 86400.0, description="sqlite: how long records are stored after their last use."

@@ -106,15 +106,18 @@ def _budget_notes(where: str, budget: BudgetSettings) -> Iterator[str]:
         yield f"{where}: {listed(unheeded)} do nothing without usd_per_hour or usd_per_day"
 
 
+_FOR_TOPICS = {
+    "partitions": "use log.kafka.partitions",
+    "retention": "set the topics' retention at the broker",
+}
+
+
 def _log_notes(settings: Settings) -> Iterator[str]:
     yield from _budget_notes("evaluate.budget", settings.evaluate.budget)
     if settings.log.kind != "sqlite":
-        for key in _set(settings.log, "path", "retention"):
-            remedy = (
-                "; set the topics' retention at the broker"
-                if (settings.log.kind, key) == ("kafka", "retention")
-                else ""
-            )
+        remedies = _FOR_TOPICS if settings.log.kind == "kafka" else {}
+        for key in _set(settings.log, "path", "partitions", "retention"):
+            remedy = f"; {remedies[key]}" if key in remedies else ""
             yield f"log.{key} does nothing where log.kind is {settings.log.kind}{remedy}"
 
 

@@ -18,6 +18,7 @@ from collector.logs.log import Committed, LogError, OpenFold, Record, StoredReco
 from collector.logs.partitioner import Partitioner
 from collector.logs.sqlite_file import SqliteFile
 from collector.logs.sqlite_rows import MAX_LOGS, MAX_PARTITIONS, headers_from_bytes, offset_of, row_id
+from collector.logs.sqlite_shares import Share
 from collector.logs.sqlite_transaction import Transaction
 
 MAX_RECORD_BYTES = 64 << 20
@@ -29,32 +30,33 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 class SqliteLog:
     """One of the logs in a SQLite file. Several share the file, its transactions and its fsyncs."""
 
-    def __init__(
-        self, name: str, partitions: int, file: SqliteFile, timing: ConsumerTiming, max_record_bytes: int
-    ) -> None:
+    def __init__(self, name: str, file: SqliteFile, timing: ConsumerTiming, max_record_bytes: int) -> None:
         """See `open`."""
         self._name = name
         self._number = file.numbers[name]
-        self._partitions = partitions
+        self._partitions = sum(log == self._number for log, _ in file.ends)
         self._file = file
         self._timing = timing
-        self._partitioner = Partitioner(name, partitions, max_record_bytes)
+        self._partitioner = Partitioner(name, self._partitions, max_record_bytes)
 
     @classmethod
     async def open(
         cls,
         path: Path | str,
         names: Sequence[str],
-        partitions: int = 8,
+        partitions: int | None = None,
         *,
         timing: ConsumerTiming | None = None,
         max_record_bytes: int = MAX_RECORD_BYTES,
         max_in_flight: tuple[int, int] = (100_000, 64 << 20),
+        share: Share | None = None,
     ) -> dict[str, SqliteLog]:
         """Open the logs `names` in the file at `path`, by name; missing ones are created.
 
-        `partitions` is the number of partitions of each log and cannot change later. `max_in_flight` bounds the records
-        and bytes that wait for a transaction. Close every log; the last one closes the file.
+        `partitions` is the number of partitions of each log and cannot change later: without it, that of the file; a
+        new one gets one, or several for processes that share it. `share` is what this process has of them.
+        `max_in_flight` bounds the records and bytes that wait for a transaction. Close every log; the last one closes
+        the file.
 
         Raises:
             LogError: the file is not one of evalstream, a log in it has another number of partitions, or it cannot be
@@ -64,12 +66,12 @@ class SqliteLog:
         for name in names:
             if not _NAME.fullmatch(name):
                 raise LogError(f"{name!r} is not a valid name of a log: lower-case letters, digits and _ only")
-        if not 1 <= partitions <= MAX_PARTITIONS or len(names) > MAX_LOGS:
+        if not 1 <= (1 if partitions is None else partitions) <= MAX_PARTITIONS or len(names) > MAX_LOGS:
             raise LogError(f"a file holds up to {MAX_LOGS} logs of 1 to {MAX_PARTITIONS} partitions")
         timing = timing or ConsumerTiming()
-        file = SqliteFile(Path(path), timing, BoundedGate(*max_in_flight))
+        file = SqliteFile(Path(path), timing, BoundedGate(*max_in_flight), share)
         await file.open(names, partitions)
-        return {name: cls(name, partitions, file, timing, max_record_bytes) for name in names}
+        return {name: cls(name, file, timing, max_record_bytes) for name in names}
 
     @property
     def name(self) -> str:
@@ -124,18 +126,19 @@ class SqliteLog:
 
     @property
     def shared(self) -> bool:
-        """A group has one process, which holds a lock as long as it lives."""
+        """A partition has one process, which holds a lock as long as it lives."""
         return False
 
     async def confirm(self, group: str, *, newly: bool = False) -> None:
-        """Nobody else gets the group while this process holds its lock."""
+        """Nobody else gets its partitions while this process holds its lock."""
 
     async def follow(self, group: str, open_fold: OpenFold) -> None:
-        """Deliver records to the folds of all partitions until cancelled.
+        """Deliver records to the folds of all partitions, or of those in this process's share, until cancelled.
 
         Raises:
             GroupInUse: another process consumes this log with this group.
         """
+        share = self._file.share
 
         async def commit(states: Mapping[int, Committed]) -> None:
             await self._file.write(lambda transaction: transaction.commit(self._number, group, states))
@@ -143,7 +146,8 @@ class SqliteLog:
         async with self._file.only_consumer(self._name, group):
             with ExitStack() as stack:
                 starts = await self._file.read(lambda connection: self._starts(connection, group))
-                feeds = [self._feed(stack, *each) for each in starts]
+                own = [each for each in starts if share is None or share.has(self._name, group, each[0])]
+                feeds = [self._feed(stack, *each) for each in own]
                 await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
 
     async def committed(self, group: str) -> Mapping[int, Committed]:

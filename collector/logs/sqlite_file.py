@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import shutil
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
@@ -13,16 +12,16 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from collector.admission.bounded_gate import BoundedGate
 from collector.logs.broadcast import Broadcast
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.fresh_records import FreshRecords
-from collector.logs.log import GroupInUse, LogError, LogUnavailable, StoredRecord
+from collector.logs.log import LogError, LogUnavailable, StoredRecord
 from collector.logs.open_files import OpenFiles
-from collector.logs.sqlite_transaction import End, Key, Transaction, prepare, write_version
-from evaluators.private_files import open_private, restrict
+from collector.logs.sqlite_shares import PARTITIONS, Share, group_in_use, lock_alone, lock_path, lock_shared
+from collector.logs.sqlite_transaction import End, Key, Transaction, prepare, read_ends, write_version
+from evaluators.private_files import create_private, restrict
 
 T = TypeVar("T")
 
@@ -57,8 +56,9 @@ class SqliteFile:
     there are. A timer that collects writes would add its delay to every append; here the fsync itself is the delay.
     """
 
-    def __init__(self, path: Path, timing: ConsumerTiming, in_flight: BoundedGate) -> None:
+    def __init__(self, path: Path, timing: ConsumerTiming, in_flight: BoundedGate, share: Share | None = None) -> None:
         self.path = path
+        self.share = share
         self.in_flight = in_flight
         self.numbers: dict[str, int] = {}
         self.ends: dict[Key, int] = {}
@@ -79,12 +79,15 @@ class SqliteFile:
         self._consumed: set[tuple[str, str]] = set()
         self._files = OpenFiles(path)
         self._written_ends: dict[Key, End] = {}
-        """Where partitions ended when this process wrote last; the writer's thread alone has it."""
+        """Where partitions ended when this process wrote last; the writer's thread alone has it. Where others share the
+        file, each transaction reads it."""
         self._writable = False
         """Whether the last transaction was written; nobody knows that of the next one."""
 
-    async def open(self, names: Sequence[str], partitions: int) -> None:
+    async def open(self, names: Sequence[str], partitions: int | None) -> None:
         """Open the file and the logs in it; what is missing is created.
+
+        Without `partitions` a file keeps the number that it has; a new one gets one, or several where it is shared.
 
         Raises:
             LogError: the file is not one of evalstream, its logs are not as configured, or it cannot be opened.
@@ -162,7 +165,7 @@ class SqliteFile:
         """
         key = (log, group)
         if key in self._consumed:
-            raise self._group_in_use(log, group)
+            raise group_in_use(self.path, log, group)
         self._consumed.add(key)
         try:
             await self.claim(log, group)
@@ -213,17 +216,17 @@ class SqliteFile:
     async def _in_writer_thread(self, operation: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._writer, operation, *arguments)
 
-    def _connect(self, names: Sequence[str], partitions: int) -> None:
+    def _connect(self, names: Sequence[str], partitions: int | None) -> None:
         with self._translated_open():
             for each in (self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))):
                 _make_private(each)
-            _create_private(self.path)
+            create_private(self.path)  # SQLite would make it readable by all; `-wal` and `-shm` get its permissions
             writing = self._connection()
             try:
-                self.numbers = prepare(writing, names, partitions)
+                self.numbers = prepare(writing, names, partitions, 1 if self.share is None else PARTITIONS)
                 self._reading = self._connection()
                 self._reading.execute("PRAGMA query_only = ON")
-                self.ends = _read_ends(writing)
+                self.ends = _offsets(writing)
                 self._files.remember()
             except BaseException:
                 writing.close()
@@ -249,25 +252,13 @@ class SqliteFile:
             raise LogError(str(error)) from error
 
     def _lock(self, log: str, group: str) -> sqlite3.Connection:
-        """SQLite's exclusive lock on an empty database: it ends with the process; a pid file would outlive a crash."""
-        path = self.path.with_name(f"{self.path.name}-{log}-{quote(group, safe='')}.lock")
+        path = lock_path(self.path, log, group)
+        share = self.share if self.share is not None and (log, group) in self.share.groups else None
         with _translated():
-            _create_private(path)
-            lock = sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
-            try:
-                lock.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError as error:
-                lock.close()
-                if _code(error) == sqlite3.SQLITE_BUSY:
-                    raise self._group_in_use(log, group) from None
-                raise
+            lock = lock_alone(path) if share is None else lock_shared(path, share.command)
+        if lock is None:
+            raise group_in_use(self.path, log, group)
         return lock
-
-    def _group_in_use(self, log: str, group: str) -> GroupInUse:
-        return GroupInUse(
-            f"{self.path}: another process consumes the log {log!r} for {group!r} already; stop it first, or give this "
-            "one another log.path, or other stages (--stages)"
-        )
 
     async def _flush(self) -> None:
         while self._pending:
@@ -290,7 +281,8 @@ class SqliteFile:
         with _translated():
             connection.execute("BEGIN IMMEDIATE")
             try:
-                transaction = Transaction(connection, self._timing.clock(), self._written_ends)
+                known = self._written_ends if self.share is None else read_ends(connection)
+                transaction = Transaction(connection, self._timing.clock(), known)
                 results = [write.operation(transaction) for write in batch]
                 transaction.finish()
                 connection.execute("COMMIT")
@@ -347,17 +339,8 @@ class SqliteFile:
                 now = await self._in_writer_thread(self._data_version)
                 interval = WATCH_INTERVAL if now == version else BUSY_WATCH_INTERVAL
                 if now != version:
-                    self._announce(await self.read(_read_ends))
+                    self._announce(await self.read(_offsets))
                     version = now
-
-
-def _create_private(path: Path) -> None:
-    """Create the file if it is missing: SQLite would make it readable by all. `-wal` and `-shm` get its permissions.
-
-    An existing one is not opened: closing it would release the locks that this process holds on it.
-    """
-    with suppress(OSError):  # SQLite reports what is wrong
-        os.close(open_private(str(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
 
 
 def _make_private(path: Path) -> None:
@@ -376,9 +359,8 @@ def _retrieve(claim: asyncio.Task[sqlite3.Connection]) -> None:
         claim.exception()
 
 
-def _read_ends(connection: sqlite3.Connection) -> dict[Key, int]:
-    rows = connection.execute("SELECT log, partition, next FROM ends")
-    return {(log, partition): offset for log, partition, offset in rows}
+def _offsets(connection: sqlite3.Connection) -> dict[Key, int]:
+    return {key: end.offset for key, end in read_ends(connection).items()}
 
 
 def _code(error: sqlite3.Error) -> int:

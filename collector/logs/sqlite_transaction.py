@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing, suppress
 from functools import lru_cache
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
 from collector.logs.log import Committed, LogError, Record, StoredRecord
@@ -47,8 +49,12 @@ class End(NamedTuple):
     timestamp: float
 
 
-def prepare(connection: sqlite3.Connection, names: Sequence[str], partitions: int) -> dict[str, int]:
+def prepare(
+    connection: sqlite3.Connection, names: Sequence[str], partitions: int | None, of_new: int
+) -> dict[str, int]:
     """Create the tables and the logs, or check that they are as configured; returns the logs' numbers by name.
+
+    Without `partitions` a file keeps the number that it has, and a new one gets `of_new`.
 
     Raises:
         LogError: the file has another version, or a log has another number of partitions.
@@ -59,6 +65,7 @@ def prepare(connection: sqlite3.Connection, names: Sequence[str], partitions: in
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
     connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")
     present = _present(connection)
+    partitions = partitions or max((each for _, each in present.values()), default=of_new)
     if set(names) <= present.keys():  # nothing to write: the disk may be full
         for name in names:
             _check_partitions(name, present[name][1], partitions)
@@ -75,6 +82,22 @@ def prepare(connection: sqlite3.Connection, names: Sequence[str], partitions: in
         raise
     connection.execute("COMMIT")
     return numbers
+
+
+def partitions_of(path: Path) -> int | None:
+    """How many partitions the logs of a file have; None if it is not there, or none that can be read."""
+    if not path.exists():
+        return None
+    reading = f"{path.resolve().as_uri()}?mode=ro"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(reading, uri=True)) as connection:
+        return max((each for _, each in _present(connection).values()), default=None)
+    return None
+
+
+def read_ends(connection: sqlite3.Connection) -> dict[Key, End]:
+    """Where each partition of each log ends."""
+    rows = connection.execute("SELECT log, partition, next, timestamp FROM ends").fetchall()
+    return {(log, partition): End(offset, timestamp) for log, partition, offset, timestamp in rows}
 
 
 def write_version(connection: sqlite3.Connection) -> None:
@@ -110,7 +133,10 @@ def _prepare_log(connection: sqlite3.Connection, name: str, partitions: int) -> 
 
 def _check_partitions(name: str, present: int, partitions: int) -> None:
     if present != partitions:
-        raise LogError(f"has the log {name!r} with {present} partitions, not {partitions}; the number cannot change")
+        raise LogError(
+            f"has the log {name!r} with {present} partitions, not {partitions}; the number of a file cannot "
+            "change: leave log.partitions out, or let evalstream log copy make another file"
+        )
 
 
 class Transaction:
@@ -122,7 +148,7 @@ class Transaction:
     """
 
     def __init__(self, connection: sqlite3.Connection, now: float, known: Mapping[Key, End]) -> None:
-        """`known` is where partitions ended when this process wrote last; another may have appended since."""
+        """`known` is where partitions ended the last time that this process saw it; another may have appended since."""
         self.connection = connection
         self.appended: dict[Key, list[StoredRecord]] = {}
         """What was appended, once `finish` is through."""

@@ -22,6 +22,7 @@ from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.stage import GROUP
 from collector.logs.journal.stall_watchdog import exit_stalled
+from collector.logs.sqlite_shares import Share
 from collector.service.assemble import start_assemble
 from collector.service.evaluate import Evaluating
 from collector.service.export import (
@@ -139,11 +140,11 @@ def _too_early() -> None:
     logger.info("SIGHUP: the service is still starting, with the file as it was read")
 
 
-def _opening_logs(config: Config, telemetry: Telemetry) -> AbstractAsyncContextManager[Logs]:
+def _opening_logs(config: Config, telemetry: Telemetry, share: Share | None) -> AbstractAsyncContextManager[Logs]:
     settings = config.settings
     linking, page = settings.assemble.link is not None, settings.page is not None
     spans = "spans" in config.exporters
-    return open_logs(settings.log, linking=linking, page=page, judged_spans=spans, telemetry=telemetry)
+    return open_logs(settings.log, linking=linking, page=page, judged_spans=spans, telemetry=telemetry, share=share)
 
 
 async def _open_steps(logs: Logs, config: Config) -> GeneratedStepsStore:
@@ -230,7 +231,7 @@ async def running(
     resources = ProcessResources(config, telemetry)
     show_build(telemetry, config, stages)
     async with AsyncExitStack() as stack:
-        logs = await stack.enter_async_context(_opening_logs(config, telemetry))
+        logs = await stack.enter_async_context(_opening_logs(config, telemetry, worker and worker.share))
         steps = await _open_steps(logs, config)
         own = await own_items(steps)
         history, status = ConfigurationHistory(steps, config, warn=logger.warning), ConfigurationStatus(telemetry)

@@ -19,6 +19,7 @@ from collector.telemetry.series import RECORDS_LOST
 
 if TYPE_CHECKING:
     from collector.logs.kafka import LostRecords
+    from collector.logs.sqlite_shares import Share
 
 NAMES = ("spans", "turns", "evaluations", "definitions", "dead_letters", "labels")
 UNLINKED, HISTORY, JUDGED_SPANS = "unlinked", "history", "judged_spans"
@@ -69,6 +70,7 @@ async def open_logs(
     judged_spans: bool = False,
     telemetry: Telemetry | None = None,
     create: bool = True,
+    share: Share | None = None,
 ) -> AsyncGenerator[Logs]:
     """Open all logs, with `linking` that of unlinked turns, with `page` the history; they are closed on leaving.
 
@@ -76,7 +78,8 @@ async def open_logs(
     where there is none, the logs are empty and in memory.
 
     With `telemetry` they are a service's: losses are counted there, and a file that cannot be written now, because the
-    disk is full or another process holds it, is waited for.
+    disk is full or another process holds it, is waited for. `share` is what this process has of a SQLite file's
+    partitions.
 
     Raises:
         ConfigError: what exists does not fit the configuration, for instance a topic with another number of partitions.
@@ -87,11 +90,11 @@ async def open_logs(
     try:
         if telemetry is not None and settings.kind == "sqlite":
             opening = OPENING.repeat(
-                lambda: _open(settings, names, telemetry), LogUnavailable, action="opening the log"
+                lambda: _open(settings, names, telemetry, share), LogUnavailable, action="opening the log"
             )
             logs = await opening
         else:
-            logs = await _open(settings, names, telemetry)
+            logs = await _open(settings, names, telemetry, share)
     except LogError as error:
         raise ConfigError(f"log: {error}") from error
     try:
@@ -105,7 +108,7 @@ def _exists(path: str) -> bool:
     return Path(path).exists()
 
 
-async def _open(settings: LogSettings, names: Sequence[str], telemetry: Telemetry | None) -> Logs:
+async def _open(settings: LogSettings, names: Sequence[str], telemetry: Telemetry | None, share: Share | None) -> Logs:
     match settings.kind:
         case "memory":
             from collector.logs.memory import MemoryLog
@@ -114,7 +117,7 @@ async def _open(settings: LogSettings, names: Sequence[str], telemetry: Telemetr
         case "sqlite":
             from collector.logs.sqlite import SqliteLog
 
-            opened = await SqliteLog.open(settings.path, names, partitions=1)
+            opened = await SqliteLog.open(settings.path, names, settings.partitions, share=share)
             return Logs(**{name: opened[name] for name in names})
         case "kafka":
             assert settings.kafka is not None  # the configuration is checked

@@ -90,7 +90,25 @@ async def finished(process: ServiceProcess, within: float) -> None:
     assert_everything_once(await process.ledger())
 
 
-async def test_over_a_file_they_divide_the_stages_and_end_together(tmp_path: Path) -> None:
+async def send_until_both(process: ServiceProcess) -> int:
+    """Send traces until both workers receive and judge; gives how many. The system picks who receives."""
+    sent = 0
+    async with asyncio.timeout(90):  # over Kafka the second one joins the groups of the first after it is ready
+        while not (await both(process, JUDGED) and await both(process, RECEIVED)):
+            assert await process.post("traces", a_trace(sent)) == 200
+            sent += 1
+            await asyncio.sleep(0.2)
+    return sent
+
+
+async def everything_once(process: ServiceProcess, sent: int) -> None:
+    ledger = await until_ledger(process, 2 * sent, within=60)
+    assert Counter((each.subject.trace_id, each.evaluator) for each in ledger) == {
+        (f"{number + 1:032x}", evaluator): 1 for number in range(sent) for evaluator in ("helpful", "exact")
+    }
+
+
+async def test_over_a_file_they_share_partitions_and_end_together(tmp_path: Path) -> None:
     async with (
         serve_judge(StandInJudge(Faults(latency=0.4))) as url,
         command(tmp_path, configuration(url), 3) as process,
@@ -104,9 +122,53 @@ async def test_over_a_file_they_divide_the_stages_and_end_together(tmp_path: Pat
         await process.start()
         await finished(process, within=60)
         assert set(await by_worker(process, "evalstream_build_info")) == {"1", "2", "3"}
-        assert (await by_worker(process, "evalstream_evaluations_total"))["3"] > 0
+        judged = await by_worker(process, JUDGED)
+        assert sum(judged[each] > 0 for each in "123") > 1
         assert await process.stop() == 0
         assert "error" not in process.stderr.read_text().rpartition("worker 3 is process")[2]
+
+
+async def test_killed_under_load_workers_over_a_file_lose_nothing_and_judge_nothing_twice(tmp_path: Path) -> None:
+    """At a moment of its own each time: while requests come, turns are made, judges answer."""
+    async with (
+        serve_judge(StandInJudge(Faults(latency=0.05))) as url,
+        command(tmp_path, configuration(url), 2) as process,
+    ):
+        sent = 0
+        for killed in (1, 2, 1):
+            sent = await post_until_killed(process, sent, killed)
+            await process.start()
+        await everything_once(process, sent)
+        assert await both(process, "evalstream_build_info")
+        assert await process.stop() == 0
+
+
+async def post_until_killed(process: ServiceProcess, first: int, worker: int) -> int:
+    """Send traces one after the other, until one is not taken; it and those before were sent, and it is sent again."""
+    number = first
+    while True:
+        try:
+            assert await process.post("traces", a_trace(number)) == 200
+        except aiohttp.ClientError:
+            break
+        number += 1
+        if number == first + 40:
+            os.kill(workers_of(process)[worker], signal.SIGKILL)
+    await process.ended()
+    return number
+
+
+async def test_a_second_command_on_the_file_ends_at_once(tmp_path: Path) -> None:
+    shared = configuration("http://127.0.0.1:9/v1", log={"kind": "sqlite", "path": str(tmp_path / "evalstream.db")})
+    async with command(tmp_path, shared, 2) as first:
+        folder = tmp_path / "second"
+        folder.mkdir()
+        for workers in ("1", "2"):
+            second = ServiceProcess(folder, shared, ("--workers", workers))
+            await second.launch()
+            assert await second.ended() == 2
+            assert "another process consumes the log" in second.stderr.read_text()
+        assert await first.stop() == 0
 
 
 @pytest.mark.kafka
@@ -115,16 +177,8 @@ async def test_over_kafka_they_share_partitions_and_a_port(tmp_path: Path, kafka
     log = Topics(kafka_broker.bootstrap).log_settings()
     del log["kafka"]["group_instance_id"]
     async with serve_judge() as url, command(tmp_path, configuration(url, log=log), 2) as process:
-        sent = 0
-        async with asyncio.timeout(90):  # the second one joins the groups of the first after it is ready
-            while not (await both(process, JUDGED) and await both(process, RECEIVED)):  # the system picks who receives
-                assert await process.post("traces", a_trace(sent)) == 200
-                sent += 1
-                await asyncio.sleep(0.2)
-        ledger = await until_ledger(process, 2 * sent, within=60)
-        assert Counter((each.subject.trace_id, each.evaluator) for each in ledger) == {
-            (f"{number + 1:032x}", evaluator): 1 for number in range(sent) for evaluator in ("helpful", "exact")
-        }
+        sent = await send_until_both(process)
+        await everything_once(process, sent)
         assert sum((await by_worker(process, RECEIVED)).values()) == sent
         assert await process.stop() == 0
 

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
-from collector.config.settings import Settings
+from collector.config.settings import LogSettings, Settings
 from collector.errors import ConfigError
-from collector.service.workers.stage_loads import stage_loads
+from collector.logs.sqlite_shares import PARTITIONS
+from collector.logs.sqlite_transaction import partitions_of
+from collector.wording import plural
 
-_LATER = ("evaluate", "export", "watch", "page")
-_BY_STAGE: Mapping[int, tuple[tuple[tuple[str, ...], ...], ...]] = {
-    2: (
-        (("receive", "assemble"), _LATER),
-        (("receive",), ("assemble", *_LATER)),
-        (("assemble",), ("receive", *_LATER)),
-    ),
-    3: ((("receive",), ("assemble",), _LATER),),
-    4: ((("receive",), ("assemble",), ("evaluate",), _LATER[1:]),),
-}
-"""By the number of workers, the ways to divide: each stage of a SQLite file can be in one process only."""
 _OF_THE_FIRST = ("export", "watch", "page")
-"""Over Kafka in the first worker alone: files that are appended to and ports can have one owner only."""
+"""In the first worker alone: files that are appended to and ports can have one owner only."""
 
 
 def divide(stages: Collection[str], workers: int, settings: Settings) -> Sequence[frozenset[str]]:
-    """The stages of each worker, at least one for each.
+    """The stages of each worker, at least one for each. Of the stages that all run, each has partitions.
 
     Raises:
         ConfigError: the log cannot be shared by so many, or the workers cannot tell each other apart.
@@ -33,32 +25,28 @@ def divide(stages: Collection[str], workers: int, settings: Settings) -> Sequenc
         case "memory":
             raise ConfigError("--workers: log.kind is memory, which is of one process; use sqlite or kafka")
         case "sqlite":
-            return _by_stage(stages, workers, stage_loads(settings))
+            _require_partitions(settings.log, workers)
         case "kafka":
             _require_shareable(settings, workers)
-            return _by_partition(stages, workers)
-
-
-def _by_stage(stages: Collection[str], workers: int, loads: Mapping[str, float]) -> Sequence[frozenset[str]]:
-    """The way in which the busiest worker has least to do: it is the one that all wait for."""
-    most = max(_BY_STAGE)
-    if workers > most:
-        raise ConfigError(f"--workers: over a SQLite file there can be {most} at most; use log.kind: kafka for more")
-    ways = [[frozenset(part) & frozenset(stages) for part in way] for way in _BY_STAGE[workers]]
-    possible = [way for way in ways if all(way)]
-    if not possible:
-        raise ConfigError(
-            f"--workers: over a SQLite file workers divide the stages, and {', '.join(sorted(stages))} "
-            f"cannot be divided among {workers}; use fewer workers"
-        )
-    return min(possible, key=lambda way: max(sum(loads.get(stage, 0.0) for stage in part) for part in way))
-
-
-def _by_partition(stages: Collection[str], workers: int) -> Sequence[frozenset[str]]:
+    _require_one_port(settings)
     others = frozenset(stages).difference(_OF_THE_FIRST)
     if not others:
         raise ConfigError(f"--workers: {', '.join(sorted(stages))} run in one process; leave --workers out")
     return [frozenset(stages), *[others] * (workers - 1)]
+
+
+def _require_partitions(log: LogSettings, workers: int) -> None:
+    there = partitions_of(Path(log.path))
+    partitions = there or log.partitions or PARTITIONS
+    if workers <= partitions:
+        return
+    problem = f"--workers: {workers} cannot share {plural(partitions, 'partition')}"
+    if there is None:
+        raise ConfigError(f"{problem} of a SQLite file; use {partitions} at most, or set log.partitions")
+    raise ConfigError(
+        f"{problem}, which {log.path} has; use {partitions} at most, or copy it into a file with more "
+        "(log.partitions): evalstream log copy"
+    )
 
 
 def _require_shareable(settings: Settings, workers: int) -> None:
@@ -69,9 +57,6 @@ def _require_shareable(settings: Settings, workers: int) -> None:
             f"--workers: {workers} cannot share {kafka.partitions} partitions; use {kafka.partitions} at most, or more "
             "log.kafka.partitions"
         )
-    for name, receiver in (("otlp_http", settings.receive.otlp_http), ("otlp_grpc", settings.receive.otlp_grpc)):
-        if receiver is not None and receiver.port == 0:
-            raise ConfigError(f"receive.{name}.port: 0 would give each worker another port; name one")
     named = {"log.kafka": kafka.group_instance_id} | {
         f"receive.kafka.{number}": source.group_instance_id for number, source in enumerate(settings.receive.kafka)
     }
@@ -80,3 +65,9 @@ def _require_shareable(settings: Settings, workers: int) -> None:
             raise ConfigError(
                 f"{where}.group_instance_id: names one process, and --workers starts {workers}; leave it out"
             )
+
+
+def _require_one_port(settings: Settings) -> None:
+    for name, receiver in (("otlp_http", settings.receive.otlp_http), ("otlp_grpc", settings.receive.otlp_grpc)):
+        if receiver is not None and receiver.port == 0:
+            raise ConfigError(f"receive.{name}.port: 0 would give each worker another port; name one")

@@ -19,6 +19,7 @@ from collector.config.loading import Config
 from collector.errors import ConfigError
 from collector.export.prometheus import PrometheusSettings
 from collector.service.app import serve
+from collector.service.workers.file_shares import share_file
 from collector.service.workers.joint_metrics import serve_joint_metrics
 from collector.service.workers.worker import Worker
 from collector.telemetry.logging import LogLevel, level_of, log_as_json
@@ -35,13 +36,14 @@ def serve_workers(config: Config, divided: Sequence[frozenset[str]], *, log_leve
     Returns in each worker, too, with 0, once that has been stopped; what ends a worker is raised there.
 
     Raises:
-        ConfigError: a port of this process is taken.
+        ConfigError: a port of this process is taken, or another process has the file.
     """
+    shares = share_file(config.settings.log, len(divided))
     folder = Path(tempfile.mkdtemp(prefix="evalstream-"))
     lifeline, ours = os.pipe()
     workers: dict[int, Worker] = {}
-    for number, stages in enumerate(divided, 1):
-        worker = Worker(number, folder / f"{number}.sock", lifeline)
+    for number, (stages, share) in enumerate(zip(divided, shares, strict=True), 1):
+        worker = Worker(number, folder / f"{number}.sock", lifeline, share)
         pid = os.fork()
         if pid == 0:
             os.setsid()  # Ctrl-C is for the first process alone, which hands it on

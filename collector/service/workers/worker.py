@@ -7,18 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.logs.sqlite_shares import Share
+
 
 @dataclass(frozen=True, slots=True)
 class Worker:
     """One of several processes of one command; they share the ports on which they receive.
 
-    `metrics` is the socket file on which it serves /metrics and /readyz. `lifeline` is the end of a pipe on which
-    nothing ever comes: it closes with the process that has started this one, however that ends.
+    `share` is its part of a SQLite file; over Kafka brokers divide. `metrics` is the socket file on which it serves
+    /metrics and /readyz. `lifeline` is the end of a pipe on which nothing ever comes: it closes with the process that
+    has started this one, however that ends.
     """
 
     number: int
     metrics: Path
     lifeline: int
+    share: Share | None = None
 
     def stop_when_alone(self, stop: Callable[[], None]) -> None:
         """Call `stop` once the process that has started this one is gone."""

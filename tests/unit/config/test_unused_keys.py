@@ -61,6 +61,11 @@ WITH_FALLBACK = {"main": {**PRICED, "fallback": "small"}, "small": PRICED}
         ({"end_markers": {"tools": ["bye"]}}, {}, "monitors.all.end_markers does nothing"),
         ({"alerts": {"enabled": False, "targets": {"good": 0.5}}}, {}, "monitors.all.alerts: targets do nothing"),
         ({}, {"alerts": {"by_segment": True}}, "alerts.by_segment does nothing without export.prometheus.segment_by"),
+        (
+            {},
+            {"log": {"kind": "kafka", "partitions": 8, "kafka": {"bootstrap_servers": ["a:9092"]}}},
+            "log.partitions does nothing where log.kind is kafka; use log.kafka.partitions",
+        ),
         ({}, {"log": {"kind": "memory", "retention": "3d"}}, "log.retention does nothing where log.kind is memory"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -16,10 +16,11 @@ import pytest
 from folds import Recorder, Recorders, following
 
 from collector.logs.delivery_pace import AT_ONCE, INTERVAL
-from collector.logs.log import TICK, LogError, LogUnavailable, Record, StoredRecord
+from collector.logs.log import TICK, GroupInUse, LogError, LogUnavailable, Record, StoredRecord
 from collector.logs.sqlite import SqliteLog
 from collector.logs.sqlite_file import _Write
-from collector.logs.sqlite_transaction import Transaction
+from collector.logs.sqlite_shares import PARTITIONS, Share, lock_path, reserve
+from collector.logs.sqlite_transaction import Transaction, partitions_of
 
 WRITER = """
 import asyncio, sys
@@ -294,6 +295,80 @@ async def test_the_number_of_partitions_cannot_change(tmp_path: Path) -> None:
     await log.close()
     with pytest.raises(LogError, match=r"logs\.db: has the log 'spans' with 2 partitions, not 3"):
         await SqliteLog.open(tmp_path / "logs.db", ["spans"], 3)
+
+
+async def test_a_file_tells_how_many_partitions_it_has(tmp_path: Path) -> None:
+    logs = await SqliteLog.open(tmp_path / "logs.db", ["spans"], 3)
+    more = await SqliteLog.open(tmp_path / "logs.db", ["spans", "turns"], share=share_of(0))
+    assert {each.partitions for each in (*logs.values(), *more.values())} == {3}
+    assert partitions_of(tmp_path / "logs.db") == 3
+    assert partitions_of(tmp_path / "none.db") is None
+    (tmp_path / "other.db").write_bytes(b"no database" * 1000)
+    assert partitions_of(tmp_path / "other.db") is None
+    for each in (*logs.values(), *more.values()):
+        await each.close()
+
+
+@pytest.mark.parametrize(("share", "partitions"), [(None, 1), (Share(0, 2, "a", frozenset()), PARTITIONS)])
+async def test_a_new_file_has_partitions_for_those_who_share_it(
+    tmp_path: Path, share: Share | None, partitions: int
+) -> None:
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], share=share))["spans"]
+    assert log.partitions == partitions
+    await log.close()
+
+
+def share_of(number: int, of: int = 2, command: str = "ours") -> Share:
+    return Share(number, of, command, frozenset({("spans", "g")}))
+
+
+async def test_processes_of_a_command_share_the_partitions_and_each_record_comes_to_one(tmp_path: Path) -> None:
+    path = tmp_path / "logs.db"
+    assert reserve(lock_path(path, "spans", "g"), "ours")
+    logs = [(await SqliteLog.open(path, ["spans"], 5, share=share_of(number)))["spans"] for number in range(2)]
+    seen = [Recorders() for _ in logs]
+    async with following(logs[0], "g", seen[0].open_fold), following(logs[1], "g", seen[1].open_fold):
+        for number in range(40):
+            await logs[number % 3 % 2].append([Record(b"%d" % each, b"%d" % number) for each in range(20)])
+        async with asyncio.timeout(20):
+            while sum(len(each.delivered) for each in seen) < 800:
+                await asyncio.sleep(0.01)
+    assert set(seen[0].folds) == {0, 2, 4}
+    assert set(seen[1].folds) == {1, 3}
+    for partition in range(5):
+        stored = [record async for batch in logs[0].read(partition, 0) for record in batch]
+        assert seen[partition % 2].folds[partition].delivered == stored
+    whole = Recorders()
+    async with following(logs[0], "of one", whole.open_fold):
+        await whole.until(lambda: len(whole.folds) == 5)
+    for log in logs:
+        await log.close()
+
+
+async def test_a_shared_group_is_the_commands_alone(tmp_path: Path) -> None:
+    path = tmp_path / "logs.db"
+    lock = lock_path(path, "spans", "g")
+    alone = (await SqliteLog.open(path, ["spans"], 2))["spans"]
+    got = Recorders()
+    assert reserve(lock, "ours")
+    ours, theirs = [
+        (await SqliteLog.open(path, ["spans"], share=share_of(0, command=command)))["spans"]
+        for command in ("ours", "theirs")
+    ]
+    async with following(ours, "g", got.open_fold):
+        await got.until(lambda: got.folds)
+        assert not reserve(lock, "theirs")
+        for other in (alone, theirs):
+            with pytest.raises(GroupInUse, match=r"logs\.db: another process consumes the log 'spans' for 'g' already"):
+                await other.claim("g")
+    assert reserve(lock, "theirs")
+    with pytest.raises(GroupInUse):
+        await ours.claim("g")
+    await theirs.claim("g")
+    with pytest.raises(GroupInUse):
+        await alone.claim("g")
+    for log in (alone, ours, theirs):
+        await log.close()
 
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
