@@ -48,7 +48,7 @@ def from_json(data: bytes | str, kind: type[T]) -> T:
     Raises:
         pydantic.ValidationError: it is not one.
     """
-    return adapter_of(kind).validate_json(data)
+    return adapter_of(kind).validate_json(data)  # type: ignore[arg-type] # mypy takes no class for hashable
 
 
 @cache
@@ -89,11 +89,13 @@ def _to_plain(record: Any) -> dict[str, Any]:
 
 def to_dict(record: Any) -> dict[str, Any]:
     """A record as a dict, without what is None or empty."""
-    kind: type[object] = record.__class__
+    kind: Any = record.__class__
     if kind is Message and not record.tool_calls and record.tool_call_id is None:
         return {"role": record.role, "content": record.content}  # histories are full of them
     names, values, always = _shape(kind)
     pairs = zip(names, values(record), strict=True)
     if kind is ToolCall:
         return {name: item for name, item in pairs if item is not None}
-    return {name: item for name, item in pairs if item or name in always or type(item) in _SCALARS}
+    return {
+        name: item for name, item in pairs if item or name in always or (item is not None and type(item) in _SCALARS)
+    }

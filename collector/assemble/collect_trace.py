@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import orjson
+from google.protobuf.message import DecodeError
 
 from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.identity import IdentityLookup
@@ -18,10 +19,10 @@ from collector.otlp.decode import (
     Signal,
     decode_examined,
     examine_spans,
-    read_outline,
     records_of,
+    request_from_protobuf,
 )
-from collector.otlp.outline import Outline
+from collector.otlp.outline import Outline, outline_of
 from collector.otlp.span import EVENT_NAME, LogRecord, Span
 
 UNREAD = "none"
@@ -75,13 +76,39 @@ def collect_trace(
     none concerns a model.
     """
     pieces = tuple(pieces)
+    try:
+        return _collect(pieces, dialects, identity, application, on_unknown)
+    except DecodeError:  # pieces were checked when they came; to check each once more takes as long as to read it
+        readable = tuple(each for each in pieces if _is_readable(each, on_bad))
+        return _collect(readable, dialects, identity, application, on_unknown)
+
+
+def _is_readable(piece: TracePiece, on_bad: Callable[[BadInput], None]) -> bool:
+    try:
+        request_from_protobuf(piece.value, piece.signal)
+    except BadInput as error:
+        on_bad(error)
+        return False
+    return True
+
+
+def _collect(
+    pieces: Sequence[TracePiece],
+    dialects: Dialects,
+    identity: IdentityLookup,
+    application: ApplicationAttributes | None,
+    on_unknown: Callable[[int], None],
+) -> CollectedTrace | None:
+    """Collect pieces; raises DecodeError where one of them cannot be read."""
     logs = _distinct_values(pieces, "logs")
     events = _EventCollector(dialects)
-    records = _collect_records(_parse_requests(logs, "logs", on_bad), dialects, events) if logs else []
+    records = _collect_records([outline_of(each, "logs") for each in logs], dialects, events) if logs else []
     span_filter = _SpanFilter(dialects, identity, events, application or None)
     examined: list[ExaminedScope] = []
-    for request in _parse_joined(_distinct_values(pieces, "traces"), on_bad):
-        examined += examine_spans(request, span_filter.find_evidence)
+    traces = _distinct_values(pieces, "traces")
+    if traces:  # all at once: concatenated messages are their union, and one parse is much cheaper
+        joined = outline_of(traces[0] if len(traces) == 1 else b"".join(traces), "traces")
+        examined = examine_spans(joined, span_filter.find_evidence)
     if not (span_filter.matched or records):
         on_unknown(len({span.outline.span_id for scope in examined for span in scope.spans}))
         return None
@@ -150,29 +177,6 @@ class _SpanFilter:
         return int(
             self._identity.concerns(keys) or (self._application is not None and self._application.concerns(keys))
         )
-
-
-def _parse_joined(values: Sequence[bytes], on_bad: Callable[[BadInput], None]) -> Iterable[Outline]:
-    """Parse all requests at once: concatenated protobuf messages are their union, and one parse is much cheaper.
-
-    If that fails, they are parsed one by one, so that an invalid one does not take the others with it.
-    """
-    if not values:
-        return []
-    try:
-        return [read_outline(values[0] if len(values) == 1 else b"".join(values), "traces")]
-    except BadInput:
-        return _parse_requests(values, "traces", on_bad)
-
-
-def _parse_requests(values: Iterable[bytes], signal: Signal, on_bad: Callable[[BadInput], None]) -> list[Outline]:
-    requests: list[Outline] = []
-    for value in values:
-        try:
-            requests.append(read_outline(value, signal))
-        except BadInput as error:
-            on_bad(error)
-    return requests
 
 
 def deduplicate_spans(spans: Sequence[Span]) -> list[Span]:
