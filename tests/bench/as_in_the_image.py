@@ -6,6 +6,7 @@ headers. The rows are those of `ingest.py`, `whole_way.py` and `kafka_way.py`, w
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from quick_judge import serving
 
 from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects
+from collector.service.app import COLLECT_AFTER
 from collector.telemetry.compilation import is_compiled
 
 GROUP = "as in the image, compiled"
@@ -46,7 +48,12 @@ def main() -> int:
 def work() -> None:
     assert is_compiled()
     given = arguments(__doc__ or "")
-    ingest.spans_to_turns(512 if given.smoke else 10_000, 1 if given.smoke else 5, Assembler(Dialects.installed()))
+    gc.set_threshold(*COLLECT_AFTER)
+    total, repeats = (512, 1) if given.smoke else (10_000, 5)
+    assembler = Assembler(Dialects.installed())
+    ingest.spans_to_turns(total, repeats, assembler)
+    for name in ingest.DIALECTS[: 1 if given.smoke else None]:
+        ingest.captured(name, max(1, total // 400), repeats, assembler)
     turns, repeats = (50, 1) if given.smoke else (12_000, 3)
     with serving(0.02) as judge:
         whole_way.burst(judge, 0.01, turns, repeats, keep="wanted")
