@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from collector.logs.log import Committed, LogError, Record, StoredRecord
 from collector.logs.sqlite_rows import headers_to_bytes, row_id
+from collector.wording import plural
 
 VERSION = 1
 """The schema's version, in the file's `user_version`."""
@@ -134,7 +135,7 @@ def _prepare_log(connection: sqlite3.Connection, name: str, partitions: int) -> 
 def _check_partitions(name: str, present: int, partitions: int) -> None:
     if present != partitions:
         raise LogError(
-            f"has the log {name!r} with {present} partitions, not {partitions}; the number of a file cannot "
+            f"has the log {name!r} with {plural(present, 'partition')}, not {partitions}; the number of a file cannot "
             "change: leave log.partitions out, or let evalstream log copy make another file"
         )
 
