@@ -18,7 +18,7 @@ from collector.logs.log import Committed, LogError, OpenFold, Record, StoredReco
 from collector.logs.partitioner import Partitioner
 from collector.logs.sqlite_file import SqliteFile
 from collector.logs.sqlite_rows import MAX_LOGS, MAX_PARTITIONS, headers_from_bytes, offset_of, row_id
-from collector.logs.sqlite_shares import Share
+from collector.logs.sqlite_shares import PartitionShare
 from collector.logs.sqlite_transaction import Transaction
 
 MAX_RECORD_BYTES = 64 << 20
@@ -49,7 +49,7 @@ class SqliteLog:
         timing: ConsumerTiming | None = None,
         max_record_bytes: int = MAX_RECORD_BYTES,
         max_in_flight: tuple[int, int] = (100_000, 64 << 20),
-        share: Share | None = None,
+        share: PartitionShare | None = None,
     ) -> dict[str, SqliteLog]:
         """Open the logs `names` in the file at `path`, by name; missing ones are created.
 

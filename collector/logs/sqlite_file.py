@@ -19,7 +19,7 @@ from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.fresh_records import FreshRecords
 from collector.logs.log import LogError, LogUnavailable, StoredRecord
 from collector.logs.open_files import OpenFiles
-from collector.logs.sqlite_shares import PARTITIONS, Share, group_in_use, lock_alone, lock_path, lock_shared
+from collector.logs.sqlite_shares import PARTITIONS, PartitionShare, group_in_use, lock_alone, lock_path, lock_shared
 from collector.logs.sqlite_transaction import End, Key, Transaction, prepare, read_ends, write_version
 from evaluators.private_files import create_private, restrict
 
@@ -56,7 +56,9 @@ class SqliteFile:
     there are. A timer that collects writes would add its delay to every append; here the fsync itself is the delay.
     """
 
-    def __init__(self, path: Path, timing: ConsumerTiming, in_flight: BoundedGate, share: Share | None = None) -> None:
+    def __init__(
+        self, path: Path, timing: ConsumerTiming, in_flight: BoundedGate, share: PartitionShare | None = None
+    ) -> None:
         self.path = path
         self.share = share
         self.in_flight = in_flight

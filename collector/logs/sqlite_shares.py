@@ -23,7 +23,7 @@ _PATIENCE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PartitionShare:
     """What one process has of the partitions: each `of`th from `number` on, where 0 is the first.
 
     `command` is a name that no other command has. Only `groups` are shared, each a pair of the log's name and the

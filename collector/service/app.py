@@ -22,7 +22,7 @@ from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.stage import GROUP
 from collector.logs.journal.stall_watchdog import exit_stalled
-from collector.logs.sqlite_shares import Share
+from collector.logs.sqlite_shares import PartitionShare
 from collector.service.assemble import start_assemble
 from collector.service.evaluate import Evaluating
 from collector.service.export import (
@@ -140,7 +140,9 @@ def _too_early() -> None:
     logger.info("SIGHUP: the service is still starting, with the file as it was read")
 
 
-def _opening_logs(config: Config, telemetry: Telemetry, share: Share | None) -> AbstractAsyncContextManager[Logs]:
+def _opening_logs(
+    config: Config, telemetry: Telemetry, share: PartitionShare | None
+) -> AbstractAsyncContextManager[Logs]:
     settings = config.settings
     linking, page = settings.assemble.link is not None, settings.page is not None
     spans = "spans" in config.exporters

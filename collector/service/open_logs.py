@@ -19,7 +19,7 @@ from collector.telemetry.series import RECORDS_LOST
 
 if TYPE_CHECKING:
     from collector.logs.kafka import LostRecords
-    from collector.logs.sqlite_shares import Share
+    from collector.logs.sqlite_shares import PartitionShare
 
 NAMES = ("spans", "turns", "evaluations", "definitions", "dead_letters", "labels")
 UNLINKED, HISTORY, JUDGED_SPANS = "unlinked", "history", "judged_spans"
@@ -70,7 +70,7 @@ async def open_logs(
     judged_spans: bool = False,
     telemetry: Telemetry | None = None,
     create: bool = True,
-    share: Share | None = None,
+    share: PartitionShare | None = None,
 ) -> AsyncGenerator[Logs]:
     """Open all logs, with `linking` that of unlinked turns, with `page` the history; they are closed on leaving.
 
@@ -108,7 +108,9 @@ def _exists(path: str) -> bool:
     return Path(path).exists()
 
 
-async def _open(settings: LogSettings, names: Sequence[str], telemetry: Telemetry | None, share: Share | None) -> Logs:
+async def _open(
+    settings: LogSettings, names: Sequence[str], telemetry: Telemetry | None, share: PartitionShare | None
+) -> Logs:
     match settings.kind:
         case "memory":
             from collector.logs.memory import MemoryLog

@@ -10,13 +10,13 @@ from uuid import uuid4
 from collector.config.settings import LogSettings
 from collector.errors import ConfigError
 from collector.evaluate.stage import GROUP
-from collector.logs.sqlite_shares import Share, group_in_use, lock_path, reserve
+from collector.logs.sqlite_shares import PartitionShare, group_in_use, lock_path, reserve
 
 GROUPS = frozenset({("spans", "assemble"), ("unlinked", "link"), ("turns", GROUP)})
 """By log, what consumes the partitions of the stages that every worker runs; others are in the first one alone."""
 
 
-def share_file(settings: LogSettings, workers: int) -> Sequence[Share | None]:
+def share_file(settings: LogSettings, workers: int) -> Sequence[PartitionShare | None]:
     """What each worker has of the file, which is theirs from now on; None where the logs are no file.
 
     Raises:
@@ -33,4 +33,4 @@ def share_file(settings: LogSettings, workers: int) -> Sequence[Share | None]:
             raise ConfigError(f"log: {file}: {error}; see that the folder exists and can be written") from error
         if not is_ours:
             raise group_in_use(file, log, group)
-    return [Share(number, workers, command, GROUPS) for number in range(workers)]
+    return [PartitionShare(number, workers, command, GROUPS) for number in range(workers)]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.logs.sqlite_shares import Share
+from collector.logs.sqlite_shares import PartitionShare
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Worker:
     number: int
     metrics: Path
     lifeline: int
-    share: Share | None = None
+    share: PartitionShare | None = None
 
     def stop_when_alone(self, stop: Callable[[], None]) -> None:
         """Call `stop` once the process that has started this one is gone."""

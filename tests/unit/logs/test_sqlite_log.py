@@ -19,7 +19,7 @@ from collector.logs.delivery_pace import AT_ONCE, INTERVAL
 from collector.logs.log import TICK, GroupInUse, LogError, LogUnavailable, Record, StoredRecord
 from collector.logs.sqlite import SqliteLog
 from collector.logs.sqlite_file import _Write
-from collector.logs.sqlite_shares import PARTITIONS, Share, lock_path, reserve
+from collector.logs.sqlite_shares import PARTITIONS, PartitionShare, lock_path, reserve
 from collector.logs.sqlite_transaction import Transaction, partitions_of
 
 WRITER = """
@@ -309,17 +309,17 @@ async def test_a_file_tells_how_many_partitions_it_has(tmp_path: Path) -> None:
         await each.close()
 
 
-@pytest.mark.parametrize(("share", "partitions"), [(None, 1), (Share(0, 2, "a", frozenset()), PARTITIONS)])
+@pytest.mark.parametrize(("share", "partitions"), [(None, 1), (PartitionShare(0, 2, "a", frozenset()), PARTITIONS)])
 async def test_a_new_file_has_partitions_for_those_who_share_it(
-    tmp_path: Path, share: Share | None, partitions: int
+    tmp_path: Path, share: PartitionShare | None, partitions: int
 ) -> None:
     log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], share=share))["spans"]
     assert log.partitions == partitions
     await log.close()
 
 
-def share_of(number: int, of: int = 2, command: str = "ours") -> Share:
-    return Share(number, of, command, frozenset({("spans", "g")}))
+def share_of(number: int, of: int = 2, command: str = "ours") -> PartitionShare:
+    return PartitionShare(number, of, command, frozenset({("spans", "g")}))
 
 
 async def test_processes_of_a_command_share_the_partitions_and_each_record_comes_to_one(tmp_path: Path) -> None:
