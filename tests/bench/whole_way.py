@@ -30,7 +30,8 @@ GROUP = "whole way"
 QUIET = 0.5
 PER_REQUEST = 50
 STAGES = ("receive", "assemble", "evaluate", "export")
-MANY_CONNECTIONS = 16
+MANY_CONNECTIONS = 32, 2
+"""Senders, and connections of each."""
 
 WARM_UP = 1000
 """Turns before those that are measured: connections, schemas and caches are made once, and are no cost of a turn."""
@@ -52,20 +53,22 @@ def body(first: int, traces: int, ended: float) -> bytes:
     return made.SerializeToString()
 
 
-def send(port: int, bodies: list[bytes], connections: int = 4) -> None:
-    """Post them over connections that stay open: some 5 µs of this process a turn."""
+def send(port: int, bodies: list[bytes], senders: int = 4, connections: int = 1) -> None:
+    """Post them, each sender over so many connections that stay open: some 5 µs of this process a turn."""
 
     def post(mine: list[bytes]) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        for each in mine:
+        opened = [http.client.HTTPConnection("127.0.0.1", port, timeout=60) for _ in range(connections)]
+        for number, each in enumerate(mine):
+            connection = opened[number % connections]
             connection.request("POST", "/v1/traces", each, {"Content-Type": "application/x-protobuf"})
             answer = connection.getresponse()
             answer.read()
             assert answer.status == 200, answer.status
-        connection.close()
+        for each in opened:
+            each.close()
 
-    with ThreadPoolExecutor(connections) as pool:
-        list(pool.map(post, (bodies[number::connections] for number in range(connections))))
+    with ThreadPoolExecutor(senders) as pool:
+        list(pool.map(post, (bodies[number::senders] for number in range(senders))))
 
 
 def bodies_of(first: int, turns: int) -> list[bytes]:
@@ -128,7 +131,7 @@ def by_workers(judge: str, sample: float, turns: int, repeats: int) -> None:
     """Turns a second of two workers beside one, by turns; and what the busiest process takes, which bounds them.
 
     Two services that share nothing, each with half of the turns, tell what two processes can reach on this machine.
-    The system divides connections by chance, so there are `MANY_CONNECTIONS`.
+    The system divides connections by chance, so there are many, as of many processes of an application.
     """
     ones, workers, services = [], [], []
     for _ in range(repeats):
@@ -186,7 +189,7 @@ def _together(judge: str, sample: float, turns: int, *, services: int = 1, worke
 
 def _burst_of(port: int, process: Process, bodies: list[bytes], turns: int) -> float:
     """When a service that was sent these has done so many turns."""
-    send(port, bodies, MANY_CONNECTIONS)
+    send(port, bodies, *MANY_CONNECTIONS)
     return until_done(process, turns)
 
 
