@@ -24,6 +24,7 @@ from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.logs.log import StoredRecord
 from collector.otlp.decode import request_from_protobuf, split_by_trace
+from collector.service.app import COLLECT_AFTER
 
 GROUP = "growth"
 TIMES = (1, 4, 16)
@@ -34,6 +35,7 @@ Measure = Callable[[int], float]
 
 def main() -> None:
     given = arguments(__doc__ or "")
+    gc.set_threshold(*COLLECT_AFTER)  # as in the service
     scale, repeats = (0.02, 1) if given.smoke else (1.0, 5 if given.long else 3)
     for name, unit, base, measure in (
         ("traffic: traces taken in and assembled", "µs CPU/turn", 500, traffic),
@@ -132,7 +134,7 @@ def open_traces(size: int) -> float:
                 pass
 
     take(range(3 * size))
-    return cost(lambda: take(range(3 * size, 3 * size + 5000)), 5000)
+    return cost(lambda: take(range(3 * size, 3 * size + 20_000)), 20_000)
 
 
 def applied(state: PartitionState, given: Sequence[StoredRecord]) -> Callable[[], None]:
