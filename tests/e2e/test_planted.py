@@ -173,9 +173,9 @@ async def assert_the_others_are_judged_once(process: ServiceProcess, where: str)
 async def test_kills_from_outside_leave_nothing_out(tmp_path: Path) -> None:
     process = ServiceProcess(tmp_path, configuration())
     try:
-        for _ in range(6):
+        for number in range(6):
             await process.start()
-            spans = turn(int(time.time()), {}).spans
+            spans = turn(number, {}).spans
             assert await process.post("spans.pb", spans.SerializeToString()) == 200
             await process.kill()
         await process.start()
