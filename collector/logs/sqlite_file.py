@@ -37,7 +37,7 @@ BUSY_WATCH_INTERVAL = 0.05
 """The same while others append: what they hand on does not wait, and a check costs 0.2 ms."""
 
 GATHER = 0.005
-"""Seconds for which appends to a shared file are gathered: processes that take turns at it write twice as often."""
+"""Seconds for which a process that shares the file gathers appends before it writes them, in one transaction."""
 
 NO_ROOM = 1 << 20
 """Free bytes below which a file that cannot be opened may be one that there is no room for."""
@@ -57,6 +57,7 @@ class SqliteFile:
 
     This is group commit: an append is durable when its future is done, and costs a share of one fsync, however many
     there are. A timer that collects writes would add its delay to every append; here the fsync itself is the delay.
+    Only where processes share the file is there one, of `GATHER`: by turns they would write twice as often.
     """
 
     def __init__(
