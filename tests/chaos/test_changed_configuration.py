@@ -19,7 +19,7 @@ import pytest
 import yaml
 from counted_judge import CountedJudge
 from dying import CHANGES, evalstream_dying_at
-from harness import EVALUATORS, configuration, log_settings, problems_of
+from harness import EVALUATORS, configuration, log_settings, problems_of, until_drained, without_unread
 from traffic import turn
 from workers import Worker
 
@@ -129,6 +129,7 @@ async def killed_at_each_step(folder: Path, log: dict[str, Any]) -> None:
         last = Worker(folder, "worker", config, "--stages", "evaluate,export")
         last.start()
         made = await until_made(logs.evaluations, turns)
+        await until_drained(last.config)
         assert await asyncio.to_thread(last.stop) == 0, last.said()
         assert_each_once(await ledger(logs.evaluations), turns)
         assert len({each.evaluator_version for each in made if each.evaluator == "helpful"}) >= 3, (
@@ -198,8 +199,9 @@ async def test_three_processes_take_it_at_one_position_of_each_partition(tmp_pat
         enough.set()
         turns = await loading
         made = await until_made(logs.evaluations, turns)
+        await until_drained(workers[0].config)
         for each in workers:
             assert await asyncio.to_thread(each.stop) == 0, each.said()
         assert_each_once(await ledger(logs.evaluations), turns)
         assert len({each.evaluator_version for each in made if each.evaluator == "helpful"}) == 3
-        assert await problems_of(workers[0].config) == []
+        assert without_unread(await problems_of(workers[0].config)) == []

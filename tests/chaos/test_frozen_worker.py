@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from counted_judge import CountedJudge
-from harness import EVALUATORS, JUDGED, configuration, problems_of
+from harness import EVALUATORS, JUDGED, configuration, problems_of, until_drained, without_unread
 from ledger_watch import LedgerWatch
 from traffic import conversation_id, turn
 from workers import Worker
@@ -173,12 +173,12 @@ async def frozen_in_turn(broker: Broker, folder: Path, freezes: int, seconds: fl
             await workers.until_judged(within=90)
         except TimeoutError:
             print(*(each.said() for each in workers.workers), sep="\n---\n")
-        await asyncio.sleep(2.0)
+        await until_drained(workers.workers[0].config)
         statuses = [await asyncio.to_thread(each.stop) for each in workers.workers]
         await workers.ledger.look()
         looking.cancel()
         assert statuses == [0, 0]
-        assert await problems_of(workers.workers[0].config) == []
+        assert without_unread(await problems_of(workers.workers[0].config)) == []
         seen = workers.seen()
     print(json.dumps(asdict(seen)))
     return seen

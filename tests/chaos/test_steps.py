@@ -16,7 +16,7 @@ import pytest
 from counted_judge import CountedJudge
 from dying import STEPS, evalstream_dying_at
 from figures import Kill, exports, repeated
-from harness import EVALUATORS, JUDGED, configuration, log_settings, problems_of
+from harness import EVALUATORS, JUDGED, configuration, log_settings, problems_of, until_drained
 from ledger_watch import LedgerWatch
 from traffic import turn
 from workers import Worker
@@ -67,6 +67,7 @@ async def killed_at_each_step(folder: Path, log: dict[str, Any]) -> None:
         workers.append(one(folder, config))
         workers[-1].start()
         await everything_out(ledger, workers)
+        await until_drained(workers[-1].config)
         assert await asyncio.to_thread(workers[-1].stop) == 0, workers[-1].said()
         await ledger.look()
     assert ledger.written.most_common(1)[0][1] == 1, "nothing is written twice"

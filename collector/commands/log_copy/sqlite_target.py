@@ -35,7 +35,10 @@ async def sqlite_target(
 
 def _begin(path: Path, unfinished: Path, where: str) -> None:
     if path.exists():
-        raise ConfigError(f"{where}: log.path: there is a file {path} already; name one that does not exist")
+        raise ConfigError(
+            f"{where}: log.path: there is a file {path} already; name one that does not exist, "
+            "or use it if log copy made it: a copy gets its name once it is whole"
+        )
     for end in ("", "-wal", "-shm"):  # of a copy that was interrupted
         unfinished.with_name(unfinished.name + end).unlink(missing_ok=True)
 
