@@ -9,9 +9,10 @@ from collector.logs.log import StoredRecord
 
 
 class FreshRecords:
-    """The newest records of one partition, without a gap, as far as they were appended here and fit.
+    """The newest records of one partition, as far as they were appended here and fit.
 
-    What does not fit is forgotten: it is in the log, and whoever is that far behind reads it there.
+    There are gaps between them where another process has appended, too. What does not fit is forgotten: it is in the
+    log, and whoever is that far behind reads it there.
     """
 
     def __init__(self, batch_records: int, batch_bytes: int) -> None:
@@ -21,30 +22,23 @@ class FreshRecords:
         self._batch_bytes = batch_bytes
         self._bytes = 0
 
-    @property
-    def start(self) -> int | None:
-        """The offset of the oldest; None if there is none."""
-        return self._records[0].offset if self._records else None
-
     def add(self, records: Sequence[StoredRecord]) -> None:
-        """Take what was appended; behind a gap (another process has appended, too) only what comes after it is kept."""
-        if self._records and records and records[0].offset != self._records[-1].offset + 1:
-            self._forget()
+        """Take what was appended."""
         self._records.extend(records)
         self._bytes += sum(map(_size, records))
         if self._bytes > 2 * self._batch_bytes:
-            self._forget()
+            self._records.clear()
+            self._bytes = 0
 
     def take_batch(self, offset: int) -> list[StoredRecord]:
-        """Those from an offset on, as many as make a batch; none if the first is not here. Older ones are forgotten."""
+        """Those from an offset on that one batch may hold if what is missing between them is small; older ones go."""
         while self._records and self._records[0].offset < offset:
             self._pop()
         batch: list[StoredRecord] = []
-        size = 0
-        if self.start == offset:
-            while self._records and len(batch) < self._batch_records and size < self._batch_bytes:
-                batch.append(self._pop())
-                size += len(batch[-1].value)
+        size, end = 0, offset + self._batch_records
+        while self._records and size < self._batch_bytes and self._records[0].offset < end:
+            batch.append(self._pop())
+            size += len(batch[-1].value)
         return batch
 
     def _pop(self) -> StoredRecord:
@@ -52,9 +46,15 @@ class FreshRecords:
         self._bytes -= _size(record)
         return record
 
-    def _forget(self) -> None:
-        self._records.clear()
-        self._bytes = 0
+
+def gaps_of(records: Sequence[StoredRecord], start: int, end: int) -> list[tuple[int, int]]:
+    """The offsets from `start` to `end` that records of a partition leave out: ranges, each up to a bound."""
+    gaps: list[tuple[int, int]] = []
+    for each in records:
+        if each.offset > start:
+            gaps.append((start, each.offset))
+        start = each.offset + 1
+    return [*gaps, (start, end)] if start < end else gaps
 
 
 def _size(record: StoredRecord) -> int:

@@ -7,13 +7,13 @@ import re
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from collector.admission.bounded_gate import BoundedGate
 from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
 from collector.logs.delivery_pace import DeliveryPace
-from collector.logs.fresh_records import FreshRecords
+from collector.logs.fresh_records import FreshRecords, gaps_of
 from collector.logs.log import Committed, LogError, OpenFold, Record, StoredRecord
 from collector.logs.partitioner import Partitioner
 from collector.logs.sqlite_file import SqliteFile
@@ -111,10 +111,14 @@ class SqliteLog:
             yield records
             start = records[-1].offset + 1
 
-    async def read_batch(self, partition: int, start: int, end: int) -> list[StoredRecord]:
-        """The first records between two offsets, as many as make a batch."""
-        rows = (row_id(self._number, partition, start), row_id(self._number, partition, end))
-        return await self._file.read(lambda connection: self._read_rows(connection, partition, rows))
+    async def read_batch(
+        self, partition: int, start: int, end: int, known: Sequence[StoredRecord] = ()
+    ) -> Sequence[StoredRecord]:
+        """The first records between two offsets, as many as make a batch; those that are `known` are not read."""
+        gaps = gaps_of(known, start, end)
+        if not gaps:
+            return known
+        return await self._file.read(lambda connection: self._read_gaps(connection, partition, gaps, known))
 
     async def probe(self) -> None:
         """See that the file can be written, and is the one at the path."""
@@ -207,20 +211,46 @@ class SqliteLog:
         ).fetchone()[0]
         return end if oldest is None else offset_of(oldest)
 
-    def _read_rows(self, connection: sqlite3.Connection, partition: int, rows: tuple[int, int]) -> list[StoredRecord]:
+    def _read_gaps(
+        self,
+        connection: sqlite3.Connection,
+        partition: int,
+        gaps: Sequence[tuple[int, int]],
+        known: Sequence[StoredRecord],
+    ) -> list[StoredRecord]:
+        """What is known, and what is between it, up to a batch: what is known beyond that is left out."""
         records: list[StoredRecord] = []
-        size = 0
+        taken = 0
+        for start, end in gaps:
+            while taken < len(known) and known[taken].offset < start:
+                records.append(known[taken])
+                taken += 1
+            if self._extend(records, connection, partition, start, end):
+                return records
+        return [*records, *known[taken:]]
+
+    def _extend(
+        self, records: list[StoredRecord], connection: sqlite3.Connection, partition: int, start: int, end: int
+    ) -> bool:
+        """Append what is read between two offsets; whether that makes the batch."""
+        size = sum([len(each.value) for each in records])
         cursor = connection.execute(
             "SELECT id, timestamp, key, value, headers FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
-            [*rows, self._timing.batch_records],
+            [
+                row_id(self._number, partition, start),
+                row_id(self._number, partition, end),
+                self._timing.batch_records - len(records),
+            ],
         )
-        for row, timestamp, key, value, headers in cursor:
-            records.append(StoredRecord(partition, offset_of(row), timestamp, key, value, headers_from_bytes(headers)))
-            size += len(value)
-            if size >= self._timing.batch_bytes:
-                break
-        cursor.close()
-        return records
+        with closing(cursor):
+            for row, timestamp, key, value, headers in cursor:
+                records.append(
+                    StoredRecord(partition, offset_of(row), timestamp, key, value, headers_from_bytes(headers))
+                )
+                size += len(value)
+                if size >= self._timing.batch_bytes:
+                    return True
+        return len(records) >= self._timing.batch_records
 
 
 class _SqliteStream:
@@ -244,11 +274,8 @@ class _SqliteStream:
         self.waiting = False
         await asyncio.sleep(self._pace.wait(time.monotonic()))  # for 0 s, too: other tasks run meanwhile
         end = self._file.ends[self._key]
-        records = self._fresh.take_batch(self._offset)
-        if not records:
-            if self._fresh.start is not None:
-                end = self._fresh.start
-            records = await self._log.read_batch(self._key[1], self._offset, end)
+        fresh = self._fresh.take_batch(self._offset)
+        records = await self._log.read_batch(self._key[1], self._offset, end, fresh)
         self._pace.add(len(records), sum([len(each.value) for each in records]), time.monotonic())
         self._offset = records[-1].offset + 1 if records else end
         return Batch(records, self._offset)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.logs.fresh_records import FreshRecords
+from collector.logs.fresh_records import FreshRecords, gaps_of
 from collector.logs.log import StoredRecord
 
 BATCH_RECORDS, BATCH_BYTES = 3, 20
@@ -32,12 +33,11 @@ def test_a_consumer_that_reads_what_is_missing_gets_all_in_order(steps: list[tup
             log += [record(len(log) + number, 1) for number in range(value)]
         elif position < len(log):
             taken = fresh.take_batch(position)
-            assert taken == log[position : position + len(taken)]
-            assert len(taken) <= BATCH_RECORDS
+            assert len({each.offset for each in taken}) <= BATCH_RECORDS
             assert sum(len(each.value) for each in taken[:-1]) < BATCH_BYTES
-            missing = [] if taken else log[position : fresh.start]
-            assert taken or missing
-            position += len(taken or missing)
+            missing = [each for start, end in gaps_of(taken, position, len(log)) for each in log[start:end]]
+            assert sorted([*taken, *missing], key=lambda each: each.offset) == log[position:]
+            position = taken[-1].offset + 1 if taken else len(log)
         assert sum(len(each.value) for each in fresh._records) == fresh._bytes <= 2 * BATCH_BYTES
 
 
@@ -45,8 +45,27 @@ def test_what_was_appended_and_read_since_is_not_given_again() -> None:
     fresh = FreshRecords(10, 1000)
     fresh.add([record(number, 1) for number in range(5)])
     assert [each.offset for each in fresh.take_batch(3)] == [3, 4]
-    assert fresh.start is None
     assert fresh.take_batch(3) == []
+
+
+def test_what_lies_beyond_a_batch_stays() -> None:
+    fresh = FreshRecords(3, 1000)
+    fresh.add([record(number, 1) for number in (0, 2, 3)])
+    assert [each.offset for each in fresh.take_batch(0)] == [0, 2]
+    assert [each.offset for each in fresh.take_batch(3)] == [3]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "gaps"),
+    [
+        ([], [(3, 9)]),
+        ([3, 4, 5, 6, 7, 8], []),
+        ([5, 6], [(3, 5), (7, 9)]),
+        ([3, 8], [(4, 8)]),
+    ],
+)
+def test_gaps_are_what_records_leave_out(offsets: list[int], gaps: list[tuple[int, int]]) -> None:
+    assert gaps_of([record(each, 1) for each in offsets], 3, 9) == gaps
 
 
 def record(offset: int, size: int) -> StoredRecord:
