@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from collector.admission.listener import ignore, listening
+from collector.admission.shared_port import SharedPort
 
 _REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -24,13 +25,13 @@ async def serving(
     stop_grace: float,
     ssl_context: ssl.SSLContext | None = None,
     on_refused: Callable[[], object] = ignore,
-    share_port: bool = False,
+    shared: SharedPort | None = None,
 ) -> AsyncGenerator[int]:
     """Serve until left; gives the port. On leaving, new connections are refused and running requests may end.
 
     Bodies reach the application as sent, not decompressed. A connection that is idle, or sends its headers slowly, is
     closed after `idle_timeout` (s); running requests have `stop_grace` (s). Of `max_connections`, which count from
-    before the TLS handshake, an address may hold as many as it leaves free; others are refused. For `share_port` see
+    before the TLS handshake, an address may hold as many as it leaves free; others are refused. For `shared` see
     `listening`.
 
     Raises:
@@ -56,7 +57,7 @@ async def serving(
             ssl_context=ssl_context,
             refusal=b"" if ssl_context else _REFUSAL,
             on_refused=on_refused,
-            share_port=share_port,
+            shared=shared,
         )
         async with opened as bound:
             yield bound

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from collector.admission.fair_limit import FairLimit, LimitReached, address_key
+from collector.admission.shared_port import SharedPort
 
 logger = logging.getLogger(__name__)
 
@@ -21,8 +22,8 @@ NewProtocol = Callable[[str], asyncio.Protocol]
 """Makes the protocol of a connection from an address."""
 
 
-def ignore() -> None:
-    """Do nothing about a connection that is refused."""
+def ignore(*_: object) -> None:
+    """Do nothing about a connection that is refused, or about their number."""
 
 
 @asynccontextmanager
@@ -35,11 +36,11 @@ async def listening(
     ssl_context: ssl.SSLContext | None = None,
     refusal: bytes = b"",
     on_refused: Callable[[], object] = ignore,
-    share_port: bool = False,
+    shared: SharedPort | None = None,
 ) -> AsyncGenerator[int]:
     """Listen until left; gives the port. Connections that are open then stay.
 
-    With `share_port` other processes may listen there, too, if they say the same; each connection goes to one of them.
+    Where the port is `shared`, other processes of the command listen there, too, and connections are divided evenly.
 
     Of `max_connections`, which count from before the TLS handshake, an address may hold as many as it leaves free;
     others are closed, after `refusal`.
@@ -47,9 +48,9 @@ async def listening(
     Raises:
         OSError: the address cannot be bound.
     """
-    limit = FairLimit(max_connections, "connections")
-    acceptor = _Acceptor(new_protocol, limit, ssl_context, refusal, on_refused)
-    sockets = await _bind(host, port, backlog=min(max_connections, 1024), share_port=share_port)
+    limit = FairLimit(max_connections, "connections", on_change=shared.count if shared else ignore)
+    acceptor = _Acceptor(new_protocol, limit, ssl_context, refusal, on_refused, shared)
+    sockets = await _bind(host, port, backlog=min(max_connections, 1024), share_port=shared is not None)
     try:
         acceptor.start(sockets)
         yield sockets[0].getsockname()[1]
@@ -70,21 +71,27 @@ class _Acceptor:
         ssl_context: ssl.SSLContext | None,
         refusal: bytes,
         on_refused: Callable[[], object],
+        shared: SharedPort | None,
     ) -> None:
         self._new_protocol = new_protocol
         self._limit = limit
         self._ssl_context = ssl_context
         self._refusal = refusal
         self._on_refused = on_refused
+        self._shared = shared
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: set[asyncio.Task[None]] = set()
 
     def start(self, sockets: list[socket.socket]) -> None:
         """Accept connections until `stop`."""
+        if self._shared is not None:
+            self._shared.start(self._take_handed)
         self._accepting = [asyncio.create_task(self._accept(each)) for each in sockets]
 
     async def stop(self, sockets: list[socket.socket]) -> None:
         """Stop listening; connections that are open stay."""
+        if self._shared is not None:
+            self._shared.stop()
         tasks = [*self._accepting, *self._handshakes]
         for task in tasks:
             task.cancel()
@@ -101,7 +108,20 @@ class _Acceptor:
                 logger.warning("a connection could not be accepted (%s)", error.strerror)
                 await asyncio.sleep(_PAUSE)
                 continue
-            self._take(connection, address[0])
+            if self._shared is not None and self._shared.hand_on(connection):
+                connection.close()
+            else:
+                self._take(connection, address[0])
+
+    def _take_handed(self, connection: socket.socket) -> None:
+        """Take what another process has accepted."""
+        try:
+            connection.setblocking(False)
+            address = connection.getpeername()[0]
+        except OSError:  # the client has gone already
+            connection.close()
+        else:
+            self._take(connection, address)
 
     def _take(self, connection: socket.socket, address: str) -> None:
         key = address_key(address)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from collector.admission.listener import ignore, listening
+from collector.admission.shared_port import SharedPort
 
 DESCRIPTORS = 3
 """What a connection takes: its own, and both ends of the one that it is relayed to."""
@@ -59,7 +60,7 @@ class Relay:
         port: int,
         max_connections: int,
         on_refused: Callable[[], object] = ignore,
-        share_port: bool = False,
+        shared: SharedPort | None = None,
     ) -> AsyncGenerator[int]:
         """Listen until left; gives the port.
 
@@ -74,7 +75,7 @@ class Relay:
                     port=port,
                     max_connections=max_connections,
                     on_refused=on_refused,
-                    share_port=share_port,
+                    shared=shared,
                 )
             )
 

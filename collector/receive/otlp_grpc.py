@@ -28,6 +28,7 @@ from google.rpc.status_pb2 import Status
 
 from collector.admission.fair_limit import Holding, address_key
 from collector.admission.relay import Relay
+from collector.admission.shared_port import SharedPort
 from collector.errors import BadInput, ConfigError, Overloaded, TooLarge
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
@@ -116,8 +117,8 @@ class OtlpGrpcReceiver:
         self._most_read = min(_HEADROOM * settings.max_body_bytes, self._ingest.most_pending_bytes)
 
     @asynccontextmanager
-    async def serve(self, *, share_port: bool = False) -> AsyncGenerator[int]:
-        """Serve until left; gives the port, which other processes may share. Leaving lets running requests end.
+    async def serve(self, *, shared: SharedPort | None = None) -> AsyncGenerator[int]:
+        """Serve until left; gives the port, which other processes may have `shared`. Leaving lets running requests end.
 
         Raises:
             ConfigError: the address cannot be listened on.
@@ -131,9 +132,9 @@ class OtlpGrpcReceiver:
             )
         )
         async with AsyncExitStack() as stack:
-            yield await self._start(server, stack, share_port=share_port)
+            yield await self._start(server, stack, shared=shared)
 
-    async def _start(self, server: grpc.aio.Server, stack: AsyncExitStack, *, share_port: bool) -> int:
+    async def _start(self, server: grpc.aio.Server, stack: AsyncExitStack, *, shared: SharedPort | None) -> int:
         """Start the server behind a relay, which gives each address its part of the connections."""
         settings = self._settings
         try:
@@ -147,7 +148,7 @@ class OtlpGrpcReceiver:
                 port=settings.port,
                 max_connections=settings.max_connections,
                 on_refused=self._ingest.count_refused_connection,
-                share_port=share_port,
+                shared=shared,
             )
             return await stack.enter_async_context(listener)
         except (OSError, RuntimeError) as error:  # the library's own are RuntimeErrors

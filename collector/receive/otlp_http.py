@@ -20,6 +20,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from collector.admission.http_server import serving
+from collector.admission.shared_port import SharedPort
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
@@ -102,9 +103,9 @@ class OtlpHttpReceiver:
         return application
 
     def serve(
-        self, *, ssl_context: ssl.SSLContext | None = None, share_port: bool = False
+        self, *, ssl_context: ssl.SSLContext | None = None, shared: SharedPort | None = None
     ) -> AbstractAsyncContextManager[int]:
-        """Serve until left; gives the port, which other processes may share. Leaving lets running requests end."""
+        """Serve until left; gives the port, which may be `shared`. Leaving lets running requests end."""
         return serving(
             self.routes(),
             host=self._settings.host,
@@ -114,7 +115,7 @@ class OtlpHttpReceiver:
             stop_grace=self._settings.stop_grace,
             ssl_context=ssl_context or self._ssl_context,
             on_refused=self._ingest.count_refused_connection,
-            share_port=share_port,
+            shared=shared,
         )
 
     def stop_accepting(self) -> None:

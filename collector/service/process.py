@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from collector.admission.shared_port import SharedPort
 from collector.config.loading import Config
 from collector.dead_letters import Stage
 from collector.errors import first_of
@@ -124,6 +125,10 @@ class Process:
     """What judges wrote once and all share."""
     worker: Worker | None = None
     """What it is among the processes that one command has started."""
+
+    def shared_port(self, name: str) -> SharedPort | None:
+        """Its part of a port on which others of its command receive, too; None if it is alone."""
+        return self.worker.ports[name] if self.worker else None
 
     def guarded(self, stage: Stage, consumer: str, log: Log, open_fold: OpenFold) -> OpenFold:
         """The folds of a stage without dead letters of its own: a record that ends the process is dead-lettered."""

@@ -104,7 +104,7 @@ async def _start_http(
         thinning=thinning,
     )
     try:
-        return await process.stack.enter_async_context(receiver.serve(share_port=process.worker is not None))
+        return await process.stack.enter_async_context(receiver.serve(shared=process.shared_port("otlp_http")))
     except OSError as error:
         why = f"{settings.host}:{settings.port} cannot be listened on ({error.strerror})"
         raise ConfigError(f"receive.otlp_http: {why}; write another port, or 0 for any free one") from error
@@ -132,7 +132,7 @@ async def _start_grpc(
         shared_records=process.config.settings.receive.shared_records,
         thinning=thinning,
     )
-    return await process.stack.enter_async_context(receiver.serve(share_port=process.worker is not None))
+    return await process.stack.enter_async_context(receiver.serve(shared=process.shared_port("otlp_grpc")))
 
 
 async def _start_source(process: Process, settings: KafkaSourceSettings, thinning: Thinning | None) -> None:

@@ -9,7 +9,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,24 @@ async def test_over_a_file_they_share_partitions_and_end_together(tmp_path: Path
         assert sum(judged[each] > 0 for each in "123") > 1
         assert await process.stop() == 0
         assert "error" not in process.stderr.read_text().rpartition("worker 3 is process")[2]
+
+
+async def test_connections_that_last_are_divided_evenly(tmp_path: Path) -> None:
+    """Two workers of eight connections have four each, whichever the system would have picked."""
+    async with (
+        serve_judge(StandInJudge()) as url,
+        command(tmp_path, configuration(url), 2) as process,
+        AsyncExitStack() as sessions,
+    ):
+        for number in range(8):
+            session = await sessions.enter_async_context(aiohttp.ClientSession())
+            body, kind = a_trace(number), {"Content-Type": "application/x-protobuf"}
+            async with session.post(f"{process.url}/v1/traces", data=body, headers=kind) as response:
+                assert response.status == 200
+        assert await by_worker(process, RECEIVED) == {"1": 4, "2": 4}
+        await everything_once(process, 8)
+        await sessions.aclose()
+        assert await process.stop() == 0
 
 
 async def test_killed_under_load_workers_over_a_file_lose_nothing_and_judge_nothing_twice(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
+from collector.admission.shared_port import SharedPort
 from collector.config.loading import Config
 from collector.errors import ConfigError
 from collector.export.prometheus import PrometheusSettings
@@ -25,6 +26,9 @@ from collector.service.workers.worker import Worker
 from collector.telemetry.logging import LogLevel, level_of, log_as_json
 
 logger = logging.getLogger(__name__)
+
+SHARED = ("otlp_http", "otlp_grpc")
+"""What every worker listens with, on one port."""
 
 _KILLED = 128
 """A status of an ended process from here on is a signal's number above it, as shells write it."""
@@ -39,11 +43,13 @@ def serve_workers(config: Config, divided: Sequence[frozenset[str]], *, log_leve
         ConfigError: a port of this process is taken, or another process has the file.
     """
     shares = share_file(config.settings.log, len(divided))
+    ports = {name: SharedPort.among(len(divided)) for name in SHARED}
     folder = Path(tempfile.mkdtemp(prefix="evalstream-"))
     lifeline, ours = os.pipe()
     workers: dict[int, Worker] = {}
     for number, (stages, share) in enumerate(zip(divided, shares, strict=True), 1):
-        worker = Worker(number, folder / f"{number}.sock", lifeline, share)
+        own = {name: among[number - 1] for name, among in ports.items()}
+        worker = Worker(number, folder / f"{number}.sock", lifeline, own, share)
         pid = os.fork()
         if pid == 0:
             os.setsid()  # Ctrl-C is for the first process alone, which hands it on
@@ -52,6 +58,8 @@ def serve_workers(config: Config, divided: Sequence[frozenset[str]], *, log_leve
             return 0
         workers[pid] = worker
     os.close(lifeline)
+    for among in ports.values():
+        among[0].close()
     log_as_json(level_of(log_level or config.settings.log_level))
     for (pid, worker), stages in zip(workers.items(), divided, strict=True):
         logger.info("worker %d is process %d: %s", worker.number, pid, ", ".join(sorted(stages)))

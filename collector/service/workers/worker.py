@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.admission.shared_port import SharedPort
 from collector.logs.sqlite_shares import PartitionShare
 
 
@@ -14,14 +15,15 @@ from collector.logs.sqlite_shares import PartitionShare
 class Worker:
     """One of several processes of one command; they share the ports on which they receive.
 
-    `share` is its part of a SQLite file; over Kafka brokers divide. `metrics` is the socket file on which it serves
-    /metrics and /readyz. `lifeline` is the end of a pipe on which nothing ever comes: it closes with the process that
-    has started this one, however that ends.
+    `ports` are those ports, by what listens there. `share` is its part of a SQLite file; over Kafka brokers divide.
+    `metrics` is the socket file on which it serves /metrics and /readyz. `lifeline` is the end of a pipe on which
+    nothing ever comes: it closes with the process that has started this one, however that ends.
     """
 
     number: int
     metrics: Path
     lifeline: int
+    ports: Mapping[str, SharedPort]
     share: PartitionShare | None = None
 
     def stop_when_alone(self, stop: Callable[[], None]) -> None:
