@@ -267,7 +267,7 @@ def main() -> None:
         for sample, turns in ((0.01, 6000), (0.1, 6000), (1.0, 2000)):
             burst(judge, sample, turns, repeats)
         burst(judge, 0.01, 12_000, repeats, keep="wanted")
-        by_workers(judge, 0.01, 40_000, repeats)
+        by_workers(judge, 0.01, 40_000, max(5, repeats))
         if given.long:
             by_workers(judge, 1.0, 6000, repeats)
         by_stage(judge, 0.01, 12_000, keep="wanted")
