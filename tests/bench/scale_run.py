@@ -8,16 +8,15 @@ A process each receives, assembles, evaluates and exports; a turn is a model cal
 Collector's exporter writes them, fifty traces a message, on topics of three partitions; the judge answers after 20 ms.
 Broker, sender and judge share the machine, so the rate has to leave them a core.
 
-CPU is counted once the way is filled, over the given seconds. The model's constants are those of a machine where nothing
-else runs (RESULTS.md). What they would be now is told by a floor that RESULTS.md has, too, measured while the service
-runs: parsing spans, and their attributes as dicts. It prints a table, and ends with 0 when it ran, whatever the ratios;
+CPU is counted once the way is filled, over the given seconds. The model's costs are those of one machine where nothing
+else ran. What they would be here and now is told by a floor that is known of that machine, too, and measured while the
+service runs: parsing spans, and their attributes as dicts. It prints a table, and ends with 0 when it ran, whatever the ratios;
 which of them are beyond 20 % is said below.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -41,13 +40,11 @@ from quick_judge import serving
 from whole_way import PER_REQUEST, STAGES
 
 from collector.commands.capacity import capacity_of
-from collector.commands.cpu_costs import costs_here
+from collector.commands.cpu_costs import FLOOR, costs_here
 from collector.config.loading import load
 
 WITHIN = 0.2
 FLOOR_SPANS = 2048
-FLOOR = "model calls below an HTTP span"
-"""The row of RESULTS.md whose floor is measured again."""
 PACE = 10.0
 """Seconds between two looks."""
 
@@ -168,14 +165,14 @@ def _look(running: list[Process]) -> Look:
 def _report(given: argparse.Namespace, predicted: dict[str, float], looks: list[Look], sender: Sender) -> None:
     first, last = looks[0], looks[-1]
     seconds, turns = last.at - first.at, last.done - first.done
-    slower = statistics.median(each.floor for each in looks) / _floor_of_results()
+    slower = statistics.median(each.floor for each in looks) / (FLOOR * 1e6)
     print(
         f"{turns / seconds:,.0f} turns/s ({given.rate:g} sent, at most {sender.latest:.1f} s late) for {seconds:.0f} s, "
         f"{given.sample:.0%} judged, keep: {given.keep}; load average {os.getloadavg()[0]:.1f}"
     )
     print(
         f"memory of the four processes: {first.memory:.0f} MB, at the end {last.memory:.0f} MB; "
-        f"the floor takes {slower:.2f} times what RESULTS.md has"
+        f"the floor takes {slower:.2f} times what it took where the costs were measured"
     )
     print(
         f"\n| stage | predicted, cores | measured, cores | measured, µs/turn | ratio | ratio by the floor of now |\n{'|---' * 6}|"
@@ -197,12 +194,6 @@ def _report(given: argparse.Namespace, predicted: dict[str, float], looks: list[
     print(f"\naim, within {WITHIN:.0%}: " + ("reached" if not beyond else f"missed by {', '.join(beyond)}"))
     if turns < 0.95 * given.rate * seconds:
         print("the processes did not keep up with the rate: choose a lower one")
-
-
-def _floor_of_results() -> float:
-    """µs of CPU that the floor took a span when RESULTS.md was written."""
-    figures = json.loads((Path(__file__).parent / "results.json").read_text())["figures"]
-    return next(each["floor"] for each in figures if each["name"] == FLOOR)
 
 
 if __name__ == "__main__":
