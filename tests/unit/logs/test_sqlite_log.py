@@ -16,6 +16,7 @@ import pytest
 from folds import Recorder, Recorders, following
 
 from collector.logs.delivery_pace import AT_ONCE, INTERVAL
+from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import TICK, GroupInUse, LogError, LogUnavailable, Record, StoredRecord
 from collector.logs.sqlite import SqliteLog
 from collector.logs.sqlite_file import _Write
@@ -158,8 +159,13 @@ async def test_what_another_process_appends_is_seen(tmp_path: Path) -> None:
     await theirs.close()
 
 
-async def test_processes_that_append_by_turns_each_see_all_in_order(tmp_path: Path) -> None:
-    logs = [(await SqliteLog.open(tmp_path / "logs.db", ["spans"], 2))["spans"] for _ in range(2)]
+@pytest.mark.parametrize(("batch_records", "batch_bytes"), [(500, 4 << 20), (7, 4 << 20), (500, 40)])
+async def test_processes_that_append_by_turns_each_see_all_in_order(
+    tmp_path: Path, batch_records: int, batch_bytes: int
+) -> None:
+    """Also where a batch ends within what the other one has appended, or this one."""
+    timing = ConsumerTiming(batch_records=batch_records, batch_bytes=batch_bytes)
+    logs = [(await SqliteLog.open(tmp_path / "logs.db", ["spans"], 2, timing=timing))["spans"] for _ in range(2)]
     seen = [Recorders() for _ in logs]
     async with following(logs[0], "first", seen[0].open_fold), following(logs[1], "second", seen[1].open_fold):
         await seen[0].until(lambda: len(seen[0].folds) == 2)
@@ -205,8 +211,6 @@ async def test_what_is_appended_here_is_delivered_as_it_would_be_read(tmp_path: 
 
 
 async def test_a_consumer_far_behind_reads_what_was_not_kept_for_it(tmp_path: Path) -> None:
-    from collector.logs.consumer_runner import ConsumerTiming
-
     timing = ConsumerTiming(batch_bytes=1000)
     log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1, timing=timing))["spans"]
     got = Recorders()
@@ -402,8 +406,6 @@ async def test_closing_is_idempotent_and_final(tmp_path: Path) -> None:
 
 
 async def test_time_never_falls_in_a_partition(tmp_path: Path) -> None:
-    from collector.logs.consumer_runner import ConsumerTiming
-
     now = 100.0
     log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1, timing=ConsumerTiming(clock=lambda: now)))["spans"]
     for now in (100.0, 50.0, 110.0):  # noqa: B007 - the clock reads it
@@ -413,8 +415,6 @@ async def test_time_never_falls_in_a_partition(tmp_path: Path) -> None:
 
 
 async def test_chunks_are_bounded_by_bytes(tmp_path: Path) -> None:
-    from collector.logs.consumer_runner import ConsumerTiming
-
     log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1, timing=ConsumerTiming(batch_bytes=1000)))["spans"]
     await log.append([Record(b"k", b"x" * 400)] * 10)
     assert [len(batch) async for batch in log.read(0, 0)] == [3, 3, 3, 1]
