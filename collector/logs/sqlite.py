@@ -23,8 +23,10 @@ from collector.logs.sqlite_transaction import Transaction
 
 MAX_RECORD_BYTES = 64 << 20
 TRUNCATE_ROWS = 2000
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 """Rows of a partition deleted in one transaction."""
+WORTH_A_GAP = 4
+"""Rows that a statement for a gap between known records is as dear as: with fewer known, all are read."""
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class SqliteLog:
@@ -114,10 +116,12 @@ class SqliteLog:
     async def read_batch(
         self, partition: int, start: int, end: int, known: Sequence[StoredRecord] = ()
     ) -> Sequence[StoredRecord]:
-        """The first records between two offsets, as many as make a batch; those that are `known` are not read."""
+        """The first records between two offsets, as many as make a batch; of those that are `known`, few are read."""
         gaps = gaps_of(known, start, end)
         if not gaps:
             return known
+        if len(known) < WORTH_A_GAP * len(gaps):
+            known, gaps = (), [(start, end)]
         return await self._file.read(lambda connection: self._read_gaps(connection, partition, gaps, known))
 
     async def probe(self) -> None:
@@ -220,37 +224,39 @@ class SqliteLog:
     ) -> list[StoredRecord]:
         """What is known, and what is between it, up to a batch: what is known beyond that is left out."""
         records: list[StoredRecord] = []
-        taken = 0
+        size = taken = 0
         for start, end in gaps:
             while taken < len(known) and known[taken].offset < start:
                 records.append(known[taken])
+                size += len(known[taken].value)
                 taken += 1
-            if self._extend(records, connection, partition, start, end):
+            wanted = (self._timing.batch_records - len(records), self._timing.batch_bytes - size)
+            read, size_of_read = self._read_rows(connection, partition, start, end, wanted)
+            records += read
+            size += size_of_read
+            if len(records) >= self._timing.batch_records or size >= self._timing.batch_bytes:
                 return records
         return [*records, *known[taken:]]
 
-    def _extend(
-        self, records: list[StoredRecord], connection: sqlite3.Connection, partition: int, start: int, end: int
-    ) -> bool:
-        """Append what is read between two offsets; whether that makes the batch."""
-        size = sum([len(each.value) for each in records])
+    def _read_rows(
+        self, connection: sqlite3.Connection, partition: int, start: int, end: int, wanted: tuple[int, int]
+    ) -> tuple[list[StoredRecord], int]:
+        """Records between two offsets until there are so many, or so many bytes of values; and these bytes."""
+        records: list[StoredRecord] = []
+        size = 0
+        most_records, most_bytes = wanted
+        first = row_id(self._number, partition, 0)
         cursor = connection.execute(
             "SELECT id, timestamp, key, value, headers FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
-            [
-                row_id(self._number, partition, start),
-                row_id(self._number, partition, end),
-                self._timing.batch_records - len(records),
-            ],
+            [first + start, first + end, most_records],
         )
         with closing(cursor):
             for row, timestamp, key, value, headers in cursor:
-                records.append(
-                    StoredRecord(partition, offset_of(row), timestamp, key, value, headers_from_bytes(headers))
-                )
+                records.append(StoredRecord(partition, row - first, timestamp, key, value, headers_from_bytes(headers)))
                 size += len(value)
-                if size >= self._timing.batch_bytes:
-                    return True
-        return len(records) >= self._timing.batch_records
+                if size >= most_bytes:
+                    break
+        return records, size
 
 
 class _SqliteStream:
