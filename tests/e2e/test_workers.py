@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import grpc
+import grpc.aio
 import pytest
 from made_up import Trace, chat
 from payloads import WHOLE_WAY, requests
 from prometheus_client.parser import text_string_to_metric_families
-from service import ServiceProcess, until_ledger
+from service import ServiceProcess, free_port, until_ledger
 from test_kill import EXPECTED, assert_everything_once
 from test_whole_way import configuration, of_whole_turns
 from topics import Topics
@@ -128,22 +130,36 @@ async def test_over_a_file_they_share_partitions_and_end_together(tmp_path: Path
         assert "error" not in process.stderr.read_text().rpartition("worker 3 is process")[2]
 
 
-async def test_connections_that_last_are_divided_evenly(tmp_path: Path) -> None:
+async def post_on_its_own_connection(stack: AsyncExitStack, process: ServiceProcess, number: int) -> None:
+    session = await stack.enter_async_context(aiohttp.ClientSession())
+    kind = {"Content-Type": "application/x-protobuf"}
+    async with session.post(f"{process.url}/v1/traces", data=a_trace(number), headers=kind) as response:
+        assert response.status == 200
+
+
+async def export_on_its_own_connection(stack: AsyncExitStack, port: int, number: int) -> None:
+    own = [("grpc.use_local_subchannel_pool", 1)]
+    channel = await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{port}", own))
+    export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+    await export(a_trace(number), timeout=30)
+
+
+@pytest.mark.parametrize("protocol", ["otlp_http", "otlp_grpc"])
+async def test_connections_that_last_are_divided_evenly(tmp_path: Path, protocol: str) -> None:
     """Two workers of eight connections have four each, whichever the system would have picked."""
-    async with (
-        serve_judge(StandInJudge()) as url,
-        command(tmp_path, configuration(url), 2) as process,
-        AsyncExitStack() as sessions,
-    ):
-        for number in range(8):
-            session = await sessions.enter_async_context(aiohttp.ClientSession())
-            body, kind = a_trace(number), {"Content-Type": "application/x-protobuf"}
-            async with session.post(f"{process.url}/v1/traces", data=body, headers=kind) as response:
-                assert response.status == 200
-        assert await by_worker(process, RECEIVED) == {"1": 4, "2": 4}
-        await everything_once(process, 8)
-        await sessions.aclose()
-        assert await process.stop() == 0
+    port = free_port()
+    async with serve_judge(StandInJudge()) as url:
+        receive = {"otlp_http": {"port": 0}, "otlp_grpc": {"port": port}}
+        async with command(tmp_path, configuration(url, receive=receive), 2) as process, AsyncExitStack() as stack:
+            for number in range(8):
+                if protocol == "otlp_http":
+                    await post_on_its_own_connection(stack, process, number)
+                else:
+                    await export_on_its_own_connection(stack, port, number)
+            assert await by_worker(process, RECEIVED) == {"1": 4, "2": 4}
+            await everything_once(process, 8)
+            await stack.aclose()
+            assert await process.stop() == 0
 
 
 async def test_killed_under_load_workers_over_a_file_lose_nothing_and_judge_nothing_twice(tmp_path: Path) -> None:
