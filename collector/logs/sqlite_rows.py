@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 from collector.logs.log import TICK, Headers
 
@@ -28,8 +29,12 @@ def offset_of(row: int) -> int:
 
 def headers_to_bytes(headers: Headers) -> bytes | None:
     """Headers as one value; None for none."""
-    if not headers:
-        return None
+    return _bytes_of(headers) if headers else None
+
+
+@lru_cache(64)
+def _bytes_of(headers: Headers) -> bytes:
+    """The same few headers are those of nearly all records."""
     if headers == TICK:
         return _TICK_BYTES
     parts: list[bytes] = []
@@ -45,6 +50,11 @@ def headers_from_bytes(data: bytes | None) -> Headers:
         return ()
     if data == _TICK_BYTES:
         return TICK
+    return _headers_of(data)
+
+
+@lru_cache(64)
+def _headers_of(data: bytes) -> Headers:
     headers: list[tuple[str, bytes]] = []
     start = 0
     while start < len(data):

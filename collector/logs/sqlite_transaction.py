@@ -188,14 +188,9 @@ class Transaction:
         for (log, partition), records in self._records.items():
             stored, end = self._advance(log, partition, records)
             self.appended[log, partition], self.ends[log, partition] = stored, end
+            first = row_id(log, partition, 0)
             rows += [
-                (
-                    row_id(log, partition, each.offset),
-                    each.timestamp,
-                    each.key,
-                    headers_to_bytes(each.headers),
-                    each.value,
-                )
+                (first + each.offset, each.timestamp, each.key, headers_to_bytes(each.headers), each.value)
                 for each in stored
             ]
         for first in range(0, len(rows), ROWS_AT_ONCE):
