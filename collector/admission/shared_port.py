@@ -11,9 +11,9 @@ import mmap
 import socket
 from collections.abc import Callable, Sequence
 
-_LISTENS, _OPEN, _TAKEN = range(3)
-"""Of a process: whether it listens, how many connections it has, and how many it has taken from others so far. Behind
-these are those that it has handed to each process so far. Each number has one writer."""
+_LISTENS, _OPEN, _RECEIVED = range(3)
+"""Of a process: whether it listens, how many connections it has, and how many it has received from others so far; behind
+these, how many it has handed to each process. Each number has one writer."""
 
 
 class SharedPort:
@@ -35,7 +35,7 @@ class SharedPort:
     @classmethod
     def among(cls, processes: int) -> list[SharedPort]:
         """The part of each of so many processes, to be made before they are forked."""
-        width = _TAKEN + 1 + processes
+        width = _RECEIVED + 1 + processes
         cells = memoryview(mmap.mmap(-1, 8 * width * processes)).cast("q")
         rows = [cells[width * each : width * (each + 1)] for each in range(processes)]
         ends = [socket.socketpair() for _ in range(processes)]
@@ -56,7 +56,7 @@ class SharedPort:
             socket.send_fds(self._ends[fewest][1], [b"+"], [connection.fileno()])
         except OSError:  # too many are on their way
             return False
-        self._mine[_TAKEN + 1 + fewest] += 1
+        self._mine[_RECEIVED + 1 + fewest] += 1
         return True
 
     def start(self, take: Callable[[socket.socket], object]) -> None:
@@ -72,7 +72,7 @@ class SharedPort:
             connection.close()
 
     def close(self) -> None:
-        """Let go of what is common, in this process: of the parts of the others, too."""
+        """Close what is common, in this process: the parts of the others, too."""
         for each in (end for pair in self._ends for end in pair):
             each.close()
 
@@ -86,11 +86,11 @@ class SharedPort:
             _, received, _, _ = socket.recv_fds(self._inbox, 1, 1)
         except OSError:
             return None
-        self._mine[_TAKEN] += 1
+        self._mine[_RECEIVED] += 1
         return socket.socket(fileno=received[0]) if received else None
 
     def _load(self, process: int) -> float:
         """The connections that a process has, with those on their way to it."""
         row = self._rows[process]
-        handed = sum(each[_TAKEN + 1 + process] for each in self._rows)
-        return row[_OPEN] + handed - row[_TAKEN] if row[_LISTENS] else float("inf")
+        handed = sum(each[_RECEIVED + 1 + process] for each in self._rows)
+        return row[_OPEN] + handed - row[_RECEIVED] if row[_LISTENS] else float("inf")

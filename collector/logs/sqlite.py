@@ -224,19 +224,19 @@ class SqliteLog:
     ) -> list[StoredRecord]:
         """What is known, and what is between it, up to a batch: what is known beyond that is left out."""
         records: list[StoredRecord] = []
-        size = taken = 0
+        size = number = 0
         for start, end in gaps:
-            while taken < len(known) and known[taken].offset < start:
-                records.append(known[taken])
-                size += len(known[taken].value)
-                taken += 1
+            while number < len(known) and known[number].offset < start:
+                records.append(known[number])
+                size += len(known[number].value)
+                number += 1
             wanted = (self._timing.batch_records - len(records), self._timing.batch_bytes - size)
             read, size_of_read = self._read_rows(connection, partition, start, end, wanted)
             records += read
             size += size_of_read
             if len(records) >= self._timing.batch_records or size >= self._timing.batch_bytes:
                 return records
-        return [*records, *known[taken:]]
+        return [*records, *known[number:]]
 
     def _read_rows(
         self, connection: sqlite3.Connection, partition: int, start: int, end: int, wanted: tuple[int, int]

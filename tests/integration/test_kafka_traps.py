@@ -331,6 +331,10 @@ async def test_trap_9_after_a_stall_the_group_is_joined_again_and_nothing_is_los
 @pytest.mark.kafka
 async def test_trap_10_one_thread_owns_the_consumer(kafka_broker, monkeypatch: pytest.MonkeyPatch) -> None:
     called: set[tuple[str, str]] = set()
+
+    def was_called(name: str) -> bool:
+        return any(method == name for method, _ in called)
+
     for name in ("poll", "pause", "resume", "seek", "commit_async", "committed", "end_offsets", "subscribe", "close"):
         _watch(monkeypatch, name, called)
     group = fresh("g")
@@ -339,12 +343,9 @@ async def test_trap_10_one_thread_owns_the_consumer(kafka_broker, monkeypatch: p
         got = Recorders()
         got.gate(0).clear()
         async with following(log, group, got.open_fold):
-            await got.until(lambda: len(got.delivered) == 500)
+            await got.until(lambda: len(got.delivered) == 500 and was_called("pause"))
             got.gate(0).set()
-            await got.until(lambda: len(got.delivered) == 1000)
-            async with asyncio.timeout(60):
-                while not any(method == "commit_async" for method, _ in called):
-                    await asyncio.sleep(0.02)
+            await got.until(lambda: len(got.delivered) == 1000 and was_called("resume") and was_called("commit_async"))
             assert not [each for each in threading.enumerate() if each.name.startswith("kafka-io")]
     of_group = {(name, thread) for name, thread in called if not thread.startswith("kafka-reader")}
     assert {name for name, _ in of_group} >= {"poll", "pause", "resume", "commit_async", "committed", "close"}
