@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 _LISTENS, _OPEN, _RECEIVED = range(3)
-"""Of a process: whether it listens, how many connections it has, and how many it has received from others so far; behind
+"""Of a process: whether it listens, how many connections it has, how many it has received from others so far; behind
 these, how many it has handed to each process. Each number has one writer."""
 
 
