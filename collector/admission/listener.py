@@ -10,20 +10,19 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from collector.admission.fair_limit import FairLimit, LimitReached, address_key
-from collector.admission.shared_port import SharedPort
+from collector.admission.shared_port import PAUSE, SharedPort
 
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_DEADLINE = 10.0
 """Seconds for a TLS handshake."""
-_PAUSE = 0.5  # seconds, where the process has no descriptor left
 
 NewProtocol = Callable[[str], asyncio.Protocol]
 """Makes the protocol of a connection from an address."""
 
 
 def ignore(*_: object) -> None:
-    """Do nothing about a connection that is refused, or about their number."""
+    """Do nothing about a connection that is refused, or about how many are open."""
 
 
 @asynccontextmanager
@@ -48,7 +47,7 @@ async def listening(
     Raises:
         OSError: the address cannot be bound.
     """
-    limit = FairLimit(max_connections, "connections", on_change=shared.count if shared else ignore)
+    limit = FairLimit(max_connections, "connections", on_change=shared.add if shared else ignore)
     acceptor = _Acceptor(new_protocol, limit, ssl_context, refusal, on_refused, shared)
     sockets = await _bind(host, port, backlog=min(max_connections, 1024), share_port=shared is not None)
     try:
@@ -106,7 +105,7 @@ class _Acceptor:
                 connection, address = await loop.sock_accept(listening)
             except OSError as error:  # no descriptor is left, or the client has gone already
                 logger.warning("a connection could not be accepted (%s)", error.strerror)
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(PAUSE)
                 continue
             if self._shared is not None and self._shared.hand_on(connection):
                 connection.close()

@@ -7,9 +7,16 @@ what a hash makes uneven stays so.
 from __future__ import annotations
 
 import asyncio
+import logging
 import mmap
+import os
 import socket
 from collections.abc import Callable, Sequence
+
+logger = logging.getLogger(__name__)
+
+PAUSE = 0.5
+"""Seconds for which a process that has no descriptor left accepts nothing."""
 
 _LISTENS, _OPEN, _RECEIVED = range(3)
 """Of a process: whether it listens, how many connections it has, how many it has received from others so far; behind
@@ -29,8 +36,9 @@ class SharedPort:
         self._number = number
         self._rows = rows
         self._mine = rows[number]
-        self._ends = ends
+        self._ends = ends  # of each process: where it receives, and where the others send
         self._inbox = ends[number][0]
+        self._paused: asyncio.TimerHandle | None = None
 
     @classmethod
     def among(cls, processes: int) -> list[SharedPort]:
@@ -43,8 +51,22 @@ class SharedPort:
             each.setblocking(False)
         return [cls(each, rows, ends) for each in range(processes)]
 
-    def count(self, change: int) -> None:
-        """So many connections were opened here, or have ended."""
+    def leave_others(self) -> None:
+        """Close the ends where the others receive: what waits there is closed with the process that it waits for.
+
+        For the process that this is the part of, once it was forked.
+        """
+        for number, (inbox, _) in enumerate(self._ends):
+            if number != self._number:
+                inbox.close()
+
+    def close(self) -> None:
+        """Close all of what is common, in this process."""
+        for each in (end for pair in self._ends for end in pair):
+            each.close()
+
+    def add(self, change: int) -> None:
+        """So many connections more are open here."""
         self._mine[_OPEN] += change
 
     def hand_on(self, connection: socket.socket) -> bool:
@@ -54,7 +76,7 @@ class SharedPort:
             return False
         try:
             socket.send_fds(self._ends[fewest][1], [b"+"], [connection.fileno()])
-        except OSError:  # too many are on their way
+        except OSError:  # too many are on their way, or it has just stopped
             return False
         self._mine[_RECEIVED + 1 + fewest] += 1
         return True
@@ -67,30 +89,42 @@ class SharedPort:
     def stop(self) -> None:
         """Have no part any more. Whoever was handed on and not taken is closed, and connects again."""
         self._mine[_LISTENS] = 0
+        if self._paused is not None:
+            self._paused.cancel()
         asyncio.get_running_loop().remove_reader(self._inbox)
-        while connection := self._next():
-            connection.close()
-
-    def close(self) -> None:
-        """Close what is common, in this process: the parts of the others, too."""
-        for each in (end for pair in self._ends for end in pair):
-            each.close()
+        self._inbox.close()
 
     def _receive(self, take: Callable[[socket.socket], object]) -> None:
-        if connection := self._next():
-            take(connection)
-
-    def _next(self) -> socket.socket | None:
-        """The next connection that was handed to this process."""
         try:
             _, received, _, _ = socket.recv_fds(self._inbox, 1, 1)
         except OSError:
-            return None
+            return
         self._mine[_RECEIVED] += 1
-        return socket.socket(fileno=received[0]) if received else None
+        if not received:  # the system has closed the connection
+            logger.warning("a connection could not be accepted (no descriptor is left)")
+            self._pause()
+        elif connection := _socket_of(received[0]):
+            take(connection)
+
+    def _pause(self) -> None:
+        """Get nothing from others for a while."""
+        self._mine[_LISTENS] = 0
+        self._paused = asyncio.get_running_loop().call_later(PAUSE, self._resume)
+
+    def _resume(self) -> None:
+        self._mine[_LISTENS] = 1
 
     def _load(self, process: int) -> float:
         """The connections that a process has, with those on their way to it."""
         row = self._rows[process]
         handed = sum(each[_RECEIVED + 1 + process] for each in self._rows)
         return row[_OPEN] + handed - row[_RECEIVED] if row[_LISTENS] else float("inf")
+
+
+def _socket_of(descriptor: int) -> socket.socket | None:
+    """The socket of a descriptor; None if its client has gone already."""
+    try:
+        return socket.socket(fileno=descriptor)
+    except OSError:
+        os.close(descriptor)
+        return None

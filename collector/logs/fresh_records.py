@@ -30,16 +30,21 @@ class FreshRecords:
             self._records.clear()
             self._bytes = 0
 
-    def take_batch(self, offset: int) -> list[StoredRecord]:
-        """Those from an offset on that one batch may hold if what is missing between them is small; older ones go."""
-        while self._records and self._records[0].offset < offset:
+    def take_batch(self, start: int, end: int) -> tuple[list[StoredRecord], int]:
+        """Those between two offsets that one batch may hold, and the offset up to which it may reach; older ones go.
+
+        That is `end` if there are none, or it is behind the last of them if they fill a batch.
+        """
+        while self._records and self._records[0].offset < start:
             self._pop()
         batch: list[StoredRecord] = []
-        size, end = 0, offset + self._batch_records
-        while self._records and size < self._batch_bytes and self._records[0].offset < end:
+        size, behind = 0, min(end, start + self._batch_records)
+        while self._records and size < self._batch_bytes and self._records[0].offset < behind:
             batch.append(self._pop())
             size += len(batch[-1].value)
-        return batch
+        if size >= self._batch_bytes:
+            behind = batch[-1].offset + 1
+        return batch, behind if batch else end
 
     def _pop(self) -> StoredRecord:
         record = self._records.popleft()

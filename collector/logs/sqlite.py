@@ -6,7 +6,7 @@ import asyncio
 import re
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -25,7 +25,7 @@ MAX_RECORD_BYTES = 64 << 20
 TRUNCATE_ROWS = 2000
 """Rows of a partition deleted in one transaction."""
 WORTH_A_GAP = 4
-"""Rows that a statement for a gap between known records is as dear as: with fewer known, all are read."""
+"""A statement for a gap between known records costs as much as to read so many: with fewer for each, all are read."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -116,13 +116,18 @@ class SqliteLog:
     async def read_batch(
         self, partition: int, start: int, end: int, known: Sequence[StoredRecord] = ()
     ) -> Sequence[StoredRecord]:
-        """The first records between two offsets, as many as make a batch; of those that are `known`, few are read."""
+        """The first records between two offsets, as many as make a batch.
+
+        Those that are `known` are not read, unless there are so few of them that to read all is cheaper.
+        """
         gaps = gaps_of(known, start, end)
         if not gaps:
             return known
         if len(known) < WORTH_A_GAP * len(gaps):
             known, gaps = (), [(start, end)]
-        return await self._file.read(lambda connection: self._read_gaps(connection, partition, gaps, known))
+        return await self._file.read(
+            lambda connection: self._batch_of(self._with_gaps(connection, partition, gaps, known))
+        )
 
     async def probe(self) -> None:
         """See that the file can be written, and is the one at the path."""
@@ -215,48 +220,45 @@ class SqliteLog:
         ).fetchone()[0]
         return end if oldest is None else offset_of(oldest)
 
-    def _read_gaps(
+    def _batch_of(self, records: Generator[StoredRecord]) -> list[StoredRecord]:
+        """The first of them, as many as make a batch."""
+        batch: list[StoredRecord] = []
+        size = 0
+        with closing(records):
+            for each in records:
+                batch.append(each)
+                size += len(each.value)
+                if len(batch) >= self._timing.batch_records or size >= self._timing.batch_bytes:
+                    break
+        return batch
+
+    def _with_gaps(
         self,
         connection: sqlite3.Connection,
         partition: int,
         gaps: Sequence[tuple[int, int]],
         known: Sequence[StoredRecord],
-    ) -> list[StoredRecord]:
-        """What is known, and what is between it, up to a batch: what is known beyond that is left out."""
-        records: list[StoredRecord] = []
-        size = number = 0
+    ) -> Generator[StoredRecord]:
+        """What is known and, read, what is in the gaps, in order."""
+        yielded = 0
         for start, end in gaps:
-            while number < len(known) and known[number].offset < start:
-                records.append(known[number])
-                size += len(known[number].value)
-                number += 1
-            wanted = (self._timing.batch_records - len(records), self._timing.batch_bytes - size)
-            read, size_of_read = self._read_rows(connection, partition, start, end, wanted)
-            records += read
-            size += size_of_read
-            if len(records) >= self._timing.batch_records or size >= self._timing.batch_bytes:
-                return records
-        return [*records, *known[number:]]
+            while yielded < len(known) and known[yielded].offset < start:
+                yield known[yielded]
+                yielded += 1
+            yield from self._read_rows(connection, partition, start, end)
+        yield from known[yielded:]
 
     def _read_rows(
-        self, connection: sqlite3.Connection, partition: int, start: int, end: int, wanted: tuple[int, int]
-    ) -> tuple[list[StoredRecord], int]:
-        """Records between two offsets until there are so many, or so many bytes of values; and these bytes."""
-        records: list[StoredRecord] = []
-        size = 0
-        most_records, most_bytes = wanted
+        self, connection: sqlite3.Connection, partition: int, start: int, end: int
+    ) -> Generator[StoredRecord]:
         first = row_id(self._number, partition, 0)
         cursor = connection.execute(
             "SELECT id, timestamp, key, value, headers FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
-            [first + start, first + end, most_records],
+            [first + start, first + end, self._timing.batch_records],
         )
         with closing(cursor):
             for row, timestamp, key, value, headers in cursor:
-                records.append(StoredRecord(partition, row - first, timestamp, key, value, headers_from_bytes(headers)))
-                size += len(value)
-                if size >= most_bytes:
-                    break
-        return records, size
+                yield StoredRecord(partition, row - first, timestamp, key, value, headers_from_bytes(headers))
 
 
 class _SqliteStream:
@@ -280,7 +282,7 @@ class _SqliteStream:
         self.waiting = False
         await asyncio.sleep(self._pace.wait(time.monotonic()))  # for 0 s, too: other tasks run meanwhile
         end = self._file.ends[self._key]
-        fresh = self._fresh.take_batch(self._offset)
+        fresh, end = self._fresh.take_batch(self._offset, end)
         records = await self._log.read_batch(self._key[1], self._offset, end, fresh)
         self._pace.add(len(records), sum([len(each.value) for each in records]), time.monotonic())
         self._offset = records[-1].offset + 1 if records else end

@@ -34,7 +34,7 @@ def headers_to_bytes(headers: Headers) -> bytes | None:
 
 @lru_cache(64)
 def _bytes_of(headers: Headers) -> bytes:
-    """The same few headers are those of nearly all records."""
+    """As one value, remembered: the same few headers are those of nearly all records."""
     if headers == TICK:
         return _TICK_BYTES
     parts: list[bytes] = []

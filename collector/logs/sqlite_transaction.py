@@ -193,8 +193,8 @@ class Transaction:
                 (first + each.offset, each.timestamp, each.key, headers_to_bytes(each.headers), each.value)
                 for each in stored
             ]
-        for first in range(0, len(rows), ROWS_AT_ONCE):
-            some = rows[first : first + ROWS_AT_ONCE]
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            some = rows[start : start + ROWS_AT_ONCE]
             self.connection.execute(_insertion_of(len(some)), list(chain.from_iterable(some)))
 
     def _advance(self, log: int, partition: int, records: Sequence[Record]) -> tuple[list[StoredRecord], End]:

@@ -118,7 +118,7 @@ class OtlpGrpcReceiver:
 
     @asynccontextmanager
     async def serve(self, *, shared: SharedPort | None = None) -> AsyncGenerator[int]:
-        """Serve until left; gives the port, which other processes may have `shared`. Leaving lets running requests end.
+        """Serve until left; gives the port, which may be `shared`. Leaving lets running requests end.
 
         Raises:
             ConfigError: the address cannot be listened on.

@@ -27,7 +27,7 @@ from collector.telemetry.logging import LogLevel, level_of, log_as_json
 
 logger = logging.getLogger(__name__)
 
-SHARED = ("otlp_http", "otlp_grpc")
+SHARED_PORTS = ("otlp_http", "otlp_grpc")
 """What every worker listens with, on one port."""
 
 _KILLED = 128
@@ -43,7 +43,7 @@ def serve_workers(config: Config, divided: Sequence[frozenset[str]], *, log_leve
         ConfigError: a port of this process is taken, or another process has the file.
     """
     shares = share_file(config.settings.log, len(divided))
-    ports = {name: SharedPort.among(len(divided)) for name in SHARED}
+    ports = {name: SharedPort.among(len(divided)) for name in SHARED_PORTS}
     folder = Path(tempfile.mkdtemp(prefix="evalstream-"))
     lifeline, ours = os.pipe()
     workers: dict[int, Worker] = {}
@@ -54,6 +54,8 @@ def serve_workers(config: Config, divided: Sequence[frozenset[str]], *, log_leve
         if pid == 0:
             os.setsid()  # Ctrl-C is for the first process alone, which hands it on
             os.close(ours)
+            for each in own.values():
+                each.leave_others()
             serve(config, stages, log_level=log_level, worker=worker)
             return 0
         workers[pid] = worker

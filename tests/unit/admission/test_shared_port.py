@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from collector.admission import shared_port
 from collector.admission.listener import listening
 from collector.admission.shared_port import SharedPort
 
@@ -129,23 +131,39 @@ def test_who_does_not_listen_yet_or_any_more_gets_nothing(run, ends: list[Shared
     run(scenario())
 
 
-def test_what_was_handed_on_and_not_taken_is_closed_and_counts_no_more(ends: list[SharedPort]) -> None:
+def hang(end: SharedPort) -> None:
+    """A process that listens, and does nothing else from now on."""
+    end.start(lambda connection: pytest.fail("nothing was to be taken"))
+    asyncio.get_running_loop().remove_reader(end._inbox)
+
+
+def test_what_was_handed_on_and_not_taken_is_closed_with_who_was_to_take_it(ends: list[SharedPort]) -> None:
     async def scenario() -> None:
         async with taking(ends[0], 0, 0) as port:
-            ends[1].start(lambda connection: pytest.fail("it was to be stopped before"))
+            hang(ends[1])
             first = await connected(port, 1)
-            asyncio.get_running_loop().remove_reader(ends[1]._inbox)  # it hangs
             waiting = await connect(port)
             await asyncio.sleep(0.05)
-            ends[1].start(lambda connection: pytest.fail("it was to be stopped before"))
             ends[1].stop()
             async with asyncio.timeout(30):
                 with suppress(ConnectionError):
                     assert await waiting.reader.read() == b""
-            async with taking(ends[1], 1, port):
-                later = await connected(port, 1)
-            assert [by for by, _ in later] == [1]
+            later = await connected(port, 2)
+            assert [by for by, _ in later] == [0, 0]
             for client in (waiting, *(each for _, each in [*first, *later])):
+                await client.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_ended_without_a_word_gets_nothing(ends: list[SharedPort]) -> None:
+    async def scenario() -> None:
+        async with taking(ends[0], 0, 0) as port:
+            hang(ends[1])
+            ends[0].leave_others()  # as all of them did, and it is gone
+            made = await connected(port, 4)
+            assert {by for by, _ in made} == {0}
+            for _, client in made:
                 await client.close()
 
     asyncio.run(scenario())
@@ -155,11 +173,11 @@ def test_a_process_that_takes_nothing_does_not_stop_the_others(ends: list[Shared
     """As many as the system lets wait for it wait; the others are taken here."""
 
     async def scenario() -> None:
+        ends[0]._ends[1][1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         async with taking(ends[0], 0, 0, most=5000) as port:
-            ends[1].start(lambda connection: None)
-            asyncio.get_running_loop().remove_reader(ends[1]._inbox)  # it hangs
-            ends[1]._mine[1] = -(10**6)  # and seems to have the fewest for ever
-            clients = [await connect(port) for _ in range(400)]
+            hang(ends[1])
+            ends[1].add(-(10**6))  # and seems to have the fewest for ever
+            clients = [await connect(port) for _ in range(100)]
             async with asyncio.timeout(30):
                 assert await clients[-1].reader.readexactly(1) == b"0"
             ends[1].stop()
@@ -167,3 +185,27 @@ def test_a_process_that_takes_nothing_does_not_stop_the_others(ends: list[Shared
                 await each.close()
 
     asyncio.run(scenario())
+
+
+def test_a_process_without_descriptors_gets_nothing_for_a_while(
+    ends: list[SharedPort], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The system closes a connection for which there is none left, and hands on the rest of the message."""
+    monkeypatch.setattr(shared_port, "PAUSE", 0.2)
+
+    async def scenario() -> None:
+        async with taking(ends[0], 0, 0) as port, taking(ends[1], 1, port):
+            ends[0]._ends[1][1].send(b"+")
+            async with asyncio.timeout(30):
+                while not caplog.records:
+                    await asyncio.sleep(0.01)
+            at_first = await connected(port, 3)
+            assert {by for by, _ in at_first} == {0}
+            await asyncio.sleep(0.3)
+            later = await connected(port, 3)
+            assert {by for by, _ in later} == {1}
+            for _, client in [*at_first, *later]:
+                await client.close()
+
+    asyncio.run(scenario())
+    assert "no descriptor is left" in caplog.text

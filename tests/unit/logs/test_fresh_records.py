@@ -32,27 +32,38 @@ def test_a_consumer_that_reads_what_is_missing_gets_all_in_order(steps: list[tup
         elif step == "another process appends":
             log += [record(len(log) + number, 1) for number in range(value)]
         elif position < len(log):
-            taken = fresh.take_batch(position)
-            assert len({each.offset for each in taken}) <= BATCH_RECORDS
+            taken, behind = fresh.take_batch(position, len(log))
             assert sum(len(each.value) for each in taken[:-1]) < BATCH_BYTES
-            missing = [each for start, end in gaps_of(taken, position, len(log)) for each in log[start:end]]
-            assert sorted([*taken, *missing], key=lambda each: each.offset) == log[position:]
-            position = taken[-1].offset + 1 if taken else len(log)
+            missing = [each for start, end in gaps_of(taken, position, behind) for each in log[start:end]]
+            assert sorted([*taken, *missing], key=lambda each: each.offset) == log[position:behind]
+            assert behind <= position + BATCH_RECORDS if taken else behind == len(log)
+            position = behind
         assert sum(len(each.value) for each in fresh._records) == fresh._bytes <= 2 * BATCH_BYTES
 
 
 def test_what_was_appended_and_read_since_is_not_given_again() -> None:
     fresh = FreshRecords(10, 1000)
     fresh.add([record(number, 1) for number in range(5)])
-    assert [each.offset for each in fresh.take_batch(3)] == [3, 4]
-    assert fresh.take_batch(3) == []
+    assert taken_of(fresh, 3, 5) == ([3, 4], 5)
+    assert taken_of(fresh, 3, 5) == ([], 5)
 
 
 def test_what_lies_beyond_a_batch_stays() -> None:
     fresh = FreshRecords(3, 1000)
     fresh.add([record(number, 1) for number in (0, 2, 3)])
-    assert [each.offset for each in fresh.take_batch(0)] == [0, 2]
-    assert [each.offset for each in fresh.take_batch(3)] == [3]
+    assert taken_of(fresh, 0, 4) == ([0, 2], 3)
+    assert taken_of(fresh, 3, 4) == ([3], 4)
+
+
+def test_what_fills_a_batch_by_its_bytes_ends_it() -> None:
+    fresh = FreshRecords(10, 1000)
+    fresh.add([record(number, 600) for number in range(3)])
+    assert taken_of(fresh, 0, 3) == ([0, 1], 2)
+
+
+def taken_of(fresh: FreshRecords, start: int, end: int) -> tuple[list[int], int]:
+    records, behind = fresh.take_batch(start, end)
+    return [each.offset for each in records], behind
 
 
 @pytest.mark.parametrize(

@@ -171,17 +171,50 @@ async def test_processes_that_append_by_turns_each_see_all_in_order(
         await seen[0].until(lambda: len(seen[0].folds) == 2)
         await seen[1].until(lambda: len(seen[1].folds) == 2)
         for number in range(60):  # each now and then several times in a row
-            await logs[number % 7 % 2].append([Record(b"%d" % (each % 3), b"%d" % number) for each in range(5)])
+            await logs[number % 7 % 2].append([Record(b"%d" % each, b"%d" % number) for each in range(1, 6)])
         for each in seen:
             await each.until(lambda each=each: len(each.delivered) == 300)
     for partition in range(2):
         stored = [record async for batch in logs[0].read(partition, 0) for record in batch]
         assert [record.offset for record in stored] == list(range(len(stored)))
         assert [record.timestamp for record in stored] == sorted(record.timestamp for record in stored)
+        assert stored
         for each in seen:
             assert each.folds[partition].delivered == stored
     for log in logs:
         await log.close()
+
+
+@pytest.mark.parametrize("known", [[], range(3, 40), [0, 1, 2, 3, 4, 8, 9, 10, 11, 12, 30, 31, 32, 33], [5, 6, 30]])
+@pytest.mark.parametrize(("batch_records", "batch_bytes"), [(500, 4 << 20), (7, 4 << 20), (500, 60)])
+async def test_what_is_known_and_what_is_read_make_one_batch(
+    tmp_path: Path, known: Sequence[int], batch_records: int, batch_bytes: int
+) -> None:
+    timing = ConsumerTiming(batch_records=batch_records, batch_bytes=batch_bytes)
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1, timing=timing))["spans"]
+    await log.append([Record(b"k", b"%d" % number * 5) for number in range(40)])
+    stored = [record async for batch in log.read(0, 0) for record in batch]
+    batch = await log.read_batch(0, 0, 40, [stored[each] for each in known])
+    assert batch == stored[: len(batch)]
+    assert len(batch) == min(40, batch_records) or sum(len(each.value) for each in batch) >= batch_bytes
+    assert sum(len(each.value) for each in batch[:-1]) < batch_bytes
+    await log.close()
+
+
+async def test_more_than_a_batch_that_is_appended_here_is_not_read_back(tmp_path: Path) -> None:
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
+    file, got = log._file, Recorders()
+    read: list[object] = []
+    async with following(log, "g", got.open_fold):
+        await got.until(lambda: got.folds)
+        while not file._fresh.get((log._number, 0)):
+            await asyncio.sleep(0)
+        file.read = read.append  # a list is no coroutine: it would fail
+        await log.append([Record(b"k", b"%d" % each) for each in range(1200)])
+        await got.until(lambda: len(got.delivered) == 1200)
+        del file.read
+    assert not read
+    await log.close()
 
 
 async def test_what_is_appended_here_is_delivered_as_it_would_be_read(tmp_path: Path) -> None:
