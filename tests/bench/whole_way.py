@@ -139,22 +139,23 @@ def by_workers(judge: str, sample: float, turns: int, repeats: int) -> None:
     The system divides connections by chance, so there are many, as of many processes of an application.
     """
     ones, workers, services = [], [], []
-    for _ in range(repeats):
+    for number in range(repeats):
         ones.append(_together(judge, sample, turns))
         workers.append(_together(judge, sample, turns, workers=2))
-        services.append(_together(judge, sample, turns, services=2))
+        if number % 2 == 0:  # it only explains the others
+            services.append(_together(judge, sample, turns, services=2))
     name = f"OTLP/HTTP, SQLite, {sample:.0%} judged, --workers 2"
     one, two, apart = ([each.rate for each in those] for those in (ones, workers, services))
     note = "floor: one process; where nothing else runs, the ratio is nearly that of the row below, upside down"
     beside(GROUP, f"{name}: burst", "turns/s", one, two, 1.0, aim=1.7, at_least=True, note=note).show()
     note = "floor: one process; two services with a file each share nothing: this is what two cores give here"
-    beside(GROUP, f"{name}: burst of two services instead", "turns/s", one, apart, 1.0, note=note).show()
+    beside(GROUP, f"{name}: burst of two services instead", "turns/s", one[::2], apart, 1.0, note=note).show()
     one, two, apart = ([max(each.costs) for each in those] for those in (ones, workers, services))
     note = "floor: one process; what bounds the rate where two cores are free"
     beside(GROUP, f"{name}: busiest process", "µs CPU/turn", one, two, 1e6, aim=1 / 1.7, note=note).show()
     note = "floor: one process of two services, for each of its turns: as the row above, with both cores busy on both sides"
     busy = [2 * each for each in apart]
-    beside(GROUP, f"{name}: busiest process, of a service's", "µs CPU/turn", busy, two, 1e6, note=note).show()
+    beside(GROUP, f"{name}: busiest process, of a service's", "µs CPU/turn", busy, two[::2], 1e6, note=note).show()
     sums = tuple(sum(each.costs) * 1e6 for each in workers)
     Figure(GROUP, f"{name}: CPU", "µs CPU/turn", sums, note="all processes").show()
 
