@@ -136,7 +136,7 @@ def by_workers(judge: str, sample: float, turns: int, repeats: int) -> None:
     """Turns a second of two workers beside one, by turns; and what the busiest process takes, which bounds them.
 
     Two services that share nothing, each with half of the turns, tell what two processes can reach on this machine.
-    The system divides connections by chance, so there are many, as of many processes of an application.
+    There are many connections, as of many processes of an application; the workers divide them evenly.
     """
     ones, workers, services = [], [], []
     for number in range(repeats):
