@@ -88,9 +88,7 @@ class SharedPort:
 
     def stop(self) -> None:
         """Have no part any more. Whoever was handed on and not taken is closed, and connects again."""
-        self._mine[_LISTENS] = 0
-        if self._paused is not None:
-            self._paused.cancel()
+        self._cease()
         asyncio.get_running_loop().remove_reader(self._inbox)
         self._inbox.close()
 
@@ -108,8 +106,13 @@ class SharedPort:
 
     def _pause(self) -> None:
         """Get nothing from others for a while."""
-        self._mine[_LISTENS] = 0
+        self._cease()
         self._paused = asyncio.get_running_loop().call_later(PAUSE, self._resume)
+
+    def _cease(self) -> None:
+        self._mine[_LISTENS] = 0
+        if self._paused is not None:
+            self._paused.cancel()
 
     def _resume(self) -> None:
         self._mine[_LISTENS] = 1

@@ -10,8 +10,8 @@ Broker, sender and judge share the machine, so the rate has to leave them a core
 
 CPU is counted once the way is filled, over the given seconds. The model's costs are those of one machine where nothing
 else ran. What they would be here and now is told by a floor that is known of that machine, too, and measured while the
-service runs: parsing spans, and their attributes as dicts. It prints a table, and ends with 0 when it ran, whatever the ratios;
-which of them are beyond 20 % is said below.
+service runs: parsing spans, and their attributes as dicts. It prints a table, and ends with 0 when it ran, whatever the
+ratios; which of them are beyond 20 % is said below.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from typing import Any
 
@@ -72,6 +72,12 @@ async def connected(port: int, number: int) -> list[tuple[int, Client]]:
     return made
 
 
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
 def shares(made: list[tuple[int, Client]]) -> list[int]:
     return sorted(sum(by == number for by, _ in made) for number in range(3))
 
@@ -88,7 +94,7 @@ def test_each_connection_goes_to_who_has_the_fewest(run, ends: list[SharedPort])
             left = [client for by, client in made if by == 1]
             for client in left:
                 await client.close()
-            await asyncio.sleep(0.05)  # until the ends are noticed
+            await until(lambda: ends[1]._mine[shared_port._OPEN] == 0)
             again = await connected(port, 3)
             assert shares(again) == [0, 0, 3]
             assert {by for by, _ in again} == {1}
@@ -143,7 +149,7 @@ def test_what_was_handed_on_and_not_taken_is_closed_with_who_was_to_take_it(ends
             hang(ends[1])
             first = await connected(port, 1)
             waiting = await connect(port)
-            await asyncio.sleep(0.05)
+            await until(lambda: ends[0]._mine[shared_port._RECEIVED + 1 + 1] == 1)
             ends[1].stop()
             async with asyncio.timeout(30):
                 with suppress(ConnectionError):
@@ -191,17 +197,17 @@ def test_a_process_without_descriptors_gets_nothing_for_a_while(
     ends: list[SharedPort], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The system closes a connection for which there is none left, and hands on the rest of the message."""
-    monkeypatch.setattr(shared_port, "PAUSE", 0.2)
+    monkeypatch.setattr(shared_port, "PAUSE", 1000.0)
 
     async def scenario() -> None:
         async with taking(ends[0], 0, 0) as port, taking(ends[1], 1, port):
             ends[0]._ends[1][1].send(b"+")
-            async with asyncio.timeout(30):
-                while not caplog.records:
-                    await asyncio.sleep(0.01)
+            await until(lambda: caplog.records)
             at_first = await connected(port, 3)
             assert {by for by, _ in at_first} == {0}
-            await asyncio.sleep(0.3)
+            monkeypatch.setattr(shared_port, "PAUSE", 0.0)
+            ends[0]._ends[1][1].send(b"+")
+            await until(lambda: len(caplog.records) == 2 and ends[1]._mine[shared_port._LISTENS])
             later = await connected(port, 3)
             assert {by for by, _ in later} == {1}
             for _, client in [*at_first, *later]:
@@ -209,3 +215,21 @@ def test_a_process_without_descriptors_gets_nothing_for_a_while(
 
     asyncio.run(scenario())
     assert "no descriptor is left" in caplog.text
+
+
+def test_who_had_no_descriptors_and_has_stopped_since_stays_away(
+    ends: list[SharedPort], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shared_port, "PAUSE", 0.05)
+
+    async def scenario() -> None:
+        async with taking(ends[1], 1, 0):
+            for _ in range(3):
+                ends[0]._ends[1][1].send(b"+")
+            await until(lambda: len(caplog.records) == 3)
+        over = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.1, over.set)  # behind all pauses
+        await over.wait()
+        assert ends[1]._mine[shared_port._LISTENS] == 0
+
+    asyncio.run(scenario())
