@@ -9,7 +9,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -201,25 +202,34 @@ async def test_what_is_known_and_what_is_read_make_one_batch(
     await log.close()
 
 
-async def test_more_than_a_batch_that_is_appended_here_is_not_read_back(tmp_path: Path) -> None:
-    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
-    file, got = log._file, Recorders()
-    read: list[object] = []
+@asynccontextmanager
+async def following_without_reading(log: SqliteLog, got: Recorders) -> AsyncIterator[None]:
+    """A consumer of the only partition that has caught up; nothing may be read until this is left."""
+    file, read = log._file, list[object]()
     async with following(log, "g", got.open_fold):
         await got.until(lambda: got.folds)
         while not file._fresh.get((log._number, 0)):
             await asyncio.sleep(0)
-        file.read = read.append  # a list is no coroutine: it would fail
+        file.read = read.append  # what it gives is no coroutine: the consumer would fail
+        try:
+            yield
+        finally:
+            del file.read
+    assert not read
+
+
+async def test_more_than_a_batch_that_is_appended_here_is_not_read_back(tmp_path: Path) -> None:
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
+    got = Recorders()
+    async with following_without_reading(log, got):
         await log.append([Record(b"k", b"%d" % each) for each in range(1200)])
         await got.until(lambda: len(got.delivered) == 1200)
-        del file.read
-    assert not read
     await log.close()
 
 
 async def test_what_is_appended_here_is_delivered_as_it_would_be_read(tmp_path: Path) -> None:
     log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
-    file, got = log._file, Recorders()
+    got = Recorders()
     records = [
         Record(None, b"", partition=0),
         Record(b"k", b"x" * 10_000, (("h", b"1"), ("h", b""))),
@@ -227,19 +237,12 @@ async def test_what_is_appended_here_is_delivered_as_it_would_be_read(tmp_path: 
         Record(None, b"", TICK, partition=0),
         *(Record(b"k", b"%d" % each) for each in range(150)),
     ]
-    read: list[object] = []
-    async with following(log, "g", got.open_fold):
-        await got.until(lambda: got.folds)
-        while not file._fresh.get((log._number, 0)):
-            await asyncio.sleep(0)
-        file.read = read.append  # a list is no coroutine: it would fail
+    async with following_without_reading(log, got):
         await log.append(records)
         await got.until(lambda: got.delivered and got.delivered[-1].value == b"149")
-        del file.read
-        stored = [record async for batch in log.read(0, 0) for record in batch]
-        assert got.folds[0].delivered == stored
+    stored = [record async for batch in log.read(0, 0) for record in batch]
+    assert got.folds[0].delivered == stored
     assert len(stored) == len(records)
-    assert not read
     await log.close()
 
 
