@@ -19,7 +19,6 @@ from collector.assemble.collect_trace import TracePiece
 from collector.assemble.explain import ExplainedTrace, explain, format_lines
 from collector.config.loading import Config
 from collector.errors import BadInput, ConfigError, EvalstreamError
-from collector.evaluate.plan import conversation_key
 from collector.evaluate.sampling.draw import draw
 from collector.export.stage import group_of
 from collector.logs.log import Committed, Log, StoredRecord
@@ -27,6 +26,7 @@ from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, turn_from_json
 from collector.records.shared_records import divide_records
 from collector.records.thin_pieces import HEADERS as THIN
+from collector.records.turns import conversation_key
 from collector.service.assembly_builder import build_assembler
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import evaluator_version_in

@@ -24,7 +24,7 @@ from collector.evaluate.conversations.snapshot import (
 )
 from collector.evaluate.evaluation_record import FALLBACK_ATTRIBUTE
 from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
-from collector.evaluate.plan import Assignment, Job, Monitor, Plan, conversation_key
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.references.join import ReferenceJoin
@@ -46,6 +46,7 @@ from collector.records.attributes import declared_attributes
 from collector.records.recorded_turn import RecordedTurn
 from collector.records.references import REFERENCE_HEADERS, is_reference, parse_reference
 from collector.records.shared_records import is_shared, needed_pieces
+from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluation import evaluate

@@ -9,14 +9,13 @@ from functools import cached_property
 from typing import Any, get_args
 
 from collector.evaluate.budget.windows import Budget
-from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
 from collector.evaluate.recovery.replay_point import ReplayPoint, SampleRates
 from collector.evaluate.sampling.draw import draw, inclusion
 from collector.evaluate.sampling.strata import Strata
 from collector.evaluate.sampling.trust import UpstreamTrust
-from collector.records.attributes import turn_language
+from collector.records.attributes import text_at
 from collector.records.recorded_turn import TurnFields
-from collector.records.tenants import tenant_of
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.identity import make_evaluation_id
@@ -69,25 +68,6 @@ class Assignment:
         """
         model = self.judge_of(fallback=fallback).model
         return make_evaluation_id(self.evaluator.name, self.version, model, subject_id, revision)
-
-
-@dataclass(frozen=True, slots=True)
-class EndRule:
-    """By what a turn says that its conversation is over: an attribute's value, or the name of a tool or an event."""
-
-    attributes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    tools: frozenset[str] = frozenset()
-    events: frozenset[str] = frozenset()
-
-    def is_met_by(self, turn: TurnFields) -> bool:
-        """Whether the turn is the last of its conversation."""
-        if self.tools and any(each.name in self.tools for each in turn.tools_called):
-            return True
-        if self.events and not self.events.isdisjoint(turn.events):
-            return True
-        return bool(self.attributes) and any(
-            text_at(turn, f"attributes.{name}") in values for name, values in self.attributes.items()
-        )
 
 
 @dataclass(frozen=True)  # without slots, for what is cached
@@ -279,21 +259,3 @@ class Job:
     def judge_name(self) -> str:
         """The name of the judge; "" where the evaluator has none."""
         return self.assignment.fallback_name if self.fallback else self.assignment.judge_name
-
-
-def conversation_key(turn: TurnFields) -> str:
-    """What ties a turn to its conversation; a turn without conversation id is a conversation of its own."""
-    return turn.conversation_id or turn.trace_id or turn.turn_id
-
-
-def text_at(turn: TurnFields, path: str) -> str:
-    """A turn's field, its `tenant` or `language`, or `attributes.<name>`, as text; "" where there is none."""
-    if path == "tenant":
-        return tenant_of(turn)
-    if path in {"language", "attributes.language"}:
-        return turn_language(turn) or ""
-    if path.startswith("attributes."):
-        value = turn.attributes.get(path.removeprefix("attributes."))
-    else:
-        value = getattr(turn, path, None)
-    return "" if value is None else str(value)

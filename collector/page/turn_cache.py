@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from collector.evaluate.plan import conversation_key
+from collector.records.turns import conversation_key
 from evaluators.cases import Turn
 
 OVERHEAD = 500

@@ -134,3 +134,16 @@ def _words(turns: Iterable[TurnFields]) -> str:
     """The user's words, as many as are looked at, the latest first."""
     texts = [turn.input for turn in turns if turn.input]
     return "\n".join(text[:_LONGEST_INPUT] for text in reversed(texts[-8:]))[: 2 * _LONGEST_INPUT]
+
+
+def text_at(turn: TurnFields, path: str) -> str:
+    """A turn's field, its `tenant` or `language`, or `attributes.<name>`, as text; "" where there is none."""
+    if path == "tenant":
+        return tenant_of(turn)
+    if path in {"language", "attributes.language"}:
+        return turn_language(turn) or ""
+    if path.startswith("attributes."):
+        value = turn.attributes.get(path.removeprefix("attributes."))
+    else:
+        value = getattr(turn, path, None)
+    return "" if value is None else str(value)

@@ -6,6 +6,7 @@ from typing import Any
 
 from collector.logs.log import Record
 from collector.records.json import turn_fields_to_json, turn_to_json
+from collector.records.recorded_turn import TurnFields
 from collector.records.tenants import ATTRIBUTE, tenant_of
 from evaluators.cases import Turn
 
@@ -15,9 +16,14 @@ def turn_record(turn: Turn) -> Record:
     return Record(turn_key(turn), turn_to_json(turn))
 
 
+def conversation_key(turn: TurnFields) -> str:
+    """What ties a turn to its conversation; a turn without conversation id is a conversation of its own."""
+    return turn.conversation_id or turn.trace_id or turn.turn_id
+
+
 def turn_key(turn: Turn) -> bytes:
     """The key of a turn's record: the id of its conversation, else of its trace, else its own."""
-    return (turn.conversation_id or turn.trace_id or turn.turn_id).encode("utf-8", "replace")
+    return conversation_key(turn).encode("utf-8", "replace")
 
 
 def without_content(turn: Turn) -> Turn:

@@ -12,11 +12,12 @@ from collector.config.loading import Config, Configured, judges_of
 from collector.config.packs import pack_of
 from collector.config.settings import BoostSettings, BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
 from collector.evaluate.budget.windows import Budget
-from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
-from collector.evaluate.plan import Assignment, EndRule, Monitor, Plan, text_at
+from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
+from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.sampling.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
 from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.judging.batches import at_batch_prices
+from collector.records.attributes import text_at
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version
 from evaluators.judge import Judge, NoJudge

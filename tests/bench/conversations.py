@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from collector.evaluate.conversations.keyed_sessions import KeyedSessions, SessionWindowSettings
+from collector.evaluate.conversations.keyed_sessions import KeyedSessions
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
+from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from evaluators.cases import Message, Turn
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.logs.log import StoredRecord
 from collector.records.json import turn_to_json

@@ -36,9 +36,9 @@ from collector.errors import BadInput
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.rates import RateReduction, Rates
 from collector.evaluate.budget.windows import Budget
-from collector.evaluate.conversations.keyed_sessions import KeyedSessions, SessionWindowSettings
+from collector.evaluate.conversations.keyed_sessions import KeyedSessions
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
-from collector.evaluate.conversations.session_window import ConversationWindows
+from collector.evaluate.conversations.session_window import ConversationWindows, SessionWindowSettings
 from collector.evaluate.conversations.snapshot import parse_snapshot, snapshot_record
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record

@@ -16,13 +16,14 @@ from collector.config.loading import check
 from collector.dialects.registry import Dialects
 from collector.errors import ConfigError
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.evaluate.plan import conversation_key, text_at
 from collector.link.turn_router import TurnRouter
 from collector.logs.log import TICK, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.receive.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
+from collector.records.attributes import text_at
 from collector.records.json import turn_from_json
 from collector.records.tenants import in_tenant
+from collector.records.turns import conversation_key
 from collector.redact.open_redactor import Redactors, RedactSettings, open_redactors
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Conversation, Turn

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.partition_processor import StateLimits
 from collector.evaluate.partition_state import PartitionState

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.windows import Budget
-from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.partition_processor import PartitionProcessor, StateLimits
 from collector.evaluate.plan import Assignment, Monitor, Plan

@@ -32,7 +32,7 @@ from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects
 from collector.evaluate.budget.rates import RateReduction, Rates
 from collector.evaluate.budget.windows import Budget
-from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.outcomes import NullOutcomes
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan

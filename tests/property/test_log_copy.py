@@ -20,7 +20,7 @@ from collector.assemble.open_traces import TraceLimits
 from collector.commands.log_copy.copying import LogCopy
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.windows import Budget
-from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.partition_processor import StateLimits
 from collector.evaluate.plan import Assignment, Monitor, Plan

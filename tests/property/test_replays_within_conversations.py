@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from collector.evaluate.conversations.keyed_sessions import KeyedSessions, SessionWindowSettings
+from collector.evaluate.conversations.keyed_sessions import KeyedSessions
 from collector.evaluate.conversations.packed_turn import NO_HASHES, IncomingTurn, pack
-from collector.evaluate.conversations.session_window import ClosedRevision
+from collector.evaluate.conversations.session_window import ClosedRevision, SessionWindowSettings
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.records.json import turn_to_json
 from collector.records.recorded_turn import RecordedTurn

@@ -15,7 +15,6 @@ from collector.commands.cases.selection import SelectedCase, Which, candidates
 from collector.commands.replay.past_evaluations import EvaluationFilter, PastEvaluation, select
 from collector.config.loading import Config
 from collector.errors import BadInput, ConfigError
-from collector.evaluate.plan import conversation_key
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.judging.open_judges import open_judges
 from collector.logs.log import Log
@@ -23,6 +22,7 @@ from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, label_from_json, turn_from_json
 from collector.records.shared_records import divide_records
 from collector.records.tenants import tenant_of
+from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
 from collector.redact.cases import redact_case
 from collector.redact.open_redactor import open_redactors

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from collector.calibration.labels import LabelRow
 from collector.errors import BadInput, ConfigError
-from collector.evaluate.plan import conversation_key
 from collector.records.ready_made import turns_in
+from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Turn
 from evaluators.texts.exact_json import parse_exactly

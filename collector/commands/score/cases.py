@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from collector.evaluate.plan import Assignment, Job, Monitor, conversation_key
+from collector.evaluate.plan import Assignment, Job, Monitor
 from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Turn
 from evaluators.identity import subject_id_of, turns_digest

@@ -22,25 +22,18 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count, islice, takewhile
 from typing import Literal
 
 from collector.evaluate.conversations.packed_turn import IncomingTurn
-from collector.evaluate.conversations.session_window import NO_RETRIES, ConversationWindows, SessionWindow, WindowResult
+from collector.evaluate.conversations.session_window import (
+    NO_RETRIES,
+    ConversationWindows,
+    SessionWindow,
+    SessionWindowSettings,
+    WindowResult,
+)
 from collector.evaluate.recovery.replay_point import ReplayPoint
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionWindowSettings:
-    """When session windows close; times in seconds."""
-
-    idle_gap: float = 900.0
-    allowed_lateness: float = 600.0
-    max_age: float = 86_400.0
-    max_turns: int = 200
-    max_bytes: int = 1 << 20
-
 
 _STALE_TIMERS = 1000
 """Timers of removed windows that stay in the heap before it is rebuilt, so that removal is cheap."""

@@ -1,4 +1,4 @@
-"""A session window: the turns of a conversation, and the chance and revisions of its evaluation."""
+"""A session window: when it closes, its turns, and the sampling rate and revisions of its evaluation."""
 
 from __future__ import annotations
 
@@ -8,11 +8,43 @@ from typing import NamedTuple
 
 from collector.evaluate.conversations.packed_turn import NO_HASHES, IncomingTurn, PackedTurn
 from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.records.attributes import text_at
+from collector.records.recorded_turn import TurnFields
 from evaluators.identity import turns_digest
 
 NO_RETRIES: Mapping[str, str] = {}
 TURN_BYTES = 400
 """Memory of a turn beside its packed text: ids, numbers, a dictionary entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWindowSettings:
+    """When session windows close; times in seconds."""
+
+    idle_gap: float = 900.0
+    allowed_lateness: float = 600.0
+    max_age: float = 86_400.0
+    max_turns: int = 200
+    max_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class EndRule:
+    """By what a turn says that its conversation is over: an attribute's value, or the name of a tool or an event."""
+
+    attributes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    tools: frozenset[str] = frozenset()
+    events: frozenset[str] = frozenset()
+
+    def is_met_by(self, turn: TurnFields) -> bool:
+        """Whether the turn is the last of its conversation."""
+        if self.tools and any(each.name in self.tools for each in turn.tools_called):
+            return True
+        if self.events and not self.events.isdisjoint(turn.events):
+            return True
+        return bool(self.attributes) and any(
+            text_at(turn, f"attributes.{name}") in values for name, values in self.attributes.items()
+        )
 
 
 class ClosedRevision(NamedTuple):

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from collector.errors import BadInput
-from collector.evaluate.plan import Assignment, conversation_key
+from collector.evaluate.plan import Assignment
 from collector.logs.log import Log
 from collector.records.references import IDS, Reference, is_reference, parse_reference
 from collector.records.tenants import tenant_of
+from collector.records.turns import conversation_key
 from evaluators.asking.judge_input import is_missing
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluator import Evaluator

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from collector.errors import BadInput
-from collector.evaluate.plan import conversation_key
 from collector.logs.log import Log, StoredRecord
 from collector.records.json import turn_from_json
 from collector.records.shared_records import divide_records
+from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation

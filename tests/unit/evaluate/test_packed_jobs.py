@@ -14,7 +14,7 @@ from test_stage import Bench, turn
 
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.windows import Budget
-from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint

@@ -12,7 +12,7 @@ import pytest
 
 from collector.evaluate.budget.rates import RateReduction, Rates
 from collector.evaluate.budget.windows import Budget
-from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, snapshot_record
 from collector.evaluate.outcomes import NullOutcomes
 from collector.evaluate.partition_state import PartitionState

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, parse_snapshot
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.partition_processor import TURNS_PER_SNAPSHOT_TURN, PartitionProcessor, StateLimits

@@ -18,10 +18,10 @@ from pydantic import BaseModel
 from collector.backoff import Backoff
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.windows import FIRST_STEP, FLOOR, Budget
-from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.partition_processor import StateLimits
-from collector.evaluate.plan import Assignment, EndRule, Job, Monitor, Plan
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, parse_control_record
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.sampling.draw import draw

@@ -1,9 +1,9 @@
 from dataclasses import asdict, replace
 from typing import Any
 
-from collector.evaluate.conversations.keyed_sessions import AddOutcome, KeyedSessions, SessionWindowSettings
+from collector.evaluate.conversations.keyed_sessions import AddOutcome, KeyedSessions
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
-from collector.evaluate.conversations.session_window import WindowResult
+from collector.evaluate.conversations.session_window import SessionWindowSettings, WindowResult
 from collector.evaluate.conversations.snapshot import outline_snapshot, parse_snapshot, snapshot_record
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.records.json import turn_to_json
