@@ -64,7 +64,7 @@ class GroupedCommands(TyperGroup):
             with formatter.section(heading):
                 limit = formatter.width - 6 - width
                 formatter.write_dl(
-                    [(f"{each:<{width}}", self.commands[each].get_short_help_str(limit)) for each in names]
+                    [(f"{name:<{width}}", self.commands[name].get_short_help_str(limit)) for name in names]
                 )
 
 

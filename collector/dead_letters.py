@@ -158,7 +158,7 @@ def letter_to_json(letter: DeadLetter) -> bytes:
     """One line of JSON, without the line end; `piece` only where several records had shared one."""
     if letter.piece:
         return orjson.dumps(letter)
-    return orjson.dumps({each.name: getattr(letter, each.name) for each in fields(letter) if each.name != "piece"})
+    return orjson.dumps({field.name: getattr(letter, field.name) for field in fields(letter) if field.name != "piece"})
 
 
 async def letters_in(log: Log) -> AsyncIterator[DeadLetter]:
@@ -214,7 +214,7 @@ async def letter_states(log: Log) -> Collection[LetterState]:
 
 async def append_letters(log: Log, letters: Sequence[DeadLetter]) -> None:
     """Append letters; one that is too large without its value. Raises LogUnavailable."""
-    records = [Record(each.letter_id.encode(), letter_to_json(each)) for each in letters]
+    records = [Record(letter.letter_id.encode(), letter_to_json(letter)) for letter in letters]
     try:
         await log.append(records)
     except RecordTooLarge:
@@ -302,13 +302,14 @@ class DeadLetterWriter:
 
     def take_unreadable(self, records: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
         """Dead-letter what could not even be read; returns the other records."""
-        unreadable = [each for each in records if isinstance(each, UnreadableRecords)]
-        for each in unreadable:
-            self._telemetry.drop(self._stage, "unreadable_batch", each.end_offset - each.offset)
+        unreadable = [record for record in records if isinstance(record, UnreadableRecords)]
+        for batch in unreadable:
+            self._telemetry.drop(self._stage, "unreadable_batch", batch.end_offset - batch.offset)
             self.take(
-                each, UnreadableBatch(f"records {each.offset} to {each.end_offset - 1} cannot be read: {each.reason}")
+                batch,
+                UnreadableBatch(f"records {batch.offset} to {batch.end_offset - 1} cannot be read: {batch.reason}"),
             )
-        return [each for each in records if not isinstance(each, UnreadableRecords)] if unreadable else records
+        return [record for record in records if not isinstance(record, UnreadableRecords)] if unreadable else records
 
     def wrap(self, open_fold: OpenFold, guard: Guard | None = None, consumer: str | None = None) -> OpenFold:
         """Open the same folds, each with its dead letters durable before its delivery ends.
@@ -378,7 +379,7 @@ class _DeadLetteringFold(FoldWrapper):
         self._rate = rate
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        await super().replay([each for each in records if not isinstance(each, UnreadableRecords)])
+        await super().replay([record for record in records if not isinstance(record, UnreadableRecords)])
         self._letters.forget(self._partition)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:

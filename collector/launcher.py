@@ -27,9 +27,9 @@ def _root(path: list[str]) -> str | None:
     """The folder with our packages: where this file is installed, or what stands behind that on the path."""
     here = str(Path(__file__).parent)
     candidates = [here, *path[path.index(here) + 1 :]] if here in path else [here, *path]
-    for each in candidates:
-        if all((Path(each) / package / file).is_file() for package, file in _PACKAGES.items()):
-            return each
+    for candidate in candidates:
+        if all((Path(candidate) / package / file).is_file() for package, file in _PACKAGES.items()):
+            return candidate
     return None
 
 

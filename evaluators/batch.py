@@ -84,13 +84,15 @@ async def evaluate_many(
     if concurrency < 1:
         raise ValueError(f"concurrency: at least 1 is needed, not {concurrency}")
     evaluators = tuple(evaluators)
-    for each in evaluators:
-        check_judge(each, judge)
+    for evaluator in evaluators:
+        check_judge(evaluator, judge)
     answering = NoJudge() if judge is None else judge
     tasks = list(_tasks(evaluators, cases, answering))
     path = None if results is None else Path(results)
     wanted = {task.evaluation_id: task for task in tasks}
-    made = {each.evaluation_id: each for each in read_results(path) if each.evaluation_id in wanted}
+    made = {
+        evaluation.evaluation_id: evaluation for evaluation in read_results(path) if evaluation.evaluation_id in wanted
+    }
     todo = [task for name, task in wanted.items() if name not in made]
 
     with _writing(path) as write, _progress_bar(len(wanted), len(made), visible=progress) as advance:
@@ -119,11 +121,15 @@ async def _run_workers(
 def _tasks(
     evaluators: tuple[Evaluator[Any], ...], cases: Iterable[Turn | Conversation], judge: Judge
 ) -> Iterator[_Task]:
-    versions = [judged_version(each, judge.model if each.needs_judge else "") for each in evaluators]
+    versions = [judged_version(evaluator, judge.model if evaluator.needs_judge else "") for evaluator in evaluators]
     for case in cases:
         scope = _scope_of(case)
         subject = subject_id_of(case)
-        matching = [(each, version) for each, version in zip(evaluators, versions, strict=True) if each.scope == scope]
+        matching = [
+            (evaluator, version)
+            for evaluator, version in zip(evaluators, versions, strict=True)
+            if evaluator.scope == scope
+        ]
         if not matching:
             raise TypeError(f"there is a {scope} among the cases, and no evaluator of a {scope}")
         for evaluator, version in matching:

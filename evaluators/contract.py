@@ -53,8 +53,10 @@ async def _breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> Asy
 
 def _own_words(group: QuestionGroup) -> list[str]:
     """What a group says that is no material."""
-    options = [word for each in group.questions for option in each.options for word in (option.value, option.meaning)]
-    return [group.guide, *(each.text for each in group.questions), *options]
+    options = [
+        word for question in group.questions for option in question.options for word in (option.value, option.meaning)
+    ]
+    return [group.guide, *(question.text for question in group.questions), *options]
 
 
 def _about_questions(evaluator: Evaluator[Any], case: Turn | Conversation, judge: ScriptedJudge) -> list[str]:
@@ -64,7 +66,7 @@ def _about_questions(evaluator: Evaluator[Any], case: Turn | Conversation, judge
     texts = [text for text in _judged_texts(case) if len(text) >= _RECOGNISABLE]
     if any(text in question.prompt.instructions for question in judge.questions for text in texts):
         sentences.append("it puts judged text into the instructions: give it as the prompt's material")
-    typed = [part for each in judge.questions for group in each.prompt.groups for part in _own_words(group)]
+    typed = [part for question in judge.questions for group in question.prompt.groups for part in _own_words(group)]
     if any(text in part for part in typed for text in texts):
         sentences.append("it puts judged text into a typed question: give it as the prompt's material")
     return sentences
@@ -91,7 +93,10 @@ def _without(case: Turn | Conversation, name: str) -> Turn | Conversation:
         remaining = {key: value for key, value in case.attributes.items() if key != name.removeprefix("attributes.")}
         return replace(case, attributes=remaining)
     if isinstance(case, Turn) and is_program_field(name):
-        return replace(case, program_fields={key: each for key, each in case.program_fields.items() if key != name})
+        return replace(
+            case,
+            program_fields={key: program_field for key, program_field in case.program_fields.items() if key != name},
+        )
     if isinstance(case, Conversation) and name.startswith("turns."):
         field = name.removeprefix("turns.")
         return replace(case, turns=tuple(replace(turn, **_empty(field)) for turn in case.turns))

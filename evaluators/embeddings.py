@@ -54,7 +54,7 @@ async def embed(
         embeddings_form(len(distinct)),
     )
     vectors = verdict.reply.vectors
-    if len({len(each) for each in vectors}) > 1:
+    if len({len(vector) for vector in vectors}) > 1:
         raise JudgeReplyInvalid("the vectors have different lengths")
     by_text = dict(zip(distinct, vectors, strict=True))
     return [by_text[text] for text in texts], verdict.reply.truncated

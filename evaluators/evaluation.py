@@ -86,13 +86,13 @@ async def evaluate(
     try:
         meters += [Metered(each) for each in members_of(judge)]
         outcome, stamp = await _evaluate(evaluator, case, judge, meters, skip_unseen)
-        cost_usd = _sum_of([each.cost_usd for each in meters if each.has_questions])
+        cost_usd = _sum_of([meter.cost_usd for meter in meters if meter.has_questions])
     except Exception as error:  # noqa: BLE001 - a judge of somebody's own that breaks the port's promises
         outcome, stamp, cost_usd = _internal(evaluator, error), None, None
     return Result(
         outcome=outcome,
         judge=stamp,
-        usage=sum((each.usage for each in meters), Usage()) if stamp is not None else None,
+        usage=sum((meter.usage for meter in meters), Usage()) if stamp is not None else None,
         cost_usd=cost_usd,
         started_at=started,
         ended_at=now(),
@@ -139,7 +139,7 @@ async def evaluate_audited(
         first,
         outcome=replace(first.outcome, details={**first.outcome.details, "audit": audit}),
         usage=second.usage if first.usage is None else first.usage + (second.usage or Usage()),
-        cost_usd=_sum_of([each.cost_usd for each in (first, second) if each.usage is not None]),
+        cost_usd=_sum_of([result.cost_usd for result in (first, second) if result.usage is not None]),
         ended_at=second.ended_at,
     )
 
@@ -191,9 +191,9 @@ async def _evaluate(
         return outcome, meters[0].stamp
     # Each judge makes the whole evaluation, and scores are combined, not answers: an evaluation may take several
     # questions, and two judges' lists of claims have nothing that corresponds.
-    outcomes = await asyncio.gather(*(_outcome(evaluator, case, each, skip_unseen) for each in meters))
-    members = [MemberOutcome(each.model, outcome) for each, outcome in zip(meters, outcomes, strict=True)]
-    stamps = [each.stamp for each in meters if each.stamp is not None]
+    outcomes = await asyncio.gather(*(_outcome(evaluator, case, meter, skip_unseen) for meter in meters))
+    members = [MemberOutcome(meter.model, outcome) for meter, outcome in zip(meters, outcomes, strict=True)]
+    stamps = [meter.stamp for meter in meters if meter.stamp is not None]
     return _labelled(evaluator, combine_outcomes(judge, evaluator, members)), common_stamp(judge.model, stamps)
 
 
@@ -210,7 +210,7 @@ async def _cascaded(
         outcome, _ = await _evaluate(evaluator, case, cascade.then, meters[count:], skip_unseen)
     if step is not None and isinstance(outcome, Score):
         outcome = replace(outcome, escalation=step)
-    stamps = [each.stamp for each in meters if each.stamp is not None]
+    stamps = [meter.stamp for meter in meters if meter.stamp is not None]
     return outcome, common_stamp(cascade.model, stamps)
 
 

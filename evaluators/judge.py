@@ -69,7 +69,7 @@ class Token:
 def texts_of(tokens: Sequence[Token]) -> Sequence[str]:
     """What tokens spell, one by one; those that are made when they are looked at know it without being made."""
     texts: Sequence[str] | None = getattr(tokens, "texts", None)
-    return [each.text for each in tokens] if texts is None else texts
+    return [token.text for token in tokens] if texts is None else texts
 
 
 @dataclass(frozen=True, slots=True)

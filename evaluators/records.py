@@ -67,7 +67,7 @@ class _Shape(NamedTuple):
 
 @cache
 def _shape(kind: type) -> _Shape:
-    names = tuple(each.name for each in fields(kind))
+    names = tuple(field.name for field in fields(kind))
     return _Shape(names, attrgetter(*names), _ALWAYS.get(kind, frozenset()))
 
 
@@ -79,10 +79,10 @@ def _to_plain(record: Any) -> dict[str, Any]:
     plain = to_dict(record)
     if type(record) is Turn and record.history:
         plain["history"] = [
-            to_dict(each)
-            if each.tool_calls or each.tool_call_id is not None
-            else {"role": each.role, "content": each.content}
-            for each in record.history
+            to_dict(message)
+            if message.tool_calls or message.tool_call_id is not None
+            else {"role": message.role, "content": message.content}
+            for message in record.history
         ]
     return plain
 

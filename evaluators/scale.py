@@ -39,7 +39,7 @@ def sort_by_number(replies: Sequence[Numbered]) -> tuple[Numbered, ...]:
     Raises:
         PydanticCustomError: an item's number is missing, or is there twice.
     """
-    numbers = [each.number for each in replies if each.number is not None]
+    numbers = [reply.number for reply in replies if reply.number is not None]
     if not numbers:
         return tuple(replies)
     # Consecutive, not from 1: some judges count from 0, or by the numbers of the turns that the items are.

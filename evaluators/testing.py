@@ -203,8 +203,10 @@ class ScriptedJudge:
     async def _ask_pack(self, pack: PackPrompt) -> Verdict[PackReply]:
         async def complete(chat: Chat, questions: Sequence[NamedQuestion]) -> Choice:
             self.questions.append(RecordedQuestion(pack, PackReply, text_of(chat[-1]), pack.logprobs, 1))
-            lines = {each.name: self._entry(each) for each in questions}
-            answer = packed_answer(lines, {each.name: each.key for each in questions if each.key is not None})
+            lines = {question.name: self._entry(question) for question in questions}
+            answer = packed_answer(
+                lines, {question.name: question.key for question in questions if question.key is not None}
+            )
             return Choice(answer.text, tokens=answer.tokens)
 
         reply, choice = await ask_pack(pack, self.secret, complete)

@@ -85,7 +85,7 @@ class _Acceptor:
         """Accept connections until `stop`."""
         if self._shared is not None:
             self._shared.start(self._take_handed)
-        self._accepting = [asyncio.create_task(self._accept(each)) for each in sockets]
+        self._accepting = [asyncio.create_task(self._accept(sock)) for sock in sockets]
 
     async def stop(self, sockets: list[socket.socket]) -> None:
         """Stop listening; connections that are open stay."""
@@ -95,8 +95,8 @@ class _Acceptor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for each in sockets:
-            each.close()
+        for sock in sockets:
+            sock.close()
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -198,7 +198,7 @@ async def _bind(host: str, port: int, *, backlog: int, share_port: bool) -> list
             each.listen(backlog)
             each.setblocking(False)
     except OSError:
-        for each in sockets:
-            each.close()
+        for sock in sockets:
+            sock.close()
         raise
     return sockets

@@ -109,7 +109,7 @@ class Relay:
 
     async def close(self) -> None:
         """Close every connection that is left."""
-        opening = [each.abort() for each in list(self._ends)]
+        opening = [end.abort() for end in list(self._ends)]
         await asyncio.gather(*filter(None, opening), return_exceptions=True)
         await self._none_left.wait()
 

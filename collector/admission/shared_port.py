@@ -45,11 +45,11 @@ class SharedPort:
         """The part of each of so many processes, to be made before they are forked."""
         width = _RECEIVED + 1 + processes
         cells = memoryview(mmap.mmap(-1, 8 * width * processes)).cast("q")
-        rows = [cells[width * each : width * (each + 1)] for each in range(processes)]
+        rows = [cells[width * process : width * (process + 1)] for process in range(processes)]
         ends = [socket.socketpair() for _ in range(processes)]
-        for each in (end for pair in ends for end in pair):
-            each.setblocking(False)
-        return [cls(each, rows, ends) for each in range(processes)]
+        for sock in (end for pair in ends for end in pair):
+            sock.setblocking(False)
+        return [cls(process, rows, ends) for process in range(processes)]
 
     def leave_others(self) -> None:
         """Close the ends where the others receive: what waits there is closed with the process that it waits for.
@@ -62,8 +62,8 @@ class SharedPort:
 
     def close(self) -> None:
         """Close all of what is common, in this process."""
-        for each in (end for pair in self._ends for end in pair):
-            each.close()
+        for sock in (end for pair in self._ends for end in pair):
+            sock.close()
 
     def add(self, change: int) -> None:
         """So many connections more are open here."""

@@ -15,7 +15,7 @@ FOLDER = "grafana"
 
 def dashboards() -> dict[str, bytes]:
     """Each dashboard's JSON by its file's name."""
-    contents = {each.name: each.read_bytes() for each in _folder().iterdir() if each.name.endswith(".json")}
+    contents = {entry.name: entry.read_bytes() for entry in _folder().iterdir() if entry.name.endswith(".json")}
     return dict(sorted(contents.items()))
 
 

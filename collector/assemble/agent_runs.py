@@ -41,7 +41,7 @@ def find_agent_runs(
     An agent's span is a run if it is one of several in a turn. One that holds the same model calls as the turn or the
     agent around it is the same run, seen by another instrumentation, and one without any is none.
     """
-    agents = {each.span.span_id for each in parsed_spans if each.call.kind == "agent"}
+    agents = {parsed_span.span.span_id for parsed_span in parsed_spans if parsed_span.call.kind == "agent"}
     if not agents:
         return []
     runs: list[AssembledTurn] = []
@@ -55,29 +55,29 @@ def find_agent_runs(
 
 def _find_agents(parsed_spans: Sequence[ParsedSpan], agents: set[str], tree: SpanTree) -> Iterator[_Agent]:
     below: dict[str, list[ParsedSpan]] = {}
-    for each in parsed_spans:
-        around = [span_id for span_id in reversed(tree.ancestors(each.span.span_id)) if span_id in agents]
+    for parsed_span in parsed_spans:
+        around = [span_id for span_id in reversed(tree.ancestors(parsed_span.span.span_id)) if span_id in agents]
         for span_id in around[:_MAX_DEPTH]:
-            below.setdefault(span_id, []).append(each)
+            below.setdefault(span_id, []).append(parsed_span)
     models = {
-        span_id: frozenset(each.span.span_id for each in inside if each.call.kind == "model")
+        span_id: frozenset(span.span.span_id for span in inside if span.call.kind == "model")
         for span_id, inside in below.items()
     }
-    for each in parsed_spans:
-        span_id = each.span.span_id
+    for parsed_span in parsed_spans:
+        span_id = parsed_span.span.span_id
         own = models.get(span_id)
         if span_id in agents and own:
-            outer = next((each for each in tree.ancestors(span_id) if each in agents), None)
+            outer = next((ancestor for ancestor in tree.ancestors(span_id) if ancestor in agents), None)
             if outer is None or models.get(outer) != own:
-                yield _Agent(each, [each, *below[span_id]], own)
+                yield _Agent(parsed_span, [parsed_span, *below[span_id]], own)
 
 
 def _turn_around(agent: _Agent, turns: Sequence[AssembledTurn], tree: SpanTree) -> AssembledTurn | None:
     """The turn that an agent's run is a part of; None where it is all of it, or belongs to none."""
     ancestors = set(tree.ancestors(agent.span.span.span_id))
-    for each in turns:
-        if each.enclosing in ancestors or each.models & agent.models:
-            return None if each.models <= agent.models else each
+    for turn in turns:
+        if turn.enclosing in ancestors or turn.models & agent.models:
+            return None if turn.models <= agent.models else turn
     return None
 
 
@@ -85,7 +85,7 @@ def _build_run(agent: _Agent, tree: SpanTree, build: BuildTurns) -> AssembledTur
     """The turn of an agent's spans alone: the one that its own span encloses, else the last."""
     calls = find_model_calls(agent.inside, tree)
     drafts = sort_by_end(apply_enclosing_spans(draft_turns(calls, tree), agent.inside, tree))
-    own = [each for each in drafts if each.enclosing_span and each.enclosing_span.span is agent.span.span]
+    own = [draft for draft in drafts if draft.enclosing_span and draft.enclosing_span.span is agent.span.span]
     chosen = (own or drafts)[-1:]
     return next(iter(build(chosen, agent.inside)), None)
 

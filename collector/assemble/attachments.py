@@ -46,21 +46,21 @@ def collect_attachments(draft: TurnDraft, limits: MediaLimits = NOTHING_STORED) 
         return NONE
     attachments = _distinct(_of_calls(draft))
     if draft.enclosing_span is not None:
-        places = {each.place for each in attachments}
+        places = {attachment.place for attachment in attachments}
         call = draft.enclosing_span.call
         messages = call.input or ()
         outer = [*_split(messages, _last_question(messages)), *_placed(call.output or (), "actual_output")]
-        attachments = _distinct([*attachments, *(each for each in outer if each.place not in places)])
+        attachments = _distinct([*attachments, *(attachment for attachment in outer if attachment.place not in places)])
     if not attachments:
         return NONE
-    ordered = [each for each in attachments if each.place != "history"]
-    ordered += reversed([each for each in attachments if each.place == "history"])
+    ordered = [attachment for attachment in attachments if attachment.place != "history"]
+    ordered += reversed([attachment for attachment in attachments if attachment.place == "history"])
     return CollectedAttachments(within_limits(ordered, limits.stored_bytes), max(0, len(ordered) - MOST_ATTACHMENTS))
 
 
 def _has_any(draft: TurnDraft) -> bool:
     """Whether any message has one: nearly all have none."""
-    calls = [each.call for each in draft.calls]
+    calls = [call.call for call in draft.calls]
     if draft.enclosing_span is not None:
         calls.append(draft.enclosing_span.call)
     for call in calls:
@@ -93,17 +93,19 @@ def _split(messages: Sequence[ChatMessage], question_index: int) -> Iterator[Att
 
 def _placed(messages: Iterable[ChatMessage], place: AttachmentPlace) -> Iterator[Attachment]:
     for message in messages:
-        for each in message.attachments:
-            yield replace(each, place="tools_called" if message.role == "tool" and place != "history" else place)
+        for attachment in message.attachments:
+            yield replace(attachment, place="tools_called" if message.role == "tool" and place != "history" else place)
 
 
 def _last_question(messages: Sequence[ChatMessage]) -> int:
-    return max((index for index, each in enumerate(messages) if each.role == "user"), default=0)
+    return max((index for index, message in enumerate(messages) if message.role == "user"), default=0)
 
 
 def _distinct(attachments: Iterable[Attachment]) -> list[Attachment]:
     """Each once: steps of a turn repeat what was sent. Of two of which nothing is known one is taken for the other."""
     by_key: dict[_Key, Attachment] = {}
-    for each in attachments:
-        by_key.setdefault((each.place, each.sha256, each.url, each.media_type, each.size), each)
+    for attachment in attachments:
+        by_key.setdefault(
+            (attachment.place, attachment.sha256, attachment.url, attachment.media_type, attachment.size), attachment
+        )
     return list(by_key.values())

@@ -79,7 +79,7 @@ def collect_trace(
     try:
         return _collect(pieces, dialects, identity, application, on_unknown)
     except DecodeError:  # pieces were checked when they came; to check each once more takes as long as to read it
-        readable = tuple(each for each in pieces if _is_readable(each, on_bad))
+        readable = tuple(piece for piece in pieces if _is_readable(piece, on_bad))
         return _collect(readable, dialects, identity, application, on_unknown)
 
 
@@ -102,7 +102,7 @@ def _collect(
     """Collect pieces; raises DecodeError where one of them cannot be read."""
     logs = _distinct_values(pieces, "logs")
     events = _EventCollector(dialects)
-    records = _collect_records([outline_of(each, "logs") for each in logs], dialects, events) if logs else []
+    records = _collect_records([outline_of(log, "logs") for log in logs], dialects, events) if logs else []
     span_filter = _SpanFilter(dialects, identity, events, application or None)
     examined: list[ExaminedScope] = []
     traces = _distinct_values(pieces, "traces")

@@ -25,7 +25,7 @@ def missing_reason(draft: TurnDraft) -> Incomplete | None:
         return "scaffolding"
     last, enclosing_span = draft.last, draft.enclosing_span
     calls = [last.call] if last else []
-    spans = [each.span for each in last.parsed_spans] if last else []
+    spans = [parsed_span.span for parsed_span in last.parsed_spans] if last else []
     if enclosing_span is not None:
         calls.append(enclosing_span.call)
         spans.append(enclosing_span.span)

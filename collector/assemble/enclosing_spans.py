@@ -29,12 +29,12 @@ def apply_enclosing_spans(
     drafts: Sequence[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
 ) -> list[TurnDraft]:
     """The turns that a user saw, in the words of their outermost confirmed enclosing span, without inner ones."""
-    enclosing_spans = [each for each in parsed_spans if each.call.kind in _ENCLOSING_KINDS]
+    enclosing_spans = [parsed_span for parsed_span in parsed_spans if parsed_span.call.kind in _ENCLOSING_KINDS]
     if enclosing_spans:
-        auxiliary = {each.span.span_id for each in parsed_spans if each.call.kind == "auxiliary"}
-        enclosing_spans = [each for each in enclosing_spans if auxiliary.isdisjoint(tree.ancestors(each.span.span_id))]
+        auxiliary = {parsed_span.span.span_id for parsed_span in parsed_spans if parsed_span.call.kind == "auxiliary"}
+        enclosing_spans = [span for span in enclosing_spans if auxiliary.isdisjoint(tree.ancestors(span.span.span_id))]
     result = _apply(enclosing_spans, drafts, parsed_spans, tree) if enclosing_spans else drafts
-    return _without_sub_agents([each for each in result if each.final or each.enclosing_span], parsed_spans, tree)
+    return _without_sub_agents([draft for draft in result if draft.final or draft.enclosing_span], parsed_spans, tree)
 
 
 def _apply(
@@ -58,13 +58,15 @@ def _apply(
         enclosing_span = _with_final_answer(_trim_to_last_question(parsed_span), final_answers)
         if not applied_ids.isdisjoint(tree.ancestors(enclosing_span.span.span_id)):
             continue
-        inside = [each for each in drafts_inside.get(enclosing_span.span.span_id, ()) if each in remaining]
-        same_answer = [each for each in find_by_answer(enclosing_span) if each in remaining]
+        inside = [
+            turn_draft for turn_draft in drafts_inside.get(enclosing_span.span.span_id, ()) if turn_draft in remaining
+        ]
+        same_answer = [turn_draft for turn_draft in find_by_answer(enclosing_span) if turn_draft in remaining]
         draft = _match(
             enclosing_span,
             inside,
             same_answer,
-            [each for each in find_detached(enclosing_span) if each in remaining],
+            [turn_draft for turn_draft in find_detached(enclosing_span) if turn_draft in remaining],
             failure_ancestors,
         )
         if draft is None:
@@ -85,7 +87,7 @@ def _trim_to_last_question(enclosing_span: ParsedSpan) -> ParsedSpan:
     if len(output) < _QUESTION_AND_ANSWER:
         return enclosing_span
     question_index = max(
-        (index for index, each in enumerate(output) if each.role == "user" and each.text.strip()), default=-1
+        (index for index, message in enumerate(output) if message.role == "user" and message.text.strip()), default=-1
     )
     if question_index < 0 or question_index == len(output) - 1:
         return enclosing_span
@@ -102,10 +104,10 @@ def _depth(parsed_span: ParsedSpan, tree: SpanTree) -> tuple[int, int, str]:
 def _index_final_answers(parsed_spans: Iterable[ParsedSpan], tree: SpanTree) -> dict[str, str]:
     """The results of the tools by which agents answer, by the ids of the spans around them; the last one counts."""
     answers: dict[str, str] = {}
-    for each in parsed_spans:
-        if each.call.tool is not None and each.call.tool.name == FINAL_ANSWER:
-            text = as_text(each.call.tool.result)
-            answers |= dict.fromkeys(tree.ancestors(each.span.span_id), text) if text else {}
+    for parsed_span in parsed_spans:
+        if parsed_span.call.tool is not None and parsed_span.call.tool.name == FINAL_ANSWER:
+            text = as_text(parsed_span.call.tool.result)
+            answers |= dict.fromkeys(tree.ancestors(parsed_span.span.span_id), text) if text else {}
     return answers
 
 
@@ -122,11 +124,11 @@ def _with_final_answer(enclosing_span: ParsedSpan, answers: Mapping[str, str]) -
 def _group_by_ancestor(drafts: Iterable[TurnDraft], tree: SpanTree) -> dict[str, list[TurnDraft]]:
     """The drafts by the ids of the spans around them."""
     drafts_inside: dict[str, list[TurnDraft]] = {}
-    for each in drafts:
-        last = each.last
+    for draft in drafts:
+        last = draft.last
         around = [span_id for one in last.parsed_spans for span_id in tree.ancestors(one.span.span_id)] if last else ()
         for span_id in dict.fromkeys(around):
-            drafts_inside.setdefault(span_id, []).append(each)
+            drafts_inside.setdefault(span_id, []).append(draft)
     return drafts_inside
 
 
@@ -136,9 +138,9 @@ def _index_by_answer(drafts: Iterable[TurnDraft]) -> Callable[[ParsedSpan], Sequ
     Comparing every span with every draft would be quadratic in a trace of many turns.
     """
     groups: dict[str, list[TurnDraft]] = {}
-    for each in drafts:
-        if each.answer:
-            groups.setdefault(normalize_whitespace(each.answer)[:_DISTINCTIVE_LENGTH], []).append(each)
+    for draft in drafts:
+        if draft.answer:
+            groups.setdefault(normalize_whitespace(draft.answer)[:_DISTINCTIVE_LENGTH], []).append(draft)
 
     def find(enclosing_span: ParsedSpan) -> Sequence[TurnDraft]:
         answer = find_answer(enclosing_span.call.output, run=True)
@@ -152,14 +154,14 @@ def _index_detached(drafts: Iterable[TurnDraft], tree: SpanTree) -> Callable[[Pa
 
     A library that fails may never end the spans around the call, so time is all that links them to an enclosing span.
     """
-    detached = sorted([each for each in drafts if _is_detached(each, tree)], key=lambda each: each.start)
+    detached = sorted([draft for draft in drafts if _is_detached(draft, tree)], key=lambda each: each.start)
 
     def find(enclosing_span: ParsedSpan) -> Sequence[TurnDraft]:
         if not detached:
             return ()
         first = bisect_left(detached, enclosing_span.span.start, key=lambda each: each.start)
         last = bisect_right(detached, enclosing_span.span.end, key=lambda each: each.start)
-        return [each for each in detached[first:last] if each.end <= enclosing_span.span.end]
+        return [draft for draft in detached[first:last] if draft.end <= enclosing_span.span.end]
 
     return find
 
@@ -173,8 +175,12 @@ def _is_detached(draft: TurnDraft, tree: SpanTree) -> bool:
 
 def _collect_failure_ancestors(parsed_spans: Iterable[ParsedSpan], tree: SpanTree) -> frozenset[str]:
     """The ids of the spans that have a failed agent somewhere below them."""
-    failures = [each for each in parsed_spans if each.call.error is not None and each.call.kind == "agent"]
-    return frozenset([span_id for each in failures for span_id in tree.ancestors(each.span.span_id)])
+    failures = [
+        parsed_span
+        for parsed_span in parsed_spans
+        if parsed_span.call.error is not None and parsed_span.call.kind == "agent"
+    ]
+    return frozenset([span_id for span in failures for span_id in tree.ancestors(span.span.span_id)])
 
 
 def _match(
@@ -189,13 +195,13 @@ def _match(
     `inside` are the drafts inside it. Since parents may be missing, `same_answer` has the drafts anywhere whose answer
     begins alike, and `detached` those within its time that have no answer.
     """
-    free = [each for each in inside if each.enclosing_span is None]
+    free = [draft for draft in inside if draft.enclosing_span is None]
     if len(free) < len(inside):
         return None  # a span further out is attached already
     question, answer = find_question(enclosing_span.call), find_answer(enclosing_span.call.output, run=True)
     if answer:
-        candidates = free or [each for each in same_answer if each.enclosing_span is None]
-        confirmed = [each for each in candidates if _confirms(each, question, answer)]
+        candidates = free or [draft for draft in same_answer if draft.enclosing_span is None]
+        confirmed = [draft for draft in candidates if _confirms(draft, question, answer)]
         if confirmed:
             return _attach(confirmed[-1], enclosing_span, question)
         if question and free and _has_scaffolding_only(free[-1], question):
@@ -203,7 +209,7 @@ def _match(
             return _attach(free[-1], enclosing_span, question)
     if enclosing_span.call.kind == "chain":
         return None
-    free = free or [each for each in detached if each.enclosing_span is None and _has_same_question(each, question)]
+    free = free or [draft for draft in detached if draft.enclosing_span is None and _has_same_question(draft, question)]
     interrupted = _match_interrupted(enclosing_span, free)
     if interrupted is not None:
         return interrupted
@@ -211,7 +217,7 @@ def _match(
         return _attach(free[-1], enclosing_span, question)
     has_both = bool(question and answer) and enclosing_span.call.output_incomplete is None
     if has_both and question:
-        same_question = [each for each in free if each.question and is_same_question(question, each.question)]
+        same_question = [draft for draft in free if draft.question and is_same_question(question, draft.question)]
         if same_question and same_question[-1].error is None:
             same_question[-1].answer = answer
             return _attach(same_question[-1], enclosing_span, question)
@@ -279,9 +285,9 @@ def _match_without_answer(
     failure_ancestors: frozenset[str],
 ) -> TurnDraft | None:
     """Make the turn of an agent whose model calls have no content: from its own, its failure, or as incomplete."""
-    if any(each.answer is not None for each in free) or (enclosing_span.call.kind == "workflow" and not free):
+    if any(draft.answer is not None for draft in free) or (enclosing_span.call.kind == "workflow" and not free):
         return None
-    failures = [each for each in free if each.error is not None]
+    failures = [draft for draft in free if draft.error is not None]
     if failures:
         last = failures[-1]
         is_known = last.question is None or (question is not None and is_same_question(question, last.question))
@@ -291,7 +297,7 @@ def _match_without_answer(
         if enclosing_span.span.span_id in failure_ancestors:
             return None  # an agent further in failed, too, and is nearer to the cause
         return TurnDraft(question=question, error=call.error, enclosing_span=enclosing_span)
-    calls = [one for each in free for one in each.calls]
+    calls = [one for draft in free for one in draft.calls]
     if answer:
         return TurnDraft(calls, question=question, answer=answer, enclosing_span=enclosing_span)
     if free and (call.input_incomplete or call.output_incomplete or call.input or call.output):
@@ -309,23 +315,27 @@ def find_question(call: Call) -> str | None:
 
 def _remove_inner(remaining: dict[TurnDraft, None], inside: Sequence[TurnDraft], draft: TurnDraft) -> None:
     """Remove the steps towards the draft's answer. A failure stays, even if a later attempt succeeded."""
-    for each in inside:
-        if each is not draft and each.error is None:
-            del remaining[each]
+    for turn_draft in inside:
+        if turn_draft is not draft and turn_draft.error is None:
+            del remaining[turn_draft]
 
 
 def _without_sub_agents(drafts: list[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> list[TurnDraft]:
     """Remove turns between models: inside a tool or an agent that an outer turn called."""
     if len(drafts) < 2:
         return drafts
-    borders = {each.span.span_id for each in parsed_spans if each.call.kind in {"agent", "workflow", "tool"}}
+    borders = {
+        parsed_span.span.span_id
+        for parsed_span in parsed_spans
+        if parsed_span.call.kind in {"agent", "workflow", "tool"}
+    }
     if not borders:
         return drafts
-    borders_of = {each: _find_borders(each, borders, tree) for each in drafts}
-    settled_borders = {ancestors for each, ancestors in borders_of.items() if _is_settled(each)}
+    borders_of = {draft: _find_borders(draft, borders, tree) for draft in drafts}
+    settled_borders = {ancestors for draft, ancestors in borders_of.items() if _is_settled(draft)}
     return [
-        each
-        for each, ancestors in borders_of.items()
+        draft
+        for draft, ancestors in borders_of.items()
         if not any(ancestors[:end] in settled_borders for end in range(1, len(ancestors)))
     ]
 

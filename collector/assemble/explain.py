@@ -77,14 +77,14 @@ def explain(trace_id: str, pieces: Iterable[TracePiece], assembler: Assembler) -
     if trace is None:
         return ExplainedTrace(trace_id=trace_id, unreadable=unreadable, spans=(), records=0, events=(), turns=())
     analysis = assembler.analyze(trace)
-    by_id = {each.span.span_id: each for each in analysis.parsed_spans}
+    by_id = {parsed_span.span.span_id: parsed_span for parsed_span in analysis.parsed_spans}
     return ExplainedTrace(
         trace_id=trace_id,
         unreadable=unreadable,
         spans=[_explain_span(span, by_id.get(span.span_id), analysis, assembler) for span in trace.spans],
         records=len(trace.records),
-        events=sorted({each.event_name for each in trace.records}),
-        turns=[_explain_turn(each, analysis.tree, assembler.identity) for each in analysis.assembly.turns],
+        events=sorted({record.event_name for record in trace.records}),
+        turns=[_explain_turn(turn, analysis.tree, assembler.identity) for turn in analysis.assembly.turns],
     )
 
 
@@ -128,7 +128,7 @@ def _format_span(span: ExplainedSpan) -> Iterator[str]:
 def _explain_turn(assembled: AssembledTurn, tree: SpanTree, identity: IdentityLookup) -> ExplainedTurn:
     turn = assembled.turn
     own = tree.spans.get(turn.span_id or "")
-    spans = [own, *(tree.spans.get(each) for each in tree.ancestors(own.span_id))] if own else []
+    spans = [own, *(tree.spans.get(ancestor) for ancestor in tree.ancestors(own.span_id))] if own else []
     return ExplainedTurn(
         turn_id=turn.turn_id,
         span_id=turn.span_id,
@@ -230,13 +230,13 @@ def _list_incomplete(parsed_span: ParsedSpan) -> Sequence[str]:
 
 def _describe_outcome(parsed_span: ParsedSpan, analysis: TraceAnalysis) -> str:
     span = parsed_span.span
-    for each in analysis.assembly.turns:
-        if each.turn.span_id == span.span_id:
-            run = f", the run of an agent in turn {each.turn.agent_run_of}" if each.turn.agent_run_of else ""
-            return f"becomes turn {each.turn.turn_id}{run}"
-        if span.span_id in each.spans:
-            return f"is part of turn {each.turn.turn_id}"
-    call = next((each for each in analysis.calls if span.span_id in each.span_ids), None)
+    for turn in analysis.assembly.turns:
+        if turn.turn.span_id == span.span_id:
+            run = f", the run of an agent in turn {turn.turn.agent_run_of}" if turn.turn.agent_run_of else ""
+            return f"becomes turn {turn.turn.turn_id}{run}"
+        if span.span_id in turn.spans:
+            return f"is part of turn {turn.turn.turn_id}"
+    call = next((model_call for model_call in analysis.calls if span.span_id in model_call.span_ids), None)
     if call is None:
         return f"no turn: {_describe_omission(parsed_span.call)}"
     if call.is_step:

@@ -27,8 +27,8 @@ class _NearestTurn:
         self._tree = tree
         self._last = len(turns) - 1
         self._by_span: dict[str, int] = {}
-        for index, each in enumerate(turns):
-            self._by_span.update(dict.fromkeys((*each.spans, *tree.ancestors(each.turn.span_id or "")), index))
+        for index, turn in enumerate(turns):
+            self._by_span.update(dict.fromkeys((*turn.spans, *tree.ancestors(turn.turn.span_id or "")), index))
 
     def find(self, span_id: str) -> int:
         """The turn's index: of the nearest span that is part of a turn or around one; of several turns the last."""
@@ -60,7 +60,7 @@ def add_feedback(
 ) -> tuple[list[AssembledTurn], tuple[TraceFeedback, ...]]:
     """Add feedback to the turn that it names: by response id, else by the span that carries it; and list it."""
     result, listed = list(turns), list[TraceFeedback]()
-    with_feedback = [each for each in parsed_spans if each.call.feedback]
+    with_feedback = [parsed_span for parsed_span in parsed_spans if parsed_span.call.feedback]
     if not with_feedback:
         return result, ()
     nearest = _NearestTurn(result, tree) if result else None
@@ -72,11 +72,11 @@ def add_feedback(
         if index is not None:
             turn = result[index].turn
             turn_id, spans = turn.turn_id, (turn.span_id or span.span_id,)
-            new = tuple(each for each in call.feedback if each not in turn.feedback)
+            new = tuple(feedback for feedback in call.feedback if feedback not in turn.feedback)
             result[index] = result[index]._replace(turn=replace(turn, feedback=(*turn.feedback, *new)))
         listed += (
-            TraceFeedback(each, span.trace_id, span.span_id, turn_id, call.feedback_for, spans)
-            for each in call.feedback
+            TraceFeedback(feedback, span.trace_id, span.span_id, turn_id, call.feedback_for, spans)
+            for feedback in call.feedback
         )
     return result, tuple(listed)
 
@@ -97,7 +97,7 @@ def entry_of(listed: TraceFeedback, tenant: str) -> FeedbackEntry | None:
 def _find_by_response(turns: Sequence[AssembledTurn], response_id: str | None) -> int | None:
     if response_id is None:
         return None
-    return next((index for index, each in enumerate(turns) if each.turn.response_id == response_id), None)
+    return next((index for index, turn in enumerate(turns) if turn.turn.response_id == response_id), None)
 
 
 def add_events(

@@ -134,8 +134,8 @@ class AssembleFold:
         try:
             await self._router.append(outgoing)
         except RecordTooLarge:
-            for each in outgoing:
-                await self._append_if_it_fits(each)
+            for record in outgoing:
+                await self._append_if_it_fits(record)
         outgoing.clear()
 
     async def _append_spans(self) -> None:
@@ -146,9 +146,9 @@ class AssembleFold:
         try:
             await append_until_durable(self._judged_spans, spans)
         except RecordTooLarge:
-            for each in spans:
+            for record in spans:
                 try:
-                    await append_until_durable(self._judged_spans, [each])
+                    await append_until_durable(self._judged_spans, [record])
                 except RecordTooLarge:
                     self._telemetry.drop("assemble", "span_too_large")
 
@@ -196,20 +196,20 @@ class AssembleFold:
             self._examine(trace, last, assembly)
         if assembly.at_a_glance:
             trace.unread_closings.append(last)  # as after a restart: it is assembled if a late piece arrives
-            turns = [each.turn for each in assembly.turns]
+            turns = [turn.turn for turn in assembly.turns]
             self._count(assembly.spans, 0, turns)
             return self._router.route(turns)
         earlier = frozenset(trace.emitted.turn_ids if trace.emitted else ())
-        new_turns = [each.turn for each in _find_new_turns(assembly, trace)]
+        new_turns = [turn.turn for turn in _find_new_turns(assembly, trace)]
         new_feedback = list(_find_new_feedback(assembly, trace))
         self._feedback += (feedback_record(self._stored(entry)) for _, entry in new_feedback)
         late = sum(turn_id is None or turn_id in earlier for turn_id, _ in new_feedback)
         self._count(assembly.spans, late, new_turns)
         if self._judged_spans is not None and new_turns:
             wanted = {turn.span_id for turn in new_turns if turn.span_id is not None and self._router.is_wanted(turn)}
-            pieces = [each.value for each in trace.pieces if each.signal == "traces"]
+            pieces = [piece.value for piece in trace.pieces if piece.signal == "traces"]
             self._spans += span_records(trace.trace_id.encode(), pieces, wanted)
-        return self._router.route(new_turns, whole=(each.turn for each in assembly.turns))
+        return self._router.route(new_turns, whole=(turn.turn for turn in assembly.turns))
 
     def _is_plain(self, trace: OpenTrace) -> bool:
         """Whether nothing but one thin piece has come of a trace, and nothing but its turn is to be made of it now."""
@@ -231,9 +231,9 @@ class AssembleFold:
         yield RoutedRecord(made.record, unwanted=self._router.selects)
 
     def _examine(self, trace: OpenTrace, pieces: int, assembly: Assembly) -> None:
-        is_read = any(_is_read(each.turn) for each in assembly.turns)
+        is_read = any(_is_read(turn.turn) for turn in assembly.turns)
         if is_read:
-            self._ids.see(trace.trace_id, (each.turn.conversation_id for each in assembly.turns))
+            self._ids.see(trace.trace_id, (turn.turn.conversation_id for turn in assembly.turns))
         watch = self._ids if is_read else self._unread
         if not watch.is_due(trace.last_at) or (is_read and tenant_in_key(trace.trace_id)):
             return  # a tenant's ids are others in its turns
@@ -310,17 +310,17 @@ class _Counts:
         for labels, number in self.turns.items():
             telemetry.counter(TURNS_ASSEMBLED, *labels).inc(number)
         telemetry.counter(LATE_FEEDBACK).inc(self.late_feedback)
-        for each in (self.closed, self.spans, self.turns):
-            each.clear()
+        for counts in (self.closed, self.spans, self.turns):
+            counts.clear()
         self.late_feedback = 0
 
 
 def _in_tenant(assembly: Assembly, tenant: str) -> Assembly:
-    turns = [in_tenant(each.turn, tenant) for each in assembly.turns]
-    if all(turn is each.turn for turn, each in zip(turns, assembly.turns, strict=True)):
+    turns = [in_tenant(turn.turn, tenant) for turn in assembly.turns]
+    if all(turn is assembled.turn for turn, assembled in zip(turns, assembly.turns, strict=True)):
         return assembly
     pairs = zip(turns, assembly.turns, strict=True)
-    return assembly._replace(turns=tuple(each._replace(turn=turn) for turn, each in pairs))
+    return assembly._replace(turns=tuple(assembled._replace(turn=turn) for turn, assembled in pairs))
 
 
 def _is_read(turn: Turn) -> bool:
@@ -358,24 +358,24 @@ def _find_new_turns(assembly: Assembly, trace: OpenTrace) -> Iterator[AssembledT
     Late pieces may change the text of a turn, as when an enclosing span has the question without its template. It is
     still the same turn if it is about the same span, unless that span's turn was incomplete before.
     """
-    for each in assembly.turns:
-        turn = each.turn
+    for assembled in assembly.turns:
+        turn = assembled.turn
         emitted = trace.emitted = trace.emitted or Emitted()
         if turn.turn_id in emitted.turn_ids or turn.span_id in emitted.covered_spans:
             continue
-        if turn.incomplete == "unwanted" and not each.models.isdisjoint(emitted.covered_spans):
+        if turn.incomplete == "unwanted" and not assembled.models.isdisjoint(emitted.covered_spans):
             continue  # it stands for a call that came whole before
         emitted.turn_ids.add(turn.turn_id)
         if turn.incomplete in {None, "unwanted"} and turn.span_id is not None:
             emitted.covered_spans.add(turn.span_id)
-        yield each
+        yield assembled
 
 
 def _find_new_feedback(assembly: Assembly, trace: OpenTrace) -> Iterator[tuple[str | None, FeedbackEntry]]:
     """The feedback that the trace has not emitted yet, each with its turn; it is marked as emitted."""
-    for each in assembly.feedback:
+    for feedback in assembly.feedback:
         emitted = trace.emitted = trace.emitted or Emitted()
-        entry = entry_of(each, tenant_in_key(trace.trace_id))
+        entry = entry_of(feedback, tenant_in_key(trace.trace_id))
         if entry is not None and entry.feedback_id not in emitted.feedback_ids:
             emitted.feedback_ids.add(entry.feedback_id)
-            yield each.turn_id, entry
+            yield feedback.turn_id, entry

@@ -44,7 +44,7 @@ class ModelCall(NamedTuple):
     @property
     def span_ids(self) -> tuple[str, ...]:
         """The ids of all its spans, the one with the most content first."""
-        return tuple([each.span.span_id for each in self.parsed_spans])
+        return tuple([parsed_span.span.span_id for parsed_span in self.parsed_spans])
 
     @property
     def is_step(self) -> bool:
@@ -59,9 +59,9 @@ def find_model_calls(parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> list
     content, or if they are siblings and one has what the other lacks (a streamed call in two halves, or a client that
     traces itself beside an instrumentation).
     """
-    candidates = [each for each in parsed_spans if each.call.kind == "model"]
+    candidates = [parsed_span for parsed_span in parsed_spans if parsed_span.call.kind == "model"]
     if len(candidates) < 2:
-        return [_make_call([each]) for each in candidates if _may_be_call(each)]
+        return [_make_call([span]) for span in candidates if _may_be_call(span)]
     groups = _Groups(candidates)
     _join_by_response(candidates, groups)
     wrapping_ids = _join_by_descent(candidates, groups, tree)
@@ -75,16 +75,21 @@ def _add_recorded_requests(calls: list[ModelCall]) -> list[ModelCall]:
 
     Some libraries (Pipecat) record an answer's words alone, so that a request for tools looks like no answer at all.
     """
-    for index, each in enumerate(calls):
-        messages = each.call.input
-        if not messages or each.call.output is not None or each.call.error is not None or each.call.input_incomplete:
+    for index, model_call in enumerate(calls):
+        messages = model_call.call.input
+        if (
+            not messages
+            or model_call.call.output is not None
+            or model_call.call.error is not None
+            or model_call.call.input_incomplete
+        ):
             continue
-        if each.call.output_incomplete not in {None, "no_content"}:
+        if model_call.call.output_incomplete not in {None, "no_content"}:
             continue
         request = next(filter(None, (_find_request(messages, later.call.input) for later in calls[index + 1 :])), None)
         if request is not None:
-            call = each.call._replace(output=(request,), output_incomplete=None)
-            calls[index] = each._replace(
+            call = model_call.call._replace(output=(request,), output_incomplete=None)
+            calls[index] = model_call._replace(
                 call=call, answer=find_answer(call.output), pending_tool_calls=request.tool_calls
             )
     return calls
@@ -119,7 +124,7 @@ class _Groups:
     """Spans that carry the same call, joined step by step."""
 
     def __init__(self, parsed_spans: Iterable[ParsedSpan]) -> None:
-        self._group = {each.span.span_id: [each] for each in parsed_spans}
+        self._group = {parsed_span.span.span_id: [parsed_span] for parsed_span in parsed_spans}
 
     def join(self, one: ParsedSpan, other: ParsedSpan) -> None:
         target, source = self._group[one.span.span_id], self._group[other.span.span_id]
@@ -169,17 +174,26 @@ def _is_same_output(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) ->
 
 def _summarize(messages: Sequence[ChatMessage]) -> tuple[str, list[tuple[str, str]]]:
     text = next(
-        (normalize_whitespace(each.text) for each in messages if each.role == "assistant" and each.text.strip()), ""
+        (
+            normalize_whitespace(message.text)
+            for message in messages
+            if message.role == "assistant" and message.text.strip()
+        ),
+        "",
     )
-    return text, sorted((call.name, encode_compact(call.arguments)) for each in messages for call in each.tool_calls)
+    return text, sorted(
+        (call.name, encode_compact(call.arguments)) for message in messages for call in message.tool_calls
+    )
 
 
 def _join_by_descent(parsed_spans: Sequence[ParsedSpan], groups: _Groups, tree: SpanTree) -> set[str]:
     """Join model spans with those above them that have the same content; returns the ids that only wrap other calls."""
-    by_id = {each.span.span_id: each for each in parsed_spans}
+    by_id = {parsed_span.span.span_id: parsed_span for parsed_span in parsed_spans}
     below: dict[str, list[ParsedSpan]] = {}
     for parsed_span in parsed_spans:
-        outer = next((by_id[each] for each in tree.ancestors(parsed_span.span.span_id) if each in by_id), None)
+        outer = next(
+            (by_id[ancestor] for ancestor in tree.ancestors(parsed_span.span.span_id) if ancestor in by_id), None
+        )
         if outer is None:
             continue
         if _is_same_call(parsed_span.call, outer.call):
@@ -188,7 +202,7 @@ def _join_by_descent(parsed_spans: Sequence[ParsedSpan], groups: _Groups, tree: 
             below.setdefault(outer.span.span_id, []).append(parsed_span)
     wrapping_ids: set[str] = set()
     for span_id, inner in below.items():
-        if len({id(groups.get(each)) for each in inner}) == 1 and _may_share_question(
+        if len({id(groups.get(span)) for span in inner}) == 1 and _may_share_question(
             inner[0].call, by_id[span_id].call
         ):
             groups.join(by_id[span_id], inner[0])
@@ -226,9 +240,9 @@ def _join_siblings(parsed_spans: Sequence[ParsedSpan], groups: _Groups) -> None:
         by_parent.setdefault((parsed_span.span.parent_span_id, parsed_span.span.trace_id), []).append(parsed_span)
     for siblings in by_parent.values():
         halves = [
-            parsed_span for parsed_span in siblings if all(each.call.output is None for each in groups.get(parsed_span))
+            parsed_span for parsed_span in siblings if all(span.call.output is None for span in groups.get(parsed_span))
         ]
-        with_content = [each for each in siblings if each.call.output is not None or each.call.input is not None]
+        with_content = [span for span in siblings if span.call.output is not None or span.call.input is not None]
         for half in halves:
             partner = next((other for other in with_content if other is not half and _completes(half, other)), None)
             if partner is not None:
@@ -250,7 +264,7 @@ def _completes(half: ParsedSpan, other: ParsedSpan) -> bool:
 
 def _make_call(parsed_spans: list[ParsedSpan]) -> ModelCall:
     ordered = sorted(parsed_spans, key=_measure_emptiness) if len(parsed_spans) > 1 else parsed_spans
-    call = merge([each.call for each in ordered]) if len(ordered) > 1 else ordered[0].call
+    call = merge([span.call for span in ordered]) if len(ordered) > 1 else ordered[0].call
     messages = call.input or ()
     is_cut = call.input_incomplete is not None  # then the last readable message need not be the last one
     question_index = len(messages) if is_cut else find_question_index(messages)
@@ -263,7 +277,7 @@ def _make_call(parsed_spans: list[ParsedSpan]) -> ModelCall:
         question=messages[question_index].text if 0 <= question_index < len(messages) else None,
         question_index=question_index,
         user_message_count=len(
-            [each for each in messages[: question_index + 1] if each.role == "user" and each.text.strip()]
+            [message for message in messages[: question_index + 1] if message.role == "user" and message.text.strip()]
         ),
         answer=find_answer(call.output),
         pending_tool_calls=find_pending_tool_calls(call.output or ()),
@@ -290,23 +304,25 @@ def find_question_index(messages: Sequence[ChatMessage]) -> int:
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].role == "user" and messages[index].text.strip():
             return index
-    return len(messages) - 1 if messages and all(each.role == "system" for each in messages) else -1
+    return len(messages) - 1 if messages and all(message.role == "system" for message in messages) else -1
 
 
 def find_answer(output: Sequence[ChatMessage] | None, *, run: bool = False) -> str | None:
     """Find the text of an answer: of several choices the first, of a `run` the last; "" if empty, None if missing."""
     if output is None:
         return None
-    texts = [each.text for each in output if each.role == "assistant" and each.text.strip()]
+    texts = [message.text for message in output if message.role == "assistant" and message.text.strip()]
     if len(texts) < 2:
         return texts[0] if texts else ""
-    return texts[-1] if run or any(each.role != "assistant" or each.tool_calls for each in output) else texts[0]
+    return (
+        texts[-1] if run or any(message.role != "assistant" or message.tool_calls for message in output) else texts[0]
+    )
 
 
 def find_pending_tool_calls(output: Sequence[ChatMessage]) -> tuple[ToolCall, ...]:
     """Find the tool calls of an output that have no result in it."""
-    calls = [call for each in output for call in each.tool_calls]
+    calls = [call for message in output for call in message.tool_calls]
     if not calls:
         return ()
-    answered_ids = {each.tool_call_id or each.name for each in output if each.role == "tool"}
+    answered_ids = {message.tool_call_id or message.name for message in output if message.role == "tool"}
     return tuple(call for call in calls if (call.id or call.name) not in answered_ids)

@@ -41,6 +41,6 @@ def open_pieces(records: Iterable[StoredRecord], limits: TraceLimits) -> OpenPie
     opened: set[int] = set()
     for trace in traces.traces():
         number = trace.unread_closings[-1] if trace.unread_closings else 0
-        closed.update(each.offset for each in trace.pieces[:number])
-        opened.update(each.offset for each in trace.pieces[number:])
+        closed.update(trace_piece.offset for trace_piece in trace.pieces[:number])
+        opened.update(trace_piece.offset for trace_piece in trace.pieces[number:])
     return OpenPieces(frozenset(closed), frozenset(opened))

@@ -21,11 +21,11 @@ def find_question_hints(parsed_spans: Sequence[ParsedSpan]) -> list[str]:
     Each once, the longest first.
     """
     texts: list[str] = []
-    for each in parsed_spans:
-        if each.call.query:
-            texts.append(each.call.query)
-        if each.call.variables:
-            texts += [value for name, value in each.call.variables.items() if name.lower() in _QUESTIONS]
+    for parsed_span in parsed_spans:
+        if parsed_span.call.query:
+            texts.append(parsed_span.call.query)
+        if parsed_span.call.variables:
+            texts += [value for name, value in parsed_span.call.variables.items() if name.lower() in _QUESTIONS]
     return sorted({text.strip() for text in texts}, key=lambda text: (-len(text), text)) if texts else texts
 
 
@@ -36,16 +36,20 @@ class PassageIndex:
         """`parsed_spans` are in order of their starts."""
         self._tree = tree
         self._sources = [
-            each for each in parsed_spans if each.call.passages and each.call.kind in {"retrieval", "auxiliary"}
+            parsed_span
+            for parsed_span in parsed_spans
+            if parsed_span.call.passages and parsed_span.call.kind in {"retrieval", "auxiliary"}
         ]
-        self._starts = [each.span.start for each in self._sources] if self._sources else []
+        self._starts = [span.span.start for span in self._sources] if self._sources else []
         self._next_end = _compute_earliest_ends(self._sources) if self._sources else []
         self._below: dict[str, list[int]] = {}
         for index, parsed_span in enumerate(self._sources):
             for ancestor in tree.ancestors(parsed_span.span.span_id):
                 self._below.setdefault(ancestor, []).append(index)
-        filled = [each for each in parsed_spans if each.call.variables or each.call.passages]
-        self._contexts = {each.span.span_id: texts for each in filled if (texts := _find_contexts(each.call))}
+        filled = [
+            parsed_span for parsed_span in parsed_spans if parsed_span.call.variables or parsed_span.call.passages
+        ]
+        self._contexts = {span.span.span_id: texts for span in filled if (texts := _find_contexts(span.call))}
         self._templates: dict[str, list[ParsedSpan]] = {}
         for parsed_span in filled:
             if (
@@ -65,14 +69,14 @@ class PassageIndex:
         if not (self._sources or self._contexts):
             return draft.context
         nearby_sources = [self._sources[index] for index in sorted(self._find_sources(draft, previous_end))]
-        reranked = [each for each in nearby_sources if each.call.kind == "auxiliary"]
+        reranked = [span for span in nearby_sources if span.call.kind == "auxiliary"]
         texts = _deduplicate_texts(
-            each for parsed_span in (reranked or nearby_sources) for each in parsed_span.call.passages
+            passage for parsed_span in (reranked or nearby_sources) for passage in parsed_span.call.passages
         )
         if texts or not self._contexts:
             return texts or draft.context
         nearby_ids = self._collect_own_and_ancestors(draft) | self._find_templates(draft, previous_end)
-        variables = (text for span_id, each in self._contexts.items() if span_id in nearby_ids for text in each)
+        variables = (text for span_id, context in self._contexts.items() if span_id in nearby_ids for text in context)
         return tuple(dict.fromkeys(text for text in variables if text.strip())) or draft.context
 
     def _find_sources(self, draft: TurnDraft, previous_end: int) -> set[int]:
@@ -101,22 +105,22 @@ class PassageIndex:
             siblings = self._templates.get(call.span.parent_span_id or "", ())
             first = bisect_left(siblings, previous_end, key=lambda each: each.span.start)
             last = bisect_right(siblings, call.span.start, key=lambda each: each.span.start)
-            span_ids.update(each.span.span_id for each in siblings[first:last])
+            span_ids.update(span.span.span_id for span in siblings[first:last])
         return span_ids
 
 
 def _compute_earliest_ends(parsed_spans: Sequence[ParsedSpan]) -> list[int]:
     """For each span the earliest end from it on: a search stops where no later span ended in time."""
-    ends = accumulate((each.span.end for each in reversed(parsed_spans)), min)
+    ends = accumulate((parsed_span.span.end for parsed_span in reversed(parsed_spans)), min)
     return list(ends)[::-1]
 
 
 def _find_contexts(call: Call) -> list[str]:
     """Find the context that a prompt was filled with: the passages of a program's inputs, or a template's variables."""
     if call.passages and call.kind == "model":
-        return [each.text for each in call.passages]
+        return [passage.text for passage in call.passages]
     return [value for name, value in call.variables.items() if name.lower() in _CONTEXTS] if call.variables else []
 
 
 def _deduplicate_texts(passages: Iterable[Passage]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each.text for each in passages if each.text.strip()))
+    return tuple(dict.fromkeys(passage.text for passage in passages if passage.text.strip()))

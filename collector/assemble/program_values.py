@@ -72,7 +72,7 @@ def _having(fields: Mapping[str, Json], text: str | None) -> Mapping[str, Json]:
     if not text or not fields:
         return _NOTHING
     wanted = normalize_whitespace(text)
-    is_there = any(isinstance(each, str) and normalize_whitespace(each) == wanted for each in fields.values())
+    is_there = any(isinstance(field, str) and normalize_whitespace(field) == wanted for field in fields.values())
     return fields if is_there else _NOTHING
 
 

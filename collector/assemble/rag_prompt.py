@@ -62,7 +62,7 @@ def split_prompt(prompt: str, hints: Iterable[str] = ()) -> SplitPrompt | None:
 def mentions_context(beginning: str) -> bool:
     """Whether a prompt, of which only the beginning is known, has retrieved context."""
     first = _TAG_OPEN.search(beginning) or next(
-        (each for each in _HEADING.finditer(beginning) if each["context"]), None
+        (match for match in _HEADING.finditer(beginning) if match["context"]), None
     )
     return first is not None
 
@@ -119,7 +119,7 @@ def _is_incidental(text: str, match: re.Match[str]) -> bool:
 
 def _strip_rulers(text: str) -> tuple[str, ...]:
     """A context without its rulers; if rulers surround it, only the text between them."""
-    parts = [each.strip() for each in _RULER.split(text)]
+    parts = [part.strip() for part in _RULER.split(text)]
     text = parts[1] if len(parts) >= 3 and not parts[0] else _RULER.sub("", text).strip()
     return (text,) if text else ()
 
@@ -157,15 +157,15 @@ def _find_tags(prompt: str) -> list[_Tag]:
 
 def _cut(prompt: str, tags: Sequence[_Tag]) -> str:
     """The prompt without its tags."""
-    starts = [0, *(each.end for each in tags)]
-    ends = [*(each.start for each in tags), len(prompt)]
+    starts = [0, *(tag.end for tag in tags)]
+    ends = [*(tag.start for tag in tags), len(prompt)]
     return "".join(prompt[start:end] for start, end in zip(starts, ends, strict=True)).strip()
 
 
 def _split_by_tags(prompt: str) -> SplitPrompt | None:
     tags = _find_tags(prompt)
-    questions = [each.text for each in tags if each.name in _QUESTION_TAGS]
-    context = tuple(each.text for each in tags if each.name not in _QUESTION_TAGS and each.text)
+    questions = [tag.text for tag in tags if tag.name in _QUESTION_TAGS]
+    context = tuple(tag.text for tag in tags if tag.name not in _QUESTION_TAGS and tag.text)
     if not context:
         return None
     if len(questions) == 1 and questions[0]:
@@ -173,7 +173,7 @@ def _split_by_tags(prompt: str) -> SplitPrompt | None:
     rest = _cut(prompt, tags)
     if questions or not rest:
         return None
-    headings = [each for each in _HEADING.finditer(rest) if each["question"]]
+    headings = [match for match in _HEADING.finditer(rest) if match["question"]]
     if headings:
         return (
             SplitPrompt(_cut_answer_heading(rest[headings[-1].end() :]), context)
@@ -188,11 +188,11 @@ _QUESTION_TAGS = frozenset({"question", "query", "user_query", "user_input"})
 
 def _split_by_headings(prompt: str) -> SplitPrompt | None:
     headings = list(_HEADING.finditer(prompt))
-    first = next((each for each in headings if each["context"] or each["question"]), None)
+    first = next((match for match in headings if match["context"] or match["question"]), None)
     if first is None or len(prompt[: first.start()]) > 1500:
         return None
-    questions = [each for each in headings if each["question"]]
-    contexts = [each for each in headings if each["context"]]
+    questions = [match for match in headings if match["question"]]
+    contexts = [match for match in headings if match["context"]]
     if not questions:
         return None
     if not contexts:

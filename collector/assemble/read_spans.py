@@ -61,9 +61,9 @@ def read_spans(trace: CollectedTrace, tree: SpanTree, dialects: Dialects, identi
     records_at = _group_by_span(trace.records)
     for span_id, records in stray_records.items():
         remaining = [
-            each
-            for each in _split_by_call(records)
-            if not _add_to_unanswered_call(span_id, each, parsed_spans, tree, parser, records_at)
+            record
+            for record in _split_by_call(records)
+            if not _add_to_unanswered_call(span_id, record, parsed_spans, tree, parser, records_at)
         ]
         if remaining:
             _add_to_named_span(span_id, [record for batch in remaining for record in batch], parsed_spans, tree, parser)
@@ -94,7 +94,7 @@ def _parse_with_own_records(
 
 
 def _all_own(records: Iterable[LogRecord], dialects: Dialects) -> bool:
-    return all(each.kind in dialects.own_records for each in records)
+    return all(record.kind in dialects.own_records for record in records)
 
 
 _CHOICE = "gen_ai.choice"
@@ -160,9 +160,9 @@ def _find_unanswered_call(
 ) -> ParsedSpan | None:
     """Find the model call without an answer that is nearest to records of this span id: by descent, then by time."""
     unanswered = [
-        each
-        for each in parsed_spans
-        if each.call.kind == "model" and each.call.output is None and each.call.error is None
+        parsed_span
+        for parsed_span in parsed_spans
+        if parsed_span.call.kind == "model" and parsed_span.call.output is None and parsed_span.call.error is None
     ]
     if not unanswered:
         return None

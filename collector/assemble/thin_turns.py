@@ -30,7 +30,7 @@ _NO_DIALECT = 1
 def list_thin_turns(pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None]) -> list[ThinTurn]:
     """The turns of thin pieces by the ids of their models' spans; of several versions the one that ended last."""
     turns: dict[str, ThinTurn] = {}
-    for value in {each.value for each in pieces}:
+    for value in {piece.value for piece in pieces}:
         try:
             turn = turn_of(value)
         except BadInput as error:
@@ -49,7 +49,7 @@ def _rank(turn: ThinTurn) -> tuple[int, list[tuple[str, str]], str]:
 def list_thin_spans(pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None]) -> list[Span]:
     """The spans of pieces, as such that no dialect reads: others of the trace are below or above them."""
     spans: list[Span] = []
-    for value in sorted({each.value for each in pieces}):
+    for value in sorted({piece.value for piece in pieces}):
         try:
             spans += spans_of(read_outline(value, "traces"), _find_no_dialect)
         except BadInput as error:
@@ -144,13 +144,19 @@ def combine(whole: Sequence[AssembledTurn], thin: Sequence[ThinTurn], tree: Span
     """
     remaining: dict[int, AssembledTurn] = dict(enumerate(whole))
     added: list[AssembledTurn] = []
-    around = {each.span: frozenset(tree.ancestors(each.span)) for each in thin}
+    around = {turn.span: frozenset(tree.ancestors(turn.span)) for turn in thin}
     for turn in thin:
         if any(other.span in around[turn.span] for other in thin):
             continue
-        replaced = {number for number, each in remaining.items() if _is_replaced(each, turn.span, around[turn.span])}
+        replaced = {
+            number
+            for number, assembled_turn in remaining.items()
+            if _is_replaced(assembled_turn, turn.span, around[turn.span])
+        }
         nested = {
-            number for number, each in remaining.items() if _is_about(each, turn.span, around[turn.span], tree)
+            number
+            for number, assembled_turn in remaining.items()
+            if _is_about(assembled_turn, turn.span, around[turn.span], tree)
         } - replaced
         if len(nested) == 1 and _is_same_call(remaining[next(iter(nested))], turn):
             replaced |= nested
@@ -169,7 +175,7 @@ def _is_replaced(whole: AssembledTurn, span_id: str, around: frozenset[str]) -> 
 def _is_about(whole: AssembledTurn, span_id: str, around: frozenset[str], tree: SpanTree) -> bool:
     if whole.enclosing in around or not around.isdisjoint(whole.models):
         return True
-    return any(span_id in tree.ancestors(each) for each in whole.models)
+    return any(span_id in tree.ancestors(model) for model in whole.models)
 
 
 def _is_same_call(whole: AssembledTurn, turn: ThinTurn) -> bool:

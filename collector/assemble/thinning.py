@@ -49,7 +49,7 @@ class Thinner:
 
     def __init__(self, assembler: Assembler, is_key_wanted: Callable[[str], bool]) -> None:
         self._dialects = assembler.dialects
-        self._messages = {each.name: each.has_messages for each in assembler.dialects.all}
+        self._messages = {dialect.name: dialect.has_messages for dialect in assembler.dialects.all}
         self._identity = assembler.identity
         self._application = assembler.application
         self._reads_runs = assembler.agent_runs
@@ -77,8 +77,8 @@ class Thinner:
             conversation = self._find_conversation(call, items, redaction)
             if conversation is None or self._is_key_wanted(_key(conversation, tenant)):
                 return None
-            for each in items.values():
-                self._strip(each, redaction)
+            for item in items.values():
+                self._strip(item, redaction)
             return _make_turn(call, items, conversation)
 
         return thin
@@ -86,12 +86,12 @@ class Thinner:
     def _find_call(self, items: Mapping[bytes, _Item], resources: _Resources) -> SoleCall | None:
         """Find the only model call, with question and answer, beside which there is nothing that others are part of."""
         relevant: list[Span] = []
-        for each in items.values():
-            mask = self._read_names(each.keys).evidence
-            if each.scope:
-                mask |= self._dialects.match((), each.scope)
+        for item in items.values():
+            mask = self._read_names(item.keys).evidence
+            if item.scope:
+                mask |= self._dialects.match((), item.scope)
             if mask:
-                relevant.append(each.span(resources.of(each.holder), mask << 1))
+                relevant.append(item.span(resources.of(item.holder), mask << 1))
         call = find_sole_call(relevant, self._dialects, _HARMLESS) if relevant else None
         if call is None or call.enclosing:
             return None
@@ -105,13 +105,13 @@ class Thinner:
         configured = self._identity.configured
         if configured is not None and configured.find(call.model.resource)[0]:
             return None
-        for each in _line_of(bytes.fromhex(call.model.span_id), items):
-            inherited = self._redact_inherited(each, redaction)
+        for item in _line_of(bytes.fromhex(call.model.span_id), items):
+            inherited = self._redact_inherited(item, redaction)
             if not inherited:
                 continue
             conversation = (configured or self._identity).find(attributes_of(inherited))[0]
             if conversation:
-                return None if may_be_made_up(conversation, each.scope) else conversation
+                return None if may_be_made_up(conversation, item.scope) else conversation
         return None
 
     def _strip(self, item: _Item, redaction: RequestRedaction | None) -> None:

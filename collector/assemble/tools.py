@@ -25,9 +25,13 @@ class ToolSpans:
 
     def __init__(self, parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> None:
         """`parsed_spans` are in order of their starts."""
-        tools = [each for each in parsed_spans if each.call.kind == "tool" and each.call.tool is not None]
+        tools = [
+            parsed_span
+            for parsed_span in parsed_spans
+            if parsed_span.call.kind == "tool" and parsed_span.call.tool is not None
+        ]
         self._outer = _without_inner(tools, tree) if tools else []
-        self._starts = [each.span.start for each in self._outer] if tools else []
+        self._starts = [span.span.start for span in self._outer] if tools else []
         self._below: dict[str, list[ParsedSpan]] = {}
         for parsed_span in self._outer:
             for ancestor in tree.ancestors(parsed_span.span.span_id):
@@ -39,25 +43,25 @@ class ToolSpans:
             return []
         inside = self._below.get(draft.enclosing_span.span.span_id) if draft.enclosing_span is not None else None
         first, end = bisect_left(self._starts, draft.start), bisect_right(self._starts, draft.end)
-        tools = [_with_error(each, each.call.tool) for each in inside or self._outer[first:end] if each.call.tool]
-        return [each for each in tools if not _is_bookkeeping(each)]
+        tools = [_with_error(span, span.call.tool) for span in inside or self._outer[first:end] if span.call.tool]
+        return [tool for tool in tools if not _is_bookkeeping(tool)]
 
 
 def _without_inner(tools: Sequence[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
-    ids = {each.span.span_id for each in tools}
-    return [each for each in tools if ids.isdisjoint(tree.ancestors(each.span.span_id))]
+    ids = {span.span.span_id for span in tools}
+    return [span for span in tools if ids.isdisjoint(tree.ancestors(span.span.span_id))]
 
 
 def find_tools_offered(draft: TurnDraft) -> tuple[ToolDefinition, ...]:
     """Find the tools that the draft's models could have called, as far as their spans define them."""
-    attributes = [each.span.attributes for call in draft.calls for each in call.parsed_spans]
+    attributes = [parsed_span.span.attributes for call in draft.calls for parsed_span in call.parsed_spans]
     if draft.enclosing_span is not None:
         attributes.append(draft.enclosing_span.span.attributes)
     offered = find_tool_definitions(attributes)
     if not (offered and draft.answer and draft.answer.startswith("{")):
         return offered
-    forms = _find_forms([each for call in draft.calls for each in call.pending_tool_calls], draft.answer)
-    return tuple(each for each in offered if each.name not in forms)
+    forms = _find_forms([tool_call for call in draft.calls for tool_call in call.pending_tool_calls], draft.answer)
+    return tuple(tool for tool in offered if tool.name not in forms)
 
 
 def _with_error(parsed_span: ParsedSpan, tool: ToolCall) -> ToolCall:
@@ -82,12 +86,12 @@ def find_tools_called(draft: TurnDraft, spans: ToolSpans) -> tuple[ToolCall, ...
 def _without_form(calls: Sequence[ToolCall], answer: str | None) -> Sequence[ToolCall]:
     """The calls without the form that the answer is: a library (Instructor) has it filled in as a tool's arguments."""
     forms = _find_forms(calls, answer)
-    return [each for each in calls if each.name not in forms] if forms else calls
+    return [call for call in calls if call.name not in forms] if forms else calls
 
 
 def _find_forms(calls: Iterable[ToolCall], answer: str | None) -> set[str]:
     fields = as_dict(decode(answer)) if answer and answer.startswith("{") else {}
-    return {each.name for each in calls if each.result is None and each.arguments == fields} if fields else set()
+    return {call.name for call in calls if call.result is None and call.arguments == fields} if fields else set()
 
 
 _CallList = tuple[Sequence[ToolCall], bool]
@@ -175,9 +179,11 @@ def _index_missing_ids(calls: Sequence[ToolCall], unique: Sequence[ToolCall]) ->
 def _add_results(
     calls: Sequence[ToolCall], results: Sequence[ChatMessage], spans: Sequence[ToolCall]
 ) -> Iterable[ToolCall]:
-    without_id = [each for each in results if each.tool_call_id is None]
+    without_id = [message for message in results if message.tool_call_id is None]
     by_id = {
-        each.tool_call_id: each for each in results if each.tool_call_id is not None and (each.text or each.result)
+        message.tool_call_id: message
+        for message in results
+        if message.tool_call_id is not None and (message.text or message.result)
     }
     by_id |= _match_crossed_ids(calls, by_id)
     spans = list(spans)
@@ -201,10 +207,12 @@ def _match_crossed_ids(calls: Sequence[ToolCall], by_id: dict[str, ChatMessage])
 
 def _take_span(call: ToolCall, spans: list[ToolCall]) -> ToolCall | None:
     """Remove the tool span of a call from `spans` and return it: by id, else by name, preferring equal arguments."""
-    candidates = [each for each in spans if each.id == call.id and call.id is not None]
-    candidates = candidates or [each for each in spans if each.name == call.name and each.id is None]
+    candidates = [tool_call for tool_call in spans if tool_call.id == call.id and call.id is not None]
+    candidates = candidates or [
+        tool_call for tool_call in spans if tool_call.name == call.name and tool_call.id is None
+    ]
     match = next(
-        (each for each in candidates if call.arguments in _list_argument_forms(each.arguments)),
+        (tool_call for tool_call in candidates if call.arguments in _list_argument_forms(tool_call.arguments)),
         candidates[0] if candidates else None,
     )
     if match is not None:

@@ -84,9 +84,9 @@ class Assembler:
         With `is_wanted`, a trace is not read whose only turn, as far as it is known without its content, is unwanted.
         """
         pieces = tuple(pieces)
-        thin = [each for each in pieces if each.thin]
+        thin = [piece for piece in pieces if piece.thin]
         if thin:
-            return self._assemble_beside(thin, [each for each in pieces if not each.thin], on_bad)
+            return self._assemble_beside(thin, [piece for piece in pieces if not piece.thin], on_bad)
         unknown: list[int] = []
         trace = collect_trace(pieces, self.dialects, self.identity, on_bad, self.application, unknown.append)
         if trace is None:
@@ -104,13 +104,13 @@ class Assembler:
         turns = list_thin_turns(thin, on_bad)
         trace = collect_trace(whole, self.dialects, self.identity, on_bad, self.application) if whole else None
         if trace is None:
-            unknown = list_thin_spans([each for each in whole if each.signal == "traces"], on_bad) if whole else []
+            unknown = list_thin_spans([piece for piece in whole if piece.signal == "traces"], on_bad) if whole else []
             return Assembly(
-                tuple([assembled(each) for each in turns]), count_spans(turns, [each.span_id for each in unknown])
+                tuple([assembled(turn) for turn in turns]), count_spans(turns, [span.span_id for span in unknown])
             )
         spans = deduplicate_spans([*trace.spans, *list_thin_spans(thin, on_bad)])
-        came_whole = {each.span_id for each in spans if each.evidence > 1}
-        turns = [each for each in turns if each.span not in came_whole]
+        came_whole = {span.span_id for span in spans if span.evidence > 1}
+        turns = [turn for turn in turns if turn.span not in came_whole]
         return self.analyze(trace._replace(spans=tuple(spans)), turns).assembly
 
     def analyze(self, trace: CollectedTrace, thin: Sequence[ThinTurn] = ()) -> TraceAnalysis:
@@ -131,16 +131,16 @@ class Assembler:
         if self.agent_runs:
             turns = [*turns, *self._build_agent_runs(turns, parsed_spans, tree)]
         spans: dict[str, int] = {}
-        for each in parsed_spans:
-            spans[each.call.dialect] = spans.get(each.call.dialect, 0) + 1
+        for parsed_span in parsed_spans:
+            spans[parsed_span.call.dialect] = spans.get(parsed_span.call.dialect, 0) + 1
         if thin:
-            turns = [_unread(each) for each in turns]
-        read = {each.span.span_id for each in parsed_spans}
+            turns = [_unread(turn) for turn in turns]
+        read = {parsed_span.span.span_id for parsed_span in parsed_spans}
         if thin:
             thinly_read = dialects_of(thin, read)
             spans = dict(Counter(spans) + Counter(thinly_read.values()))
             read.update(thinly_read)
-        if unread := len([each for each in trace.spans if each.span_id not in read]):
+        if unread := len([span for span in trace.spans if span.span_id not in read]):
             spans[UNREAD] = unread
         assembly = Assembly(tuple(turns), spans, feedback)
         return TraceAnalysis(trace, tree, tuple(parsed_spans), tuple(calls), tuple(drafts), assembly)
@@ -180,7 +180,7 @@ def _without_auxiliary(
     calls: Sequence[ModelCall], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
 ) -> Sequence[ModelCall]:
     """The calls that are not inside a guardrail, an evaluator or a reranker: those do not answer the user."""
-    auxiliary = {each.span.span_id for each in parsed_spans if each.call.kind == "auxiliary"}
+    auxiliary = {parsed_span.span.span_id for parsed_span in parsed_spans if parsed_span.call.kind == "auxiliary"}
     if not auxiliary:
         return calls
     return [call for call in calls if auxiliary.isdisjoint(tree.ancestors(call.span.span_id))]

@@ -47,7 +47,7 @@ class TurnDraft:
         if len(self.calls) == 1:
             return self.calls[0].span.end
         if self.calls:
-            return max([each.span.end for each in self.calls])
+            return max([call.span.end for call in self.calls])
         return self.enclosing_span.span.end if self.enclosing_span else 0
 
 
@@ -115,15 +115,17 @@ def _group_key(call: ModelCall, groups: dict[tuple[str, int] | str, _Group], tre
 
 def _find_continued_group(call: ModelCall, groups: dict[tuple[str, int] | str, _Group]) -> tuple[str, int] | str | None:
     """Find the group that a call with only tool results in its input continues."""
-    answered_ids = {each.tool_call_id for each in call.call.input or () if each.role == "tool" and each.tool_call_id}
+    answered_ids = {
+        message.tool_call_id for message in call.call.input or () if message.role == "tool" and message.tool_call_id
+    }
     open_groups = [(key, group) for key, group in groups.items() if group.open_steps]
     if not call.call.input:  # some libraries omit an input of tool results only
         candidates = [key for key, group in open_groups if _may_follow(group.open_steps[-1], call)]
         return candidates[0] if len(candidates) == 1 else None
-    if not any(each.role == "tool" for each in call.call.input):
+    if not any(message.role == "tool" for message in call.call.input):
         return None
     for key, group in open_groups:
-        if any(each.id in answered_ids for step in group.open_steps for each in step.pending_tool_calls):
+        if any(tool_call.id in answered_ids for step in group.open_steps for tool_call in step.pending_tool_calls):
             return key
     return open_groups[-1][0] if open_groups else None
 
@@ -146,16 +148,16 @@ def _add_failure(group: _Group, call: ModelCall) -> None:
 
 def _add_answer(group: _Group, call: ModelCall) -> None:
     """End a draft with its answer, and reopen those drafts whose end this call's history shows to be a mere step."""
-    if call.answer and any(_is_copy(each, call) for each in group.drafts):
+    if call.answer and any(_is_copy(draft, call) for draft in group.drafts):
         return
     later = (call.call.input or ())[call.question_index + 1 :]
-    later_answers = {normalize_whitespace(each.text) for each in later if each.role == "assistant"}
-    for each in list(group.drafts) if later else ():
-        if each.final is None:
+    later_answers = {normalize_whitespace(message.text) for message in later if message.role == "assistant"}
+    for draft in list(group.drafts) if later else ():
+        if draft.final is None:
             continue
-        if normalize_whitespace(each.answer) in later_answers if each.answer else _is_empty_and_earlier(each, call):
-            group.drafts.remove(each)
-            group.open_steps = [*each.calls, *group.open_steps]
+        if normalize_whitespace(draft.answer) in later_answers if draft.answer else _is_empty_and_earlier(draft, call):
+            group.drafts.remove(draft)
+            group.open_steps = [*draft.calls, *group.open_steps]
     group.drafts.append(_make_draft(group.open_steps, call))
     group.open_steps, group.failed = [], None
 

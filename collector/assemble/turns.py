@@ -114,7 +114,7 @@ class TurnBuilder:
             program_fields=find_program_fields(draft, question, answer),
             attributes=_collect_attributes(draft, span, call, declared, media.left_out),
         )
-        models = frozenset([each.span.span_id for call in draft.calls for each in call.parsed_spans])
+        models = frozenset([parsed_span.span.span_id for call in draft.calls for parsed_span in call.parsed_spans])
         if draft.enclosing_span is None:
             return AssembledTurn(turn, models, declared, None, models)
         enclosing = draft.enclosing_span.span.span_id
@@ -181,7 +181,7 @@ class TurnBuilder:
     def _find_declared(self, draft: TurnDraft, span: Span) -> Values:
         """Find the application's own attributes: on the model's span, its ancestors, the resource."""
         assert self._inherited is not None
-        own = [each.span for each in draft.last.parsed_spans] if draft.last else []
+        own = [parsed_span.span for parsed_span in draft.last.parsed_spans] if draft.last else []
         own += [draft.enclosing_span.span] if draft.enclosing_span else []
         others = [each for each in own if each.span_id != span.span_id]
         return self._inherited.of(span, self._tree.ancestors(span.span_id), others)
@@ -270,8 +270,10 @@ def _split_history(draft: TurnDraft) -> tuple[str | None, tuple[Message, ...]]:
             messages = _cut_at_question(enclosing_call.input or ())
     system, rest = split_system_prompt(messages)
     history = [
-        _with_tools(each) if each.tool_calls or each.tool_call_id else _make_message(role=each.role, content=each.text)
-        for each in rest
+        _with_tools(message)
+        if message.tool_calls or message.tool_call_id
+        else _make_message(role=message.role, content=message.text)
+        for message in rest
     ]
     return (systems[0] if systems else system), tuple(history)
 
@@ -280,7 +282,7 @@ _QUESTION_INDEX = attrgetter("question_index")
 
 
 def _cut_at_question(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    user_indexes = [index for index, each in enumerate(messages) if each.role == "user" and each.text.strip()]
+    user_indexes = [index for index, message in enumerate(messages) if message.role == "user" and message.text.strip()]
     return messages[: user_indexes[-1]] if user_indexes else ()
 
 
@@ -297,7 +299,8 @@ def _sum_usage(calls: Sequence[ModelCall]) -> TokenCount | None:
     if len(counts) < 2:
         return counts[0] if counts else None
     return TokenCount(
-        input_tokens=sum(each.input_tokens for each in counts), output_tokens=sum(each.output_tokens for each in counts)
+        input_tokens=sum(count.input_tokens for count in counts),
+        output_tokens=sum(count.output_tokens for count in counts),
     )
 
 
@@ -330,7 +333,7 @@ def _collect_attributes(draft: TurnDraft, span: Span, call: Call, declared: Valu
     enclosing_span = draft.enclosing_span
     resource = span.resource
     own_spans = (span, enclosing_span.span) if enclosing_span else (span,)
-    with_labels = [each.attributes for each in own_spans if not _LABELS.isdisjoint(each.attributes)]
+    with_labels = [own_span.attributes for own_span in own_spans if not _LABELS.isdisjoint(own_span.attributes)]
     attributes = {
         "span_name": span.name,
         "scope": span.scope,
@@ -349,7 +352,7 @@ def _collect_attributes(draft: TurnDraft, span: Span, call: Call, declared: Valu
     standard = {name: value for name, value in attributes.items() if value}
     if call.uncertain:
         standard["input_uncertain"] = True
-    return {**standard, **{name: each.value for name, each in declared.items()}} if declared else standard
+    return {**standard, **{name: value.value for name, value in declared.items()}} if declared else standard
 
 
 _PROMPT = (

@@ -156,7 +156,7 @@ class AgreementWatcher:
             segment: verdict_agreement(each, scale)
             for segment, each in _by(labels, lambda label: self._segments.of(label.attributes))
         }
-        return {segment: each for segment, each in segments.items() if each.number >= FEWEST}
+        return {segment: agreement for segment, agreement in segments.items() if agreement.number >= FEWEST}
 
     def _people(self, version: Version, labels: Sequence[HumanLabel], now: float) -> PeopleSums:
         recent = _recent(labels, now)
@@ -164,34 +164,40 @@ class AgreementWatcher:
 
     def _publish_random(self, labels: Mapping[Version, Sequence[HumanLabel]], now: float) -> None:
         telemetry = self._telemetry
-        telemetry.replace(PEOPLE_LABELS, {version: each.number for version, each in self.agreements.items()})
+        telemetry.replace(PEOPLE_LABELS, {version: agreement.number for version, agreement in self.agreements.items()})
         telemetry.replace(
             PEOPLE_AGREEMENT,
-            {(*version, *names): value for version, each in self.agreements.items() for names, value in _values(each)},
+            {
+                (*version, *names): value
+                for version, agreement in self.agreements.items()
+                for names, value in _values(agreement)
+            },
         )
         telemetry.replace(
             PEOPLE_SEGMENT_AGREEMENT,
             {
                 (*version, segment, *names): value
                 for version, segments in self.segments.items()
-                for segment, each in segments.items()
-                for names, value in _values(each)
+                for segment, agreement in segments.items()
+                for names, value in _values(agreement)
             },
         )
         telemetry.replace(
             PEOPLE_WITHHELD,
             {
-                (people_name(evaluator), each.version[1], monitor, each.withheld): 1.0
-                for (monitor, evaluator), each in self.people.items()
-                if each.withheld
+                (people_name(evaluator), sums.version[1], monitor, sums.withheld): 1.0
+                for (monitor, evaluator), sums in self.people.items()
+                if sums.withheld
             },
         )
         telemetry.replace(
             PEOPLE_SUMS,
             {
-                (people_name(evaluator), each.version[1], monitor, segment, name): value
-                for (monitor, evaluator), each in self.people.items()
-                for segment, sums in self._sums_by_segment(each.version, monitor, _recent(labels[each.version], now))
+                (people_name(evaluator), people_sums.version[1], monitor, segment, name): value
+                for (monitor, evaluator), people_sums in self.people.items()
+                for segment, sums in self._sums_by_segment(
+                    people_sums.version, monitor, _recent(labels[people_sums.version], now)
+                )
                 for name, value in zip(SUM_NAMES, sums.values, strict=True)
                 if "a" in name
             },
@@ -200,7 +206,7 @@ class AgreementWatcher:
     def _sums_by_segment(
         self, version: Version, monitor: str, labels: Sequence[HumanLabel]
     ) -> Iterator[tuple[str, AuditedSums]]:
-        of_monitor = [each for each in labels if each.monitor == monitor]
+        of_monitor = [human_label for human_label in labels if human_label.monitor == monitor]
         for segment, each in _by(of_monitor, lambda label: self._segments.of(label.attributes)):
             yield segment, self._label_sums(version, each)
 
@@ -211,13 +217,13 @@ class AgreementWatcher:
 def _by(labels: Iterable[HumanLabel], key: Callable[[HumanLabel], str]) -> Iterator[tuple[str, list[HumanLabel]]]:
     """The labels by monitor or segment, in their order."""
     parts: dict[str, list[HumanLabel]] = {}
-    for each in labels:
-        parts.setdefault(key(each), []).append(each)
+    for label in labels:
+        parts.setdefault(key(label), []).append(label)
     yield from parts.items()
 
 
 def _recent(labels: Sequence[HumanLabel], now: float) -> list[HumanLabel]:
-    return [each for each in labels if each.at >= now - PEOPLE_WINDOW]
+    return [label for label in labels if label.at >= now - PEOPLE_WINDOW]
 
 
 def _values(of: VerdictAgreement) -> Iterator[tuple[tuple[str, str], float]]:

@@ -62,10 +62,10 @@ class Certificate:
 
 def certify(labels: Sequence[VerdictPair], judged: Sequence[JudgedVerdict], bound: float) -> Certificate:
     """The certificate by labels that were drawn at random; there must be one, and a judged verdict."""
-    total = math.fsum(each.weight for each in judged)
-    failing = math.fsum(each.weight for each in judged if each.fails) / total
-    variance = math.fsum(each.weight**2 * (each.fails - failing) ** 2 for each in judged) / total**2
-    parts = [_part([each for each in labels if each.judge_fails is fails]) for fails in (True, False)]
+    total = math.fsum(verdict.weight for verdict in judged)
+    failing = math.fsum(verdict.weight for verdict in judged if verdict.fails) / total
+    variance = math.fsum(verdict.weight**2 * (verdict.fails - failing) ** 2 for verdict in judged) / total**2
+    parts = [_part([pair for pair in labels if pair.judge_fails is fails]) for fails in (True, False)]
     shares = (failing, 1.0 - failing)
     rate = math.fsum(share * known for share, (known, _) in zip(shares, parts, strict=True))
     squares = math.fsum((share * (limit - known)) ** 2 for share, (known, limit) in zip(shares, parts, strict=True))
@@ -77,9 +77,9 @@ def _part(labels: Sequence[VerdictPair]) -> tuple[float, float]:
     """The weighted rate of failures, and its upper limit; without labels it may be anything."""
     if not labels:
         return 0.5, 1.0
-    total = math.fsum(each.weight for each in labels)
-    rate = math.fsum(each.weight for each in labels if each.human_fails) / total
-    number = total**2 / math.fsum(each.weight**2 for each in labels)
+    total = math.fsum(pair.weight for pair in labels)
+    rate = math.fsum(pair.weight for pair in labels if pair.human_fails) / total
+    number = total**2 / math.fsum(pair.weight**2 for pair in labels)
     return rate, upper_limit(rate * number, number)
 
 

@@ -37,7 +37,7 @@ class Estimate:
 
 def weighted_mean(scores: Sequence[WeightedScore]) -> float:
     """The mean of the traffic that the scores were sampled from; there must be one."""
-    return math.fsum(each.score * each.weight for each in scores) / math.fsum(each.weight for each in scores)
+    return math.fsum(score.score * score.weight for score in scores) / math.fsum(score.weight for score in scores)
 
 
 def corrected(labelled: Sequence[LabelledScore], unlabelled: Sequence[WeightedScore]) -> Estimate:
@@ -53,13 +53,13 @@ def corrected(labelled: Sequence[LabelledScore], unlabelled: Sequence[WeightedSc
     mean, power = sums.estimate(fixed)
     number = len(labelled)
     if number > 2:
-        parts = [sums.without(each).estimate(fixed)[0] for each in labelled]
+        parts = [sums.without(score).estimate(fixed)[0] for score in labelled]
         middle = math.fsum(parts) / number
-        variance = (number - 1) / number * math.fsum((each - middle) ** 2 for each in parts)
+        variance = (number - 1) / number * math.fsum((part - middle) ** 2 for part in parts)
         left = max(0.0, 1.0 - number / len(unlabelled)) if unlabelled else 1.0  # what all have labelled has no bias
         mean -= left * (number - 1) * (middle - mean)
     else:
-        rest = [WeightedScore(each.human - power * each.judge, each.weight) for each in labelled]
+        rest = [WeightedScore(score.human - power * score.judge, score.weight) for score in labelled]
         variance = _covariance(rest, rest)
     return Estimate(mean, math.sqrt(variance + power**2 * fixed.variance), power)
 
@@ -94,8 +94,8 @@ class _LabelledSums(NamedTuple):
     @classmethod
     def of(cls, labelled: Sequence[LabelledScore]) -> _LabelledSums:
         first = labelled[0]
-        terms = [cls._terms(each, (first.judge, first.human)) for each in labelled]
-        return cls((first.judge, first.human), *(math.fsum(each) for each in zip(*terms, strict=True)))
+        terms = [cls._terms(score, (first.judge, first.human)) for score in labelled]
+        return cls((first.judge, first.human), *(math.fsum(term) for term in zip(*terms, strict=True)))
 
     @staticmethod
     def _terms(label: LabelledScore, origin: tuple[float, float]) -> tuple[float, ...]:
@@ -119,11 +119,11 @@ class _LabelledSums(NamedTuple):
 def _covariance(ones: Sequence[WeightedScore], others: Sequence[WeightedScore]) -> float:
     """The covariance of the weighted means of two scores of the same subjects; of one with itself, its variance."""
     one, other = _weighted_residuals(ones), _weighted_residuals(others)
-    total = math.fsum(each.weight for each in ones)
+    total = math.fsum(score.weight for score in ones)
     return math.fsum(a * b for a, b in zip(one, other, strict=True)) / total**2
 
 
 def _weighted_residuals(scores: Sequence[WeightedScore]) -> Iterable[float]:
     """Each score's distance from their mean, times its weight."""
     mean = weighted_mean(scores)
-    return [each.weight * (each.score - mean) for each in scores]
+    return [score.weight * (score.score - mean) for score in scores]

@@ -167,7 +167,7 @@ class FeedbackJoin:
 
     def _forgettable(self, now: float) -> Iterator[str]:
         excess = len(self._waiting) + len(self._ends) - self._most_known
-        waiting_since = next((each.offset for each in self._waiting.values()), None)
+        waiting_since = next((piece.offset for piece in self._waiting.values()), None)
         for number, (name, end) in enumerate(self._ends.items()):
             if number >= excess and end.time + self._scales.wait > now:
                 return

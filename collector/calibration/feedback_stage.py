@@ -74,7 +74,7 @@ class FeedbackStage:
         self._failures = FailureLog("joining feedback")
         for outcome in _OUTCOMES:
             telemetry.counter(FEEDBACK, outcome)
-        telemetry.gauge(FEEDBACK_WAITING).set_function(lambda: sum(each.join.waiting for each in self._folds.values()))
+        telemetry.gauge(FEEDBACK_WAITING).set_function(lambda: sum(fold.join.waiting for fold in self._folds.values()))
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[FeedbackFold]:
@@ -108,7 +108,7 @@ class FeedbackStage:
             if fold.join.may_forget(now) and fold.next_offset >= await self._labels.end_offset(partition):
                 await self._repeat(partition, fold, now)
                 fold.join.forget(now)
-        if not any(each.join.waiting for each in self._folds.values()):
+        if not any(fold.join.waiting for fold in self._folds.values()):
             return
         keys = await self._evaluations.read_new(now - self._scales.wait)
         for partition, fold in list(self._folds.items()):
@@ -132,17 +132,17 @@ class FeedbackStage:
 
     async def _append(self, partition: int, fold: FeedbackFold, batch: Sequence[JoinedFeedback]) -> None:
         records: list[Record] = []
-        for each in batch:
-            labels = await self._labels_of(each)
+        for feedback in batch:
+            labels = await self._labels_of(feedback)
             records += [Record(label.evaluation_id.encode(), label_to_json(label)) for label in labels]
-        records += [joined_record(each, partition) for each in batch]
+        records += [joined_record(feedback, partition) for feedback in batch]
         await self._labels.confirm(GROUP)
         if self._folds.get(partition) is not fold:
             return  # it is another process's by now
         await self._labels.append(records)
-        for each in batch:
-            fold.join.close(each.entry.feedback_id, fold.next_offset, self._clock())
-            self._count(each.outcome)
+        for feedback in batch:
+            fold.join.close(feedback.entry.feedback_id, fold.next_offset, self._clock())
+            self._count(feedback.outcome)
 
     async def _labels_of(self, joined: JoinedFeedback) -> list[Label]:
         """The labels that an expert's feedback is: of the evaluation that it names, or of those by its evaluator."""
@@ -150,12 +150,16 @@ class FeedbackStage:
             return []
         ids = self._subjects.evaluations_named(joined.entry)
         evaluations = [await self._evaluations.read(each) for each in ids]
-        labels = [_label(joined, each, number) for number, each in enumerate(evaluations) if each is not None]
-        return [each for each in labels if each is not None]
+        labels = [
+            _label(joined, evaluation, number)
+            for number, evaluation in enumerate(evaluations)
+            if evaluation is not None
+        ]
+        return [label for label in labels if label is not None]
 
     async def _forward(self, entries: Sequence[FeedbackEntry]) -> None:
         """Give the evaluators that ask for it what they ask for; the same twice is one reference there."""
-        references = [reference for each in entries if (reference := _reference(each, self.wanted)) is not None]
+        references = [reference for entry in entries if (reference := _reference(entry, self.wanted)) is not None]
         records = [record for each in references for record in reference_records(each, self._turns)]
         if records:
             try:
@@ -226,7 +230,7 @@ class _JudgedReader:
     async def read_new(self, since: float) -> set[str]:
         """Read on, the first time from what the log took at `since` (s); gives the keys of what is new."""
         if self._next is None:
-            starts = [await first_offset(self._log, each, since) for each in range(self._log.partitions)]
+            starts = [await first_offset(self._log, partition, since) for partition in range(self._log.partitions)]
             self._fences = [await fence_at(self._log, each, start) for each, start in enumerate(starts)]
             self._next = starts
         keys: set[str] = set()

@@ -94,7 +94,7 @@ class JudgedSubjects:
                 nearest[subject.monitor] = (rank, [subject])
             elif rank == best and len(subjects) < MOST_SUBJECTS:
                 subjects.append(subject)
-        subjects = tuple(each for _, of_monitor in nearest.values() for each in of_monitor)[:MOST_SUBJECTS]
+        subjects = tuple(subject for _, of_monitor in nearest.values() for subject in of_monitor)[:MOST_SUBJECTS]
         return Matches(subjects, exact=all(rank == _EXACT for rank, _ in nearest.values()))
 
     def evaluations_named(self, entry: FeedbackEntry) -> tuple[str, ...]:

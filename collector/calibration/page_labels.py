@@ -86,7 +86,7 @@ class LabelIndex:
         evaluations = self._labels.setdefault(version, {})
         people = evaluations.get(label.evaluation_id, {})
         is_random = label.label_probability is not None
-        if is_random or not any(each.is_random for each in people.values()):
+        if is_random or not any(person.is_random for person in people.values()):
             evaluations.pop(label.evaluation_id, None)  # the newest last
         evaluations[label.evaluation_id] = people
         known = people.get(label.given_by)
@@ -128,14 +128,14 @@ class LabelIndex:
 
     def _merged(self, version: Version) -> Iterator[tuple[HumanLabel, AuditScore | None]]:
         for people in self._labels.get(version, {}).values():
-            usable = [each for each in people.values() if each.human is not None]
-            if usable := [each for each in usable if each.is_random] or usable:
-                human = fmean(each.human for each in usable if each.human is not None)
+            usable = [person for person in people.values() if person.human is not None]
+            if usable := [label for label in usable if label.is_random] or usable:
+                human = fmean(label.human for label in usable if label.human is not None)
                 yield replace(usable[0].first, human=human), usable[0].audit
 
     def others(self, version: Version) -> int:
         """The number of labelled evaluations by other versions of the evaluator."""
-        return sum(len(self.labels(each)) for each in self._labels if each[0] == version[0] and each != version)
+        return sum(len(self.labels(label)) for label in self._labels if label[0] == version[0] and label != version)
 
 
 def _by_audit(label: HumanLabel, audit: AuditScore) -> HumanLabel:

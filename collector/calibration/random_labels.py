@@ -58,19 +58,19 @@ class VerdictAgreement:
 
 def random_labels(labels: Iterable[HumanLabel]) -> list[HumanLabel]:
     """The labels of what was drawn, the oldest first."""
-    return sorted((each for each in labels if each.probability is not None), key=lambda each: each.at)
+    return sorted((label for label in labels if label.probability is not None), key=lambda each: each.at)
 
 
 def verdict_agreement(labels: Sequence[HumanLabel], scale: ScoreScale) -> VerdictAgreement:
     """The agreement by labels that were drawn; with none of them, no measure has a value."""
     verdicts = [
-        _Verdicts(cluster, not scale.fails(each.judge), not scale.is_bad(each.human), each.weighted().weight)
-        for cluster, each in _by_conversation(labels)
+        _Verdicts(cluster, not scale.fails(label.judge), not scale.is_bad(label.human), label.weighted().weight)
+        for cluster, label in _by_conversation(labels)
     ]
     share = _share(verdicts, lambda each: each.judge == each.human)
     judge, human = _share(verdicts, lambda each: each.judge), _share(verdicts, lambda each: each.human)
     chance = judge.value * human.value + (1.0 - judge.value) * (1.0 - human.value)
-    good, bad = ([each for each in verdicts if each.human is of] for of in (True, False))
+    good, bad = ([verdict for verdict in verdicts if verdict.human is of] for of in (True, False))
     passed, failed = _share(good, lambda each: each.judge), _share(bad, lambda each: not each.judge)
     return VerdictAgreement(
         _effective(verdicts),
@@ -95,16 +95,16 @@ class _Verdicts(NamedTuple):
 
 def _by_conversation(labels: Iterable[HumanLabel]) -> Iterator[tuple[str, HumanLabel]]:
     """The labels with their conversations; what has none, out of a file, is one of its own."""
-    for number, each in enumerate(labels):
-        yield each.conversation or f"\0{number}", each
+    for number, label in enumerate(labels):
+        yield label.conversation or f"\0{number}", label
 
 
 def _effective(verdicts: Sequence[_Verdicts]) -> float:
     """How many equally weighted conversations would tell as much."""
     weights = defaultdict[str, float](float)
-    for each in verdicts:
-        weights[each.conversation] += each.weight
-    squares = math.fsum(each**2 for each in weights.values())
+    for verdict in verdicts:
+        weights[verdict.conversation] += verdict.weight
+    squares = math.fsum(weight**2 for weight in weights.values())
     return math.fsum(weights.values()) ** 2 / squares if squares else 0.0
 
 
@@ -113,7 +113,9 @@ def _share(verdicts: Sequence[_Verdicts], of: Callable[[_Verdicts], bool]) -> Bo
     number = _effective(verdicts)
     if not number:
         return Bounded(math.nan, math.nan, math.nan)
-    share = math.fsum(each.weight for each in verdicts if of(each)) / math.fsum(each.weight for each in verdicts)
+    share = math.fsum(verdict.weight for verdict in verdicts if of(verdict)) / math.fsum(
+        verdict.weight for verdict in verdicts
+    )
     spread = _Z**2 / number
     middle = (share + spread / 2.0) / (1.0 + spread)
     half = _Z * math.sqrt(share * (1.0 - share) / number + spread / (4.0 * number)) / (1.0 + spread)
@@ -128,15 +130,15 @@ def people_sums(labels: Iterable[HumanLabel], *, of_scores: bool = True) -> Audi
     hide how far off they are (HC3, MacKinnon and White 1985).
     """
     conversations = defaultdict[str, list[float]](lambda: [0.0] * len(TOTALS))
-    for cluster, each in _by_conversation(labels):
-        weight, own = each.weighted().weight, each.weight if of_scores else 0.0
-        more = (weight, weight * each.human, weight * each.judge, own, own * each.judge)
+    for cluster, label in _by_conversation(labels):
+        weight, own = label.weighted().weight, label.weight if of_scores else 0.0
+        more = (weight, weight * label.human, weight * label.judge, own, own * label.judge)
         conversations[cluster] = list(map(float.__add__, conversations[cluster], more))
-    total = math.fsum(each[0] for each in conversations.values())
+    total = math.fsum(conversation[0] for conversation in conversations.values())
     sums = AuditedSums()
-    for each in conversations.values():
-        grown = growth((0.0,) * len(TOTALS), each).values
-        larger = (1.0 - min(_LARGEST_SHARE, each[0] / total)) ** -2
+    for label in conversations.values():
+        grown = growth((0.0,) * len(TOTALS), label).values
+        larger = (1.0 - min(_LARGEST_SHARE, label[0] / total)) ** -2
         squares = (larger * value for value in grown[len(TOTALS) :])
         sums += AuditedSums((*grown[: len(TOTALS)], *squares))
     return AuditedSums(tuple(value if "a" in name else 0.0 for name, value in zip(SUM_NAMES, sums.values, strict=True)))
@@ -158,7 +160,7 @@ def _drifts(labels: Sequence[HumanLabel], scale: ScoreScale) -> bool:
     (older, error), (newer, other) = map(_difference, halves)
     if abs(newer - older) > DRIFT_ERRORS * math.hypot(error, other):
         return True
-    before, after = (verdict_agreement(each, scale).youden for each in halves)
+    before, after = (verdict_agreement(half, scale).youden for half in halves)
     width = math.hypot(after.high - after.low, before.high - before.low) / (2.0 * _Z)
     return abs(after.value - before.value) > DRIFT_ERRORS * width
 
@@ -166,10 +168,10 @@ def _drifts(labels: Sequence[HumanLabel], scale: ScoreScale) -> bool:
 def _difference(labels: Sequence[HumanLabel]) -> tuple[float, float]:
     """The weighted mean of people's scores less the judge's, and its standard error."""
     conversations = defaultdict[str, list[float]](lambda: [0.0, 0.0])
-    for cluster, each in _by_conversation(labels):
-        weight = each.weighted().weight
+    for cluster, label in _by_conversation(labels):
+        weight = label.weighted().weight
         conversations[cluster][0] += weight
-        conversations[cluster][1] += weight * (each.human - each.judge)
+        conversations[cluster][1] += weight * (label.human - label.judge)
     total = math.fsum(weight for weight, _ in conversations.values())
     mean = math.fsum(less for _, less in conversations.values()) / total
     squares = math.fsum((less - mean * weight) ** 2 for weight, less in conversations.values()) / total**2

@@ -88,16 +88,16 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     if options.labels is None:
         labels, notes = _page_labels(version, ledger)
     else:
-        scores = {name: each.judged for each in ledger.scored for name in each.names}
+        scores = {name: scored.judged for scored in ledger.scored for name in scored.names}
         labels, notes = read_labels(options.labels, scores, lower_is_better=scale.lower_is_better), ()
     if options.random:
-        labels = [each if each.probability else replace(each, probability=1.0) for each in labels]
+        labels = [label if label.probability else replace(label, probability=1.0) for label in labels]
     if ledger.others:
         notes = (
             *notes,
             f"Not used: {plural(ledger.others, 'score')} of other versions of {options.evaluator} or other judges.",
         )
-    result = calibration(options, labels, [each.judged for each in ledger.scored], scale, notes)
+    result = calibration(options, labels, [scored.judged for scored in ledger.scored], scale, notes)
     if options.plot:
         _write(options.plot, plot_svg(labels, result.threshold, options.evaluator))
     return result
@@ -179,7 +179,8 @@ def calibration(
     agreements = [agreement("all", pairs, scale)]
     if len(segments) > 1:
         agreements += [
-            agreement(each, _pairs([label for label in labels if label.segment == each]), scale) for each in segments
+            agreement(segment, _pairs([label for label in labels if label.segment == segment]), scale)
+            for segment in segments
         ]
     why = withheld(random_labels(labels), scale)
     unproven = WITHHELD.get(why)
@@ -191,7 +192,7 @@ def calibration(
         fitting_threshold=scale.threshold_for(pairs, options.target),
         target=options.target,
         raw_mean=weighted_mean(ledger) if ledger else None,
-        corrected_mean=corrected([each.weighted() for each in at_random], ledger) if by_people else None,
+        corrected_mean=corrected([label.weighted() for label in at_random], ledger) if by_people else None,
         notes=(*notes, *([] if unproven is None else [unproven]), *_notes_on_draw(labels, at_random)),
         certificate=_certificate(options.certify, at_random, ledger, scale),
     )
@@ -214,10 +215,10 @@ def _certificate(
     if not labels or not ledger:
         what = "labels that were drawn at random (--random, or label_probability)" if ledger else "scores in the log"
         raise ConfigError(f"--certify: needs {what}; there are none")
-    pairs = [(each, each.weighted().weight) for each in labels]
+    pairs = [(label, label.weighted().weight) for label in labels]
     return certify(
-        [VerdictPair(scale.fails(each.judge), scale.is_bad(each.human), weight) for each, weight in pairs],
-        [JudgedVerdict(scale.fails(each.score), each.weight) for each in ledger],
+        [VerdictPair(scale.fails(label.judge), scale.is_bad(label.human), weight) for label, weight in pairs],
+        [JudgedVerdict(scale.fails(score.score), score.weight) for score in ledger],
         bound,
     )
 
@@ -251,11 +252,11 @@ def as_json(result: Calibration) -> str:
         "threshold": result.threshold,
         "segments": [
             {
-                "segment": each.segment,
-                "labels": each.labels,
-                **{name: {"value": value, "interval": bounds} for name, (value, bounds) in each.measures.items()},
+                "segment": agreement.segment,
+                "labels": agreement.labels,
+                **{name: {"value": value, "interval": bounds} for name, (value, bounds) in agreement.measures.items()},
             }
-            for each in result.agreements
+            for agreement in result.agreements
         ],
         "fitting_threshold": result.fitting_threshold,
         "target_specificity": result.target,
@@ -273,8 +274,8 @@ def as_text(result: Calibration) -> str:
     """A table per segment and what follows from it."""
     console = Console()
     with console.capture() as captured:
-        for each in result.agreements:
-            console.print(_table(result.evaluator, each))
+        for agreement in result.agreements:
+            console.print(_table(result.evaluator, agreement))
         for line in _conclusions(result):
             console.print(line, highlight=False)
     return captured.get()

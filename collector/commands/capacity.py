@@ -71,10 +71,10 @@ def capacity_of(config: Config, costs: CpuCosts) -> Capacity | None:
         return None
     turns = traffic.spans_per_second / traffic.spans_per_turn
     rates = list(_rates(config, traffic))
-    evaluations = sum(each.per_second for each in rates)
+    evaluations = sum(use.per_second for use in rates)
     judges = tuple(_judges(config, traffic, rates))
-    deferred = sum(each.deferred_per_second for each in judges)
-    requests = sum(each.requests_per_second for each in judges) - deferred
+    deferred = sum(judge.deferred_per_second for judge in judges)
+    requests = sum(judge.requests_per_second for judge in judges) - deferred
     own_records = 0.0 if config.settings.receive.shared_records else turns
     wanted = _wanted_share(config)
     stages = _stages(costs, traffic.spans_per_second, turns, wanted, own_records, evaluations, requests, deferred)
@@ -82,7 +82,7 @@ def capacity_of(config: Config, costs: CpuCosts) -> Capacity | None:
     spans_mb = traffic.spans_per_second * span_bytes / 1e6
     turns_mb = turns * (wanted * traffic.bytes_per_turn + TURN_OVERHEAD) / 1e6
     evaluations_mb = evaluations * EVALUATION_BYTES / 1e6
-    sums = [each.usd_per_day for each in judges]
+    sums = [judge.usd_per_day for judge in judges]
     return Capacity(
         spans_per_second=traffic.spans_per_second,
         turns_per_second=turns,
@@ -162,7 +162,7 @@ def _need(stage: str, work: float, turns: float) -> StageNeed:
 
 def _most_of_a_stage(stages: Iterable[StageNeed]) -> int:
     """The processes of the largest stage that shares the logs' partitions: `receive` only writes them."""
-    return max(each.processes for each in stages if each.stage != "receive")
+    return max(stage.processes for stage in stages if stage.stage != "receive")
 
 
 def _partitions(processes: int) -> int:
@@ -214,9 +214,9 @@ def capacity_lines(config: Config) -> Iterator[str]:
         f"capacity   {_number(needed.spans_per_second)} spans/s = {_number(needed.turns_per_second)} turns/s, "
         f"{_number(needed.evaluations_per_second)} evaluations/s"
     )
-    stages = ", ".join(f"{each.stage} {each.processes} ({each.cores:.2g} cores)" for each in needed.stages)
+    stages = ", ".join(f"{stage.stage} {stage.processes} ({stage.cores:.2g} cores)" for stage in needed.stages)
     yield f"           processes: {stages}"
-    if costs is PURE and sum(each.processes for each in needed.stages) > len(needed.stages):
+    if costs is PURE and sum(stage.processes for stage in needed.stages) > len(needed.stages):
         yield "           in pure Python, as it is installed here; compiled, as in the image, it takes fewer"
     if config.settings.assemble.keep == "wanted":
         yield "           as of plain model calls; traces of agents, tools and retrieval are received as with keep: all"
@@ -224,14 +224,14 @@ def capacity_lines(config: Config) -> Iterator[str]:
         f"           Kafka: {plural(needed.partitions, 'partition')}, {_number(needed.broker_in_mb_per_second)} MB/s "
         f"in and {_number(needed.broker_out_mb_per_second)} MB/s out, before compression and replicas"
     )
-    for each in needed.judges:
-        money = "no price set" if each.usd_per_day is None else f"{each.usd_per_day:,.2f} USD per day"
-        tokens = each.input_tokens_per_second + each.output_tokens_per_second
+    for judge in needed.judges:
+        money = "no price set" if judge.usd_per_day is None else f"{judge.usd_per_day:,.2f} USD per day"
+        tokens = judge.input_tokens_per_second + judge.output_tokens_per_second
         yield (
-            f"           judge {each.judge}: {_number(each.requests_per_second)} requests/s, about {each.in_flight:,} "
-            f"in flight, {_number(tokens)} tokens/s, {money}"
+            f"           judge {judge.judge}: {_number(judge.requests_per_second)} requests/s, "
+            f"about {judge.in_flight:,} in flight, {_number(tokens)} tokens/s, {money}"
         )
-    yield from (f"note       {each}" for each in _shortages(config, needed))
+    yield from (f"note       {shortage}" for shortage in _shortages(config, needed))
 
 
 def _number(value: float) -> str:
@@ -240,15 +240,15 @@ def _number(value: float) -> str:
 
 def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
     settings = config.settings
-    processes = next(each.processes for each in needed.stages if each.stage == "evaluate")
-    for each in needed.judges:
-        judge = settings.judges[each.judge]
-        if each.in_flight > judge.concurrency * processes:
+    processes = next(stage.processes for stage in needed.stages if stage.stage == "evaluate")
+    for need in needed.judges:
+        judge = settings.judges[need.judge]
+        if need.in_flight > judge.concurrency * processes:
             yield (
-                f"judges.{each.judge}.concurrency is {judge.concurrency} in each of "
+                f"judges.{need.judge}.concurrency is {judge.concurrency} in each of "
                 f"{plural(processes, 'process', 'processes')}, but about "
-                f"{plural(each.in_flight, 'request')} will be in flight: raise it to "
-                f"{math.ceil(each.in_flight / processes):,}"
+                f"{plural(need.in_flight, 'request')} will be in flight: raise it to "
+                f"{math.ceil(need.in_flight / processes):,}"
             )
     for name, rate in _by_judge(config).items():
         in_flight = math.ceil(rate * JUDGE_SECONDS / processes)
@@ -263,7 +263,7 @@ def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
                 f"log.kafka.partitions is {settings.log.kafka.partitions}, fewer than the processes that a "
                 f"stage needs; the number is fixed once the topics exist: start with {needed.partitions}"
             )
-    elif sum(each.cores for each in needed.stages) > 1.0:
+    elif sum(stage.cores for stage in needed.stages) > 1.0:
         yield "this exceeds one process, and SQLite is for one machine: write log: {kind: kafka, ...}"
     yield from _beyond_budget(config, needed)
 

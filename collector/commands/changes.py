@@ -129,8 +129,8 @@ def _budgets(config: Config) -> Iterator[tuple[str, Value]]:
 
 
 def _targets(config: Config) -> Iterator[tuple[str, Value]]:
-    for each in targets(config):
-        yield f"{each.evaluator} of {each.monitor}", each.mean
+    for target in targets(config):
+        yield f"{target.evaluator} of {target.monitor}", target.mean
     for name, monitor in config.settings.monitors.items():
         for use in monitor.uses:
             yield f"threshold of {use.name} of {name}", config.evaluators[use.name].evaluator.threshold
@@ -163,9 +163,9 @@ def _rules(config: Config) -> dict[str, Counter[str]]:
     """The alerting rules of each name. Not those that only name the configuration's hash."""
     rules: dict[str, Counter[str]] = {}
     for group in rules_of(config).groups:
-        for each in group.rules:
-            if isinstance(each, AlertingRule) and each.name != "EvalstreamRulesOutdated":
-                rules.setdefault(each.name, Counter())[repr(each)] += 1
+        for rule in group.rules:
+            if isinstance(rule, AlertingRule) and rule.name != "EvalstreamRulesOutdated":
+                rules.setdefault(rule.name, Counter())[repr(rule)] += 1
     return rules
 
 
@@ -225,11 +225,11 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         yield f"restart    {listed(changes.restart)}: read at a start alone; a running service refuses the whole file"
     if changes.live:
         yield f"taken      {listed(changes.live)}"
-    for each in changes.evaluators:
-        yield f"evaluator  {_evaluator(each)}"
-    yield from (f"sampling   {_figure(each)}" for each in changes.sampling)
-    yield from (f"budget     {_figure(each)}, in USD" for each in changes.budgets)
-    yield from (f"target     {_figure(each)}" for each in changes.targets)
+    for evaluator in changes.evaluators:
+        yield f"evaluator  {_evaluator(evaluator)}"
+    yield from (f"sampling   {_figure(change)}" for change in changes.sampling)
+    yield from (f"budget     {_figure(change)}, in USD" for change in changes.budgets)
+    yield from (f"target     {_figure(change)}" for change in changes.targets)
     yield f"cost       {_money(changes.cost)}"
     for what, names in (
         ("new", changes.new_rules),
@@ -240,7 +240,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
             yield f"rules      {what}: {listed(names)}"
     if changes.new_rules or changes.removed_rules or changes.changed_rules:
         yield "           run `evalstream rules` again and reload Prometheus"
-    if any(each.before and each.after for each in changes.evaluators):
+    if any(evaluator.before and evaluator.after for evaluator in changes.evaluators):
         yield "past       nothing that is finished is judged again; `evalstream rejudge` judges a stretch of it"
     if not compared.whole:
         yield "note       keys that a start alone reads are not compared: the log does not have them (--against FILE)"

@@ -165,8 +165,9 @@ def _segments(exporter: BaseModel) -> str:
     if not isinstance(exporter, PrometheusSettings) or not exporter.dimensions:
         return ""
     parts = [
-        f"{each.attribute} ({f'{each.most} most frequent values' if each.most else listed(each.values)}, else other)"
-        for each in exporter.dimensions
+        f"{dimension.attribute} "
+        f"({f'{dimension.most} most frequent values' if dimension.most else listed(dimension.values)}, else other)"
+        for dimension in exporter.dimensions
     ]
     count = count_segments(exporter.dimensions)
     return f": segments by {' and '.join(parts)}: at most {plural(count, 'segment')} at a time for each evaluator"
@@ -308,8 +309,8 @@ def _bad_score(low: LowScoreSettings, config: Config) -> str:
 def _boosts(boost: BoostSettings, config: Config) -> Iterator[str]:
     factors = {"errors": boost.error, "negative feedback": boost.negative_feedback}
     factors[f"slower than {_time(boost.slow_after)}"] = boost.slow
-    factors |= {_bad_score(each, config): each.factor for each in boost.low_score}
-    factors |= {f"{each.field} {' or '.join(each.values)}": each.factor for each in boost.matching}
+    factors |= {_bad_score(settings, config): settings.factor for settings in boost.low_score}
+    factors |= {f"{settings.field} {' or '.join(settings.values)}": settings.factor for settings in boost.matching}
     named = [f"{reason} × {factor:g}" for reason, factor in factors.items() if factor > 1.0]
     if named:
         yield f"sampled more often: {', '.join(named)} (means are weighted accordingly)"
@@ -331,7 +332,11 @@ def _golden(config: Config) -> Iterator[str]:
         when = f"every {_time(golden.interval)} and whenever a judge or evaluator changes"
         yield f"golden     {plural(count, 'frozen case')}, evaluated again {when}"
         used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
-        asking = {name: each.evaluator for name, each in config.evaluators.items() if each.judge and name in used}
+        asking = {
+            name: evaluator.evaluator
+            for name, evaluator in config.evaluators.items()
+            if evaluator.judge and name in used
+        }
         yield from (f"note       {note}" for note in case_notes(cases, asking))
 
 
@@ -355,7 +360,7 @@ def _warnings(config: Config) -> Iterator[str]:
 
 
 def _unreferenced(monitor: str, evaluator: str, fields: Collection[str]) -> str:
-    needed = listed(sorted(each.removeprefix("attributes.") for each in fields))
+    needed = listed(sorted(field.removeprefix("attributes.") for field in fields))
     return (
         f"note       {evaluator} of monitor {monitor} needs {needed}, which traces do not have, so it skips all; "
         f"write monitors.{monitor}.references: {{wait: 1h}} and send references"

@@ -61,11 +61,11 @@ async def compare(config: Config, options: CompareOptions, say: Callable[[str], 
     first = options.since.timestamp() - BEFORE * HOUR
     scores = HourlyScores(rules.attributes, options.until.timestamp() - first)
     async with open_logs(log, create=False) as logs:
-        async for each in _scores(logs.evaluations, options, first):
-            scores.add(each)
+        async for evaluation in _scores(logs.evaluations, options, first):
+            scores.add(evaluation)
     compared = releases([scores], rules, options.until.timestamp() - 1.0)
     if as_json:
-        views = [asdict(release_view(each)) for each in compared]
+        views = [asdict(release_view(release)) for release in compared]
         say(orjson.dumps({"monitor": options.monitor, "releases": views}, option=orjson.OPT_INDENT_2).decode())
         return DONE
     for line in _lines(compared, options, rules):
@@ -87,7 +87,7 @@ def _rules(config: Config, options: CompareOptions) -> ReleaseRules:
         name = name or "service_version"
         attributes = (ComparedAttribute(name, values=(options.baseline, options.version)),)
     elif name is not None:
-        attributes = tuple(each for each in attributes if each.name == name) or (
+        attributes = tuple(attribute for attribute in attributes if attribute.name == name) or (
             ComparedAttribute(name, WITHIN.get(name)),
         )
     known = sorted({*STANDARD, *OF_EVALUATIONS, *config.settings.assemble.declared_attributes})
@@ -119,19 +119,21 @@ async def _scores(log: Log, options: CompareOptions, first: float) -> AsyncItera
 
 
 def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseRules) -> Iterator[str]:
-    names = ", ".join(each.name for each in rules.attributes[options.monitor])
+    names = ", ".join(attribute.name for attribute in rules.attributes[options.monitor])
     if not compared:
         remedy = "name two with --baseline and --version"
         yield f"monitor {options.monitor}: no new version of {names} in this time; {remedy}"
         return
     above = None
-    for each in compared:
-        of = f" of {each.place.within}" if each.place.within else ""
-        heading = f"{each.place.attribute}{of}: {each.version} after {each.baseline}, since {_time(each.started)}"
+    for release in compared:
+        of = f" of {release.place.within}" if release.place.within else ""
+        heading = (
+            f"{release.place.attribute}{of}: {release.version} after {release.baseline}, since {_time(release.started)}"
+        )
         if heading != above:
             yield heading
             above = heading
-        yield f"  {each.judged.evaluator}: {_levels(each)}"
+        yield f"  {release.judged.evaluator}: {_levels(release)}"
     yield (
         f"intervals of 95 % that may be looked at at any time; of {1 / rules.error_rate:.0f} releases that change "
         "nothing, at most one is ever said to be worse for sure"

@@ -63,16 +63,16 @@ async def list_letters(config: Config, wanted: LetterFilter, console: Console, *
     table = Table(
         Column("id", no_wrap=True), "stage", "source", "position", "attempts", "bytes", "value", "state", "reason"
     )
-    for each in letters:
-        place = f"{each.partition}:{each.position}" + (f"+{each.piece}" if each.piece else "")
-        stored = "stored" if each.value is not None else "–"
+    for letter in letters:
+        place = f"{letter.partition}:{letter.position}" + (f"+{letter.piece}" if letter.piece else "")
+        stored = "stored" if letter.value is not None else "–"
         table.add_row(
-            each.letter_id, each.stage, plain(each.source), place, str(each.attempts), str(each.size), stored,
-            each.state, plain(each.reason),
+            letter.letter_id, letter.stage, plain(letter.source), place, str(letter.attempts), str(letter.size), stored,
+            letter.state, plain(letter.reason),
         )  # fmt: skip
     if letters:
         console.print(table)
-        if not all(each.value is not None or each.state == "redriven" for each in letters):
+        if not all(letter.value is not None or letter.state == "redriven" for letter in letters):
             console.print(f"{_NOT_STORED}, and redrive cannot process them; to store values from now on: {_STORE}")
     else:
         console.print("no dead letters")

@@ -28,7 +28,7 @@ def deferred_lines(name: str, config: Config) -> Iterator[str]:
     if monitor.urgency == "now":
         return
     judges = _judges(monitor, config)
-    discounts = sorted({config.settings.judges[each].batch_discount for each in judges})
+    discounts = sorted({config.settings.judges[judge].batch_discount for judge in judges})
     cheaper = " to ".join(f"{each * 100:.4g}" for each in dict.fromkeys((discounts[0], discounts[-1])))
     gather = config.settings.evaluate.gather
     yield (

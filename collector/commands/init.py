@@ -58,7 +58,7 @@ def answers_of(options: Mapping[str, str | None], ask: Callable[[str], str]) -> 
     Raises:
         ConfigError: the sample is not a share.
     """
-    answers = {name: _answer(each, options[name], ask) for name, each in QUESTIONS.items()}
+    answers = {name: _answer(question, options[name], ask) for name, question in QUESTIONS.items()}
     return InitAnswers(
         traces=answers["traces"],
         judge=answers["judge"],

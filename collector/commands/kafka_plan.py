@@ -39,7 +39,7 @@ def kafka_lines(config: Config) -> Iterator[str]:
 def groups_of(config: Config) -> list[str]:
     """The groups that read the logs, without the prefix, if all stages run."""
     settings = config.settings
-    compares = any(each.compare for each in settings.monitors.values())
+    compares = any(monitor.compare for monitor in settings.monitors.values())
     page = [TURNS_GROUP, EVALUATIONS_GROUP, LABELS_GROUP, "page.watch"] if settings.page is not None else []
     watch = ["watch"] if settings.alerts.watcher is not None else []
     releases = [f"{each}.releases" for each, there in (("watch", watch), ("page", page)) if there and compares]

@@ -70,7 +70,7 @@ async def _next(config: Config, options: LabelsNextOptions, known: set[str]) -> 
         }
         ordered = sorted(draws.values(), key=lambda each: place(each[0].evaluation_id, options.by))
         candidates = ordered[: options.number * _AHEAD]
-        turns = await turns_in_log(logs.turns, {each.subject.conversation_id for each, _ in candidates})
+        turns = await turns_in_log(logs.turns, {evaluation.subject.conversation_id for evaluation, _ in candidates})
     lines = [
         _line(evaluation, how, case)
         for evaluation, how in candidates
@@ -134,7 +134,7 @@ def _line(evaluation: Evaluation, how: Draw, case: Turn | Conversation) -> bytes
     if isinstance(case, Turn):
         row |= _texts(case)
     else:
-        row["turns"] = [_texts(each) for each in case.turns]
+        row["turns"] = [_texts(turn) for turn in case.turns]
     return orjson.dumps({**row, "human": None}) + b"\n"
 
 

@@ -102,7 +102,7 @@ def normalize(paths: Sequence[Path], assembler: Assembler | None = None) -> Iter
         if isinstance(items, Turn):
             yield items
         else:
-            yield from (each.turn for each in assembler.assemble(items).turns)
+            yield from (turn.turn for turn in assembler.assemble(items).turns)
 
 
 def pieces_in(paths: Sequence[Path], stored_media: int = 0) -> dict[str, list[TracePiece]]:
@@ -137,7 +137,7 @@ def _find_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
             files = sorted(each for each in path.iterdir() if each.is_file() and each.suffix in _SUFFIXES)
             if not files:
                 raise ConfigError(f"{path}: no file with the suffix {', '.join(sorted(_SUFFIXES))}")
-            yield from ((each, False) for each in files)
+            yield from ((file, False) for file in files)
         elif path == STDIN or path.is_file():
             yield path, True
         else:
@@ -217,9 +217,9 @@ def _parse_json(
         if signal is not None:
             yield from _parse_protobuf(text, [signal], stored_media)
         elif values and all(map(is_readymade, values)):
-            for index, each in enumerate(values):
+            for index, value in enumerate(values):
                 try:
-                    for turn in turns_in(each, f"{path.name}:{number}.{index}"):
+                    for turn in turns_in(value, f"{path.name}:{number}.{index}"):
                         yield replace(turn, attachments=within_limits(turn.attachments, stored_media))
                 except BadInput as error:
                     place = f"line {line}" if line else f"element {index + 1}" if len(values) > 1 else ""

@@ -31,15 +31,16 @@ def plan_json(config: Config, counts: Counts | None) -> str:
         "configuration": config.source,
         "log": settings.log.model_dump(mode="json"),
         "receive": settings.receive.model_dump(mode="json"),
-        "judges": {name: _judge(each) for name, each in settings.judges.items()},
-        "cascades": {name: each.model_dump(mode="json") for name, each in settings.cascades.items()},
-        "juries": {name: each.model_dump(mode="json") for name, each in settings.juries.items()},
-        "monitors": {name: _monitor(name, each, config) for name, each in settings.monitors.items()},
+        "judges": {name: _judge(judge) for name, judge in settings.judges.items()},
+        "cascades": {name: cascade.model_dump(mode="json") for name, cascade in settings.cascades.items()},
+        "juries": {name: jury.model_dump(mode="json") for name, jury in settings.juries.items()},
+        "monitors": {name: _monitor(name, monitor, config) for name, monitor in settings.monitors.items()},
         "budget": _budget(settings.evaluate.budget),
         "export": list(settings.export),
         "page": None if settings.page is None else f"http://{settings.page.host}:{settings.page.port}/",
         "alerts": [
-            {"monitor": each.monitor, "evaluator": each.evaluator, "mean": each.mean} for each in targets(config)
+            {"monitor": target.monitor, "evaluator": target.evaluator, "mean": target.mean}
+            for target in targets(config)
         ],
         "golden_cases": None if settings.golden is None else len(read_cases(Path(settings.golden.path))),
         "unused_evaluators": sorted(set(config.evaluators) - _used(config)),
@@ -66,7 +67,7 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> dict[str, A
         "match": monitor.match,
         "sample": monitor.sample,
         "standard_error": monitor.planned_error,
-        "evaluators": [_use(each, name, config) for each in monitor.uses],
+        "evaluators": [_use(use, name, config) for use in monitor.uses],
         "packs": [list(each) for each in packs_of(monitor, config.evaluators)],
         "idle_seconds": monitor.idle_timeout,
         "budget": _budget(monitor.budget),

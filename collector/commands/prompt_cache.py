@@ -69,9 +69,11 @@ def cache_lines(monitor: MonitorSettings, config: Config) -> Iterator[str]:
             continue
         for scope in ("turn", "conversation"):
             asking = [
-                each.evaluator
-                for each in apart
-                if each.evaluator.scope == scope and each.judge and name in config.settings.members(each.judge)
+                evaluator.evaluator
+                for evaluator in apart
+                if evaluator.evaluator.scope == scope
+                and evaluator.judge
+                and name in config.settings.members(evaluator.judge)
             ]
             if len(asking) > 1 or (asking and judge.subject_first):
                 yield f"cache of {name}: {_expected(estimate(asking), scope, judge)}"
@@ -83,9 +85,9 @@ def estimate(evaluators: Sequence[Evaluator[Any]]) -> CacheEstimate:
         prompts = thread.submit(asyncio.run, _questions(evaluators)).result()
     known: dict[str, str] = {}
     tokens = cached = again = 0
-    for each in prompts:
-        text = "".join(text_of(message) for message in question_with_subject_first(each, b"", keyed=True).chat)
-        first = known.setdefault(subject_text(each.material), text)
+    for prompt in prompts:
+        text = "".join(text_of(message) for message in question_with_subject_first(prompt, b"", keyed=True).chat)
+        first = known.setdefault(subject_text(prompt.material), text)
         same = _common(first, text) // _TOKEN if first is not text else 0
         tokens += len(text) // _TOKEN
         if same >= _FEWEST:
@@ -96,10 +98,10 @@ def estimate(evaluators: Sequence[Evaluator[Any]]) -> CacheEstimate:
 async def _questions(evaluators: Sequence[Evaluator[Any]]) -> list[Prompt]:
     """The questions that show the case; those for a definition are asked once for all cases."""
     judge = ScriptedJudge(answer_any_form())
-    for each in evaluators:
-        await evaluate(each, LONG_TURN if each.scope == "turn" else LONG_CONVERSATION, judge)
-    prompts = [each.prompt for each in judge.questions]
-    return [each for each in prompts if not each.constant and not isinstance(each, PackPrompt)]
+    for evaluator in evaluators:
+        await evaluate(evaluator, LONG_TURN if evaluator.scope == "turn" else LONG_CONVERSATION, judge)
+    prompts = [question.prompt for question in judge.questions]
+    return [prompt for prompt in prompts if not prompt.constant and not isinstance(prompt, PackPrompt)]
 
 
 def _expected(expected: CacheEstimate, scope: str, judge: JudgeSettings) -> str:

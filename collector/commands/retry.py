@@ -67,8 +67,12 @@ async def retry_failed(config: Config, options: RetryOptions, say: Callable[[str
     async with open_logs(config.settings.log) as logs:
         owed = await read_owed(logs.evaluations, options.covers)
         requested = frozenset[str]() if options.again else await requested_ids(logs.turns)
-        new = [each for each in owed.evaluations if retry_id(each.evaluation.evaluation_id) not in requested]
-        usable = [each for each in new if _is_used(config, each.evaluation)]
+        new = [
+            evaluation
+            for evaluation in owed.evaluations
+            if retry_id(evaluation.evaluation.evaluation_id) not in requested
+        ]
+        usable = [evaluation for evaluation in new if _is_used(config, evaluation.evaluation)]
         costs = _expected_costs(config, owed, usable)
         chosen = _within(usable, costs, options.max_usd)
         for line in _summary(chosen, costs):
@@ -112,7 +116,7 @@ def _is_used(config: Config, failed: Evaluation) -> bool:
 
 def _expected_costs(config: Config, owed: OwedEvaluations, usable: Sequence[OwedEvaluation]) -> Mapping[str, float]:
     """What an evaluation probably costs, by evaluator: the mean of those that were paid for, else a guess."""
-    names = {each.evaluation.evaluator for each in usable}
+    names = {evaluation.evaluation.evaluator for evaluation in usable}
     return {name: owed.mean_usd.get(name) or expected_usd(config, name) for name in names}
 
 
@@ -123,11 +127,11 @@ def _within(
         return usable
     chosen: list[OwedEvaluation] = []
     spent = 0.0
-    for each in usable:
-        spent += costs[each.evaluation.evaluator]
+    for evaluation in usable:
+        spent += costs[evaluation.evaluation.evaluator]
         if spent > max_usd:
             break
-        chosen.append(each)
+        chosen.append(evaluation)
     return chosen
 
 
@@ -135,9 +139,13 @@ async def _request(turns: Log, chosen: Sequence[OwedEvaluation]) -> _Requests:
     made = _Requests()
     for start in range(0, len(chosen), _AT_ONCE):
         batch = chosen[start : start + _AT_ONCE]
-        known = await turns_in_log(turns, {each.evaluation.subject.conversation_id for each in batch})
-        cases = [(each, case_of(each.evaluation, known)) for each in batch]
-        requests = [(RetryRequest(each.evaluation, case), each.partition) for each, case in cases if case is not None]
+        known = await turns_in_log(turns, {evaluation.evaluation.subject.conversation_id for evaluation in batch})
+        cases = [(evaluation, case_of(evaluation.evaluation, known)) for evaluation in batch]
+        requests = [
+            (RetryRequest(evaluation.evaluation, case), evaluation.partition)
+            for evaluation, case in cases
+            if case is not None
+        ]
         too_large = await _append(turns, requests)
         made.expired += len(batch) - len(requests)
         made.too_large += len(too_large)
@@ -164,7 +172,8 @@ async def _append(turns: Log, requests: Sequence[tuple[RetryRequest, int]]) -> S
 
 def _summary(chosen: Sequence[OwedEvaluation], costs: Mapping[str, float]) -> Sequence[str]:
     counts = Counter(
-        (each.evaluation.monitor, each.evaluation.evaluator, reason_of(each.evaluation)) for each in chosen
+        (evaluation.evaluation.monitor, evaluation.evaluation.evaluator, reason_of(evaluation.evaluation))
+        for evaluation in chosen
     )
     return [
         f"{monitor}  {evaluator}  {reason}  {count:,}{_usd(count * costs[evaluator])}"
@@ -190,7 +199,7 @@ def _notes(before: int, unused: int, beyond: int, made: _Requests) -> Sequence[s
 def _conclusion(chosen: Sequence[OwedEvaluation], costs: Mapping[str, float], made: _Requests, *, dry_run: bool) -> str:
     if not chosen:
         return "no failed evaluation to make again"
-    about = _usd(sum(costs[each.evaluation.evaluator] for each in chosen))
+    about = _usd(sum(costs[evaluation.evaluation.evaluator] for evaluation in chosen))
     if dry_run:
         return (
             f"{plural(len(chosen), 'failed evaluation')} would be made again{about}; nothing was requested (--dry-run)"

@@ -91,18 +91,18 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
         async for record in valid_evaluations(logs.evaluations, partition)
         if name in record.value
     ]
-    copies = [each for each in mentions if each.key == name]
+    copies = [record for record in mentions if record.key == name]
     if not copies:
         raise EvalstreamError(
             f"no evaluation {evaluation_id} in the log: it may be another configuration's, not made yet, or older than "
             "the log's retention"
         )
     evaluation = evaluation_from_json(copies[0].value)
-    others = [other for each in mentions if (other := _evaluation(each)) is not None]
+    others = [other for record in mentions if (other := _evaluation(record)) is not None]
     later = [each for each in others if evaluation_id in each.supersedes]
     turns = await _turns(logs.turns, evaluation, copies[0].partition)
     spans = await _spans(logs.spans, evaluation)
-    pieces = [_piece(each) for each in spans]
+    pieces = [_piece(record) for record in spans]
     trace_id = evaluation.subject.trace_id or ""
     return EvaluationTrace(
         evaluation=evaluation,
@@ -201,10 +201,10 @@ def steps(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
 def _received(traced: EvaluationTrace) -> dict[str, Any] | None:
     if not traced.spans:
         return None
-    times = [each.timestamp for each in traced.spans]
+    times = [record.timestamp for record in traced.spans]
     return {
         "pieces": len(traced.spans),
-        "bytes": sum(len(each.value) for each in traced.spans),
+        "bytes": sum(len(record.value) for record in traced.spans),
         "first": _time(min(times)),
         "last": _time(max(times)),
     }
@@ -242,7 +242,11 @@ def _monitor(evaluation: Evaluation, config: Config) -> dict[str, Any]:
 def _draw(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
     evaluation, settings = traced.evaluation, config.settings
     monitor = settings.monitors.get(evaluation.monitor)
-    use = next((each for each in monitor.uses if each.name == evaluation.evaluator), None) if monitor else None
+    use = (
+        next((use_settings for use_settings in monitor.uses if use_settings.name == evaluation.evaluator), None)
+        if monitor
+        else None
+    )
     salt = (use.salt if use else None) or settings.evaluate.sampling_salt
     key = conversation_key(traced.turns[-1][1]) if traced.turns else evaluation.subject.conversation_id
     own = own_probability(evaluation)

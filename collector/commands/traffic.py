@@ -51,7 +51,7 @@ def traffic(config: Config) -> Iterator[str]:
         yield f"traffic    unknown ({service.problem})"
         return
     counts = parse_counts(service.metrics)
-    yield from arrival_lines(service.metrics, has_turns=any(any(each.values()) for each in counts.values()))
+    yield from arrival_lines(service.metrics, has_turns=any(any(count.values()) for count in counts.values()))
     yield from count_lines(config, counts)
     yield from letter_lines(service.metrics)
 
@@ -147,7 +147,7 @@ def _sums(metrics: str, series: Series, *labels: str) -> dict[str, float]:
         if f"{family.name}_total" == series.name:
             for sample in family.samples:
                 if sample.name == series.name and sample.value:
-                    name = " ".join(filter(None, (sample.labels.get(each, "") for each in labels)))
+                    name = " ".join(filter(None, (sample.labels.get(label, "") for label in labels)))
                     sums[name] = sums.get(name, 0.0) + sample.value
     return sums
 

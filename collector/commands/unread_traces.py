@@ -44,10 +44,10 @@ def _pieces_of_received(paths: Iterable[Path]) -> dict[str, list[TracePiece]]:
     traces: dict[str, list[TracePiece]] = {}
     for path in paths:
         files = sorted(path.iterdir()) if path.is_dir() else [path]
-        for each in files:
-            if not each.is_file() or each.stat().st_size > _LARGEST or each.stem.endswith(_NO_TRACES):
+        for file in files:
+            if not file.is_file() or file.stat().st_size > _LARGEST or file.stem.endswith(_NO_TRACES):
                 continue
             with suppress(ConfigError):
-                for trace_id, pieces in pieces_in([each]).items():
+                for trace_id, pieces in pieces_in([file]).items():
                     traces.setdefault(trace_id, []).extend(pieces)
     return traces

@@ -14,7 +14,7 @@ from collector.wording import suggestion
 from evaluators.cases import Turn
 
 _PREFIX = "attributes."
-_FIELDS = {each.name for each in fields(Turn)} - {"attributes"} | {"tenant", "language"}
+_FIELDS = {field.name for field in fields(Turn)} - {"attributes"} | {"tenant", "language"}
 
 
 def refuse_unknown_attributes(config: Config) -> None:
@@ -33,7 +33,7 @@ def refuse_unknown_attributes(config: Config) -> None:
 def receives_ready_made(config: Config) -> bool:
     """Whether ready-made turns may come, which have attributes of their own."""
     receive = config.settings.receive
-    return bool(receive.files) or any(each.turns for each in receive.kafka)
+    return bool(receive.files) or any(settings.turns for settings in receive.kafka)
 
 
 def _mistakes(config: Config) -> Iterator[str]:
@@ -47,17 +47,17 @@ def _mistakes(config: Config) -> Iterator[str]:
     if not receives_ready_made(config):
         yield from _evaluator_mistakes(config, declared)
     prometheus = config.exporters.get("prometheus")
-    for each in prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else ():
+    for dimension in prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else ():
         known = {*STANDARD, *OF_EVALUATIONS, *declared}
-        if each.attribute not in known:
-            yield f"export.prometheus.segment_by: {_unknown(each.attribute, known)}"
+        if dimension.attribute not in known:
+            yield f"export.prometheus.segment_by: {_unknown(dimension.attribute, known)}"
 
 
 def _paths(name: str, monitor: MonitorSettings) -> Iterator[tuple[str, str]]:
     for path in monitor.match:
         yield f"monitors.{name}.match", path
-    for each in monitor.boost.matching:
-        yield f"monitors.{name}.boost.matching", each.field
+    for settings in monitor.boost.matching:
+        yield f"monitors.{name}.boost.matching", settings.field
     for attribute in monitor.end_markers.attributes:
         yield f"monitors.{name}.end_markers.attributes", f"{_PREFIX}{attribute}"
 

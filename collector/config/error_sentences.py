@@ -72,7 +72,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return next((model for each in typing.get_args(annotation) if (model := _model_in(each))), None)
+        return next((model for get_arg in typing.get_args(annotation) if (model := _model_in(get_arg))), None)
     return None
 
 

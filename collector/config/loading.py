@@ -61,7 +61,7 @@ class Config:
 
 def without_audits(config: Config) -> Config:
     """The configuration with nobody who judges a share again: for what is judged once, and compared."""
-    evaluators = {name: replace(each, audit=None) for name, each in config.evaluators.items()}
+    evaluators = {name: replace(evaluator, audit=None) for name, evaluator in config.evaluators.items()}
     return replace(config, evaluators=evaluators)
 
 
@@ -108,7 +108,7 @@ def check(values: dict[str, Any], source: str, *, folder: Path | None = None, co
     mistakes += port_mistakes(settings, exporters)
     if mistakes:
         raise _error(source, mistakes)
-    notes = redaction_notes({name: each.evaluator for name, each in evaluators.items()}, settings.redact)
+    notes = redaction_notes({name: evaluator.evaluator for name, evaluator in evaluators.items()}, settings.redact)
     return Config(source, settings, evaluators, exporters, (*warnings, *notes), folder or Path(source).parent)
 
 
@@ -129,13 +129,13 @@ def _evaluators(settings: Settings, mistakes: list[str]) -> dict[str, Configured
 
 
 def _auditor_mistakes(made: Mapping[str, Configured]) -> Iterator[str]:
-    others = {name: (each.evaluator, each.judge) for name, each in made.items()}
-    for name, each in made.items():
-        if each.audit is not None and each.audit.evaluator is not None:
+    others = {name: (evaluator.evaluator, evaluator.judge) for name, evaluator in made.items()}
+    for name, evaluator in made.items():
+        if evaluator.audit is not None and evaluator.audit.evaluator is not None:
             where = f"evaluators.{name}.audit"
-            yield from auditor_mistakes(where, each.evaluator, each.audit.evaluator, others)
-            if each.audit.evaluator in made and made[each.audit.evaluator].audit is not None:
-                yield f"{where}.evaluator: {each.audit.evaluator} has an audit itself; name one without"
+            yield from auditor_mistakes(where, evaluator.evaluator, evaluator.audit.evaluator, others)
+            if evaluator.audit.evaluator in made and made[evaluator.audit.evaluator].audit is not None:
+                yield f"{where}.evaluator: {evaluator.audit.evaluator} has an audit itself; name one without"
 
 
 def _with_members(
@@ -148,16 +148,18 @@ def _with_members(
     names = [str(each) for each in cast("list[object]", definition["of"])]
     others = sorted(set(settings.evaluators) - {name})
     unknown_names = [each for each in names if each not in others]
-    mistakes += [f"evaluators.{name}.of: {unknown('evaluator', each, others)}" for each in unknown_names]
+    mistakes += [
+        f"evaluators.{name}.of: {unknown('evaluator', unknown_name, others)}" for unknown_name in unknown_names
+    ]
     if not unknown_names and any("of" in settings.evaluators[each] for each in names):
         mistakes.append(f"evaluators.{name}.of: a composite cannot have composites as members; list their members")
         return None
     members = [made[each] for each in names if each in made]
     if len(members) < len(names):
         return None
-    judges = {each.judge for each in members if each.judge is not None}
+    judges = {evaluator.judge for evaluator in members if evaluator.judge is not None}
     common = {"judge": judges.pop()} if len(judges) == 1 and "judge" not in definition else {}
-    return {**definition, **common, "of": [each.evaluator for each in members]}
+    return {**definition, **common, "of": [evaluator.evaluator for evaluator in members]}
 
 
 def _evaluator(name: str, definition: Mapping[str, Any], settings: Settings, mistakes: list[str]) -> Configured | None:
@@ -234,18 +236,18 @@ def _writer_mistakes(where: str, evaluator: Evaluator[Any], judge: str, settings
     elif pair is not None and settings.judges[pair.extract].decides:
         yield f"{where}.judge.extract: {pair.extract} decides and cannot write; name a judge that writes"
     elif pair is None and evaluator.needs_writer:
-        writers = sorted(name for name, each in settings.judges.items() if not each.decides)
-        for each in settings.members(judge):
-            configured = settings.judges.get(each)
+        writers = sorted(name for name, judge_settings in settings.judges.items() if not judge_settings.decides)
+        for member in settings.members(judge):
+            configured = settings.judges.get(member)
             if configured is not None and configured.decides:
                 yield (
-                    f"{where}.judge: {each} decides and cannot write, which this evaluator needs; write judge: "
-                    f"{{extract: {writers[0] if writers else '<a judge that writes>'}, decide: {each}}}"
+                    f"{where}.judge: {member} decides and cannot write, which this evaluator needs; write judge: "
+                    f"{{extract: {writers[0] if writers else '<a judge that writes>'}, decide: {member}}}"
                 )
             fallback = settings.judges.get(configured.fallback or "") if configured is not None else None
             if fallback is not None and fallback.decides:
                 yield (
-                    f"{where}.judge: the fallback of {each} decides and cannot write, which this evaluator needs; "
+                    f"{where}.judge: the fallback of {member} decides and cannot write, which this evaluator needs; "
                     "name another judge, or remove its fallback"
                 )
 
@@ -352,9 +354,9 @@ def judges_of(name: str, evaluators: Mapping[str, Configured]) -> tuple[str, ...
 
 def _objective_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> list[str]:
     return [
-        f"monitors.{name}.alerts.objectives: {each!r} has no threshold, so nothing passes; set its threshold"
-        for each in monitor.alerts.objectives
-        if each in evaluators and evaluators[each].evaluator.threshold is None
+        f"monitors.{name}.alerts.objectives: {objective!r} has no threshold, so nothing passes; set its threshold"
+        for objective in monitor.alerts.objectives
+        if objective in evaluators and evaluators[objective].evaluator.threshold is None
     ]
 
 
@@ -373,9 +375,9 @@ def _jury_mistakes(settings: Settings) -> Iterator[str]:
     for name, jury in settings.juries.items():
         if name in settings.judges:
             yield f"juries.{name}: a judge has this name too; rename the jury"
-        for each in jury.judges:
-            if each not in settings.judges:
-                yield f"juries.{name}.judges: {unknown('judge', each, known)}"
+        for judge in jury.judges:
+            if judge not in settings.judges:
+                yield f"juries.{name}.judges: {unknown('judge', judge, known)}"
         if jury.quorum is not None and jury.quorum > len(jury.judges):
             yield f"juries.{name}.quorum: must be at most {len(jury.judges)}, the number of its judges"
 
@@ -415,8 +417,8 @@ def _note_mistakes(settings: Settings) -> Iterator[str]:
     """What is committed holds the rates that budgets leave, and Kafka keeps only so much with a commit."""
     limited = [
         name
-        for name, each in settings.monitors.items()
-        if each.budget.limited or settings.evaluate.budget.limited or each.planned_error is not None
+        for name, monitor in settings.monitors.items()
+        if monitor.budget.limited or settings.evaluate.budget.limited or monitor.planned_error is not None
     ]
     if settings.log.kind == "kafka" and limited:
         from collector.logs.kafka.commits import to_kafka
@@ -447,10 +449,10 @@ def _trust_mistakes(settings: Settings) -> Iterator[str]:
 
 def _embedding_mistakes(settings: Settings, evaluators: Mapping[str, Configured]) -> Iterator[str]:
     """Models of embeddings answer with vectors, and others do not."""
-    for name, each in evaluators.items():
-        members = [member for judge in each.judges for member in settings.members(judge)]
+    for name, evaluator in evaluators.items():
+        members = [member for judge in evaluator.judges for member in settings.members(judge)]
         judges = [settings.judges[judge] for judge in members if judge in settings.judges]
-        wants = each.evaluator.kind == "similarity"
+        wants = evaluator.evaluator.kind == "similarity"
         if wants and any(judge.kind == "openai" for judge in judges):
             yield (
                 f"evaluators.{name}.judge: similarity needs a model of embeddings; "

@@ -22,7 +22,7 @@ def packs_of(monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> 
 
     Evaluators have company in whoever judges the same scope by the same judge and is sampled by the same draw.
     """
-    packs = [tuple(each) for each in monitor.packs]
+    packs = [tuple(pack) for pack in monitor.packs]
     if monitor.pack != "auto":
         return packs
     packed = {name for pack in packs for name in pack}
@@ -63,11 +63,13 @@ def pack_mistakes(
                 yield f"{where}: {each} uses no judge, so it has no question; remove it"
             if each in evaluators and evaluators[each].audit is not None:
                 yield f"{where}: {each} has an audit, which asks for itself; remove it here, or its audit"
-        if len({each.evaluator.scope for each in members}) > 1:
+        if len({evaluator.evaluator.scope for evaluator in members}) > 1:
             yield f"{where}: {', '.join(pack)} score turns and conversations; make a pack of each"
-        if len({each.judge for each in members if each.judge}) > 1:
+        if len({evaluator.judge for evaluator in members if evaluator.judge}) > 1:
             yield f"{where}: {', '.join(pack)} ask several judges; make a pack for each judge"
-        for judge in sorted({member for each in members if each.judge for member in settings.members(each.judge)}):
+        for judge in sorted(
+            {member for evaluator in members if evaluator.judge for member in settings.members(evaluator.judge)}
+        ):
             if judge in settings.judges and not _takes_packs(settings.judges[judge].kind):
                 yield f"{where}: judge {judge} takes no packs; its class says that it does by `takes_packs = True`"
 

@@ -158,7 +158,7 @@ class ReceiveSettings(Section):
     @property
     def tenants(self) -> frozenset[str]:
         """The names of all tenants."""
-        return frozenset(each.name for of in (self.otlp_http, self.otlp_grpc) if of for each in of.tenants)
+        return frozenset(tenant.name for of in (self.otlp_http, self.otlp_grpc) if of for tenant in of.tenants)
 
 
 class IdentitySettings(Section):
@@ -630,8 +630,8 @@ class EndMarkerSettings(Section):
     @field_validator("events")
     @classmethod
     def _names(cls, events: list[str]) -> list[str]:
-        for each in events:
-            if not _EVENT_NAME.fullmatch(each):
+        for event in events:
+            if not _EVENT_NAME.fullmatch(event):
                 raise ValueError("an event's name has 1 to 100 characters and no white space; others are not noted")
         return events
 
@@ -837,7 +837,9 @@ class MonitorSettings(Section):
     @property
     def uses(self) -> list[UseSettings]:
         """The evaluators, each with what is its own."""
-        return [UseSettings(name=each) if isinstance(each, str) else each for each in self.evaluators]
+        return [
+            UseSettings(name=evaluator) if isinstance(evaluator, str) else evaluator for evaluator in self.evaluators
+        ]
 
 
 class EvaluateSettings(Section):

@@ -42,12 +42,12 @@ def _value_mistakes(config: Config) -> Iterator[str]:
                 yield f"{where}: no trace has {field}; leave it out, or send turns ready-made (receive.kafka[].turns)"
             elif field in known:
                 thing, names = known[field]
-                yield from (f"{where}: {unknown(thing, each, names)}" for each in values if each not in names)
+                yield from (f"{where}: {unknown(thing, value, names)}" for value in values if value not in names)
 
 
 def _wanted(name: str, monitor: MonitorSettings) -> Iterator[tuple[str, str, list[str]]]:
     """Where in the file values of which field are named."""
     for field, values in monitor.match.items():
         yield f"monitors.{name}.match", field, [values] if isinstance(values, str) else values
-    for each in monitor.boost.matching:
-        yield f"monitors.{name}.boost.matching", each.field, each.values
+    for settings in monitor.boost.matching:
+        yield f"monitors.{name}.boost.matching", settings.field, settings.values

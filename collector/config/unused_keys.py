@@ -52,23 +52,29 @@ def _judges_in_monitors(config: Config) -> Iterator[str]:
 def _unused_names(config: Config) -> Iterator[str]:
     settings = config.settings
     used = {use.name for monitor in settings.monitors.values() for use in monitor.uses}
-    used |= {member.name for each in config.evaluators.values() for member in getattr(each.evaluator, "of", ())}
-    used |= {each.audit.evaluator for each in config.evaluators.values() if each.audit and each.audit.evaluator}
+    used |= {
+        member.name for evaluator in config.evaluators.values() for member in getattr(evaluator.evaluator, "of", ())
+    }
+    used |= {
+        evaluator.audit.evaluator
+        for evaluator in config.evaluators.values()
+        if evaluator.audit and evaluator.audit.evaluator
+    }
     for name in sorted(set(config.evaluators) - used):
         yield f"no monitor uses the evaluator {name}, so it never runs"
-    named = {judge for each in config.evaluators.values() for judge in each.judges}
-    within = {part for each in settings.cascades.values() for part in (each.first, each.then)}
+    named = {judge for evaluator in config.evaluators.values() for judge in evaluator.judges}
+    within = {part for cascade in settings.cascades.values() for part in (cascade.first, cascade.then)}
     yield from (f"no evaluator uses the jury {name}" for name in sorted(set(settings.juries) - named - within))
     yield from (f"no evaluator uses the cascade {name}" for name in sorted(set(settings.cascades) - named))
     members = {member for name in named | set(settings.juries) | within for member in settings.members(name)}
-    fallbacks = {each.fallback for each in settings.judges.values()}
+    fallbacks = {judge.fallback for judge in settings.judges.values()}
     yield from (f"no evaluator asks the judge {name}" for name in sorted(set(settings.judges) - members - fallbacks))
 
 
 def _fallbacks(config: Config) -> Iterator[str]:
     settings = config.settings
     members = {member for name in _judges_in_monitors(config) for member in settings.members(name)}
-    limited = settings.evaluate.budget.limited or any(each.budget.limited for each in settings.monitors.values())
+    limited = settings.evaluate.budget.limited or any(monitor.budget.limited for monitor in settings.monitors.values())
     for name, judge in settings.judges.items():
         if judge.fallback is not None and not limited:
             yield (
@@ -77,7 +83,7 @@ def _fallbacks(config: Config) -> Iterator[str]:
             )
     if not any(settings.judges[name].fallback for name in members & set(settings.judges)):
         budgets = {"evaluate.budget": settings.evaluate.budget}
-        budgets |= {f"monitors.{name}.budget": each.budget for name, each in settings.monitors.items()}
+        budgets |= {f"monitors.{name}.budget": monitor.budget for name, monitor in settings.monitors.items()}
         for where, budget in budgets.items():
             if "fallback_at" in budget.model_fields_set:
                 yield f"{where}.fallback_at does nothing: no judge has a fallback"

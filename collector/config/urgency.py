@@ -64,7 +64,7 @@ def judges_and_fallbacks(name: str, settings: Settings, evaluators: Mapping[str,
         for member in settings.members(judge)
     ]
     known = [settings.judges[each] for each in names if each in settings.judges]
-    return list(dict.fromkeys([*names, *(each.fallback for each in known if each.fallback)]))
+    return list(dict.fromkeys([*names, *(judge.fallback for judge in known if judge.fallback)]))
 
 
 def deferred_part(config: Config) -> Config | None:
@@ -73,11 +73,11 @@ def deferred_part(config: Config) -> Config | None:
     Their scores wait for audits as long as for the judges: those are in batches, too.
     """
     settings = config.settings
-    monitors = {name: each for name, each in settings.monitors.items() if each.urgency == "hours"}
+    monitors = {name: monitor for name, monitor in settings.monitors.items() if monitor.urgency == "hours"}
     if not monitors:
         return None
-    names = {use.name for each in monitors.values() for use in each.uses}
-    names |= {low.evaluator for each in monitors.values() for low in each.boost.low_score}
+    names = {use.name for monitor in monitors.values() for use in monitor.uses}
+    names |= {low.evaluator for monitor in monitors.values() for low in monitor.boost.low_score}
     names |= {
         each.audit.evaluator for name in names if (each := config.evaluators[name]).audit and each.audit.evaluator
     }

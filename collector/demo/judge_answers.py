@@ -201,10 +201,10 @@ def _value(schema: Mapping[str, Json], question: JudgeRequest) -> Json:
 
 def _chosen(choices: Sequence[Json], close: float) -> Json:
     """A number by its place; of words, the first that sounds good or bad."""
-    if all(isinstance(each, (int, float)) for each in choices):
+    if all(isinstance(choice, (int, float)) for choice in choices):
         return sorted(choices)[round(close * (len(choices) - 1))]
-    bad = [each for each in choices if str(each).lower() in _BAD_WORDS]
-    good = [each for each in choices if each not in bad]
+    bad = [choice for choice in choices if str(choice).lower() in _BAD_WORDS]
+    good = [choice for choice in choices if choice not in bad]
     return (good or bad)[0] if close >= 0.5 else (bad or good)[0]
 
 
@@ -218,7 +218,7 @@ def _listed(material: Json) -> Iterator[str]:
         fields = cast("Mapping[str, Json]", material)
         lists = sorted((key in _PASSAGES, key) for key, value in fields.items() if value and isinstance(value, list))
         if lists:
-            yield from (" ".join(texts(each)) for each in fields[lists[0][1]])
+            yield from (" ".join(texts(field)) for field in fields[lists[0][1]])
             return
         yield from _SENTENCE.split(" ".join(texts(fields.get("actual_output", material))))
         return

@@ -67,8 +67,8 @@ async def _demo(settings: DemoSettings, folder: Path) -> None:
     board, console = DemoState(), Console()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stop.set)
+    for signals in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signals, stop.set)
     async with _judge(os.environ) as judge, running(_config(settings, judge, folder)) as service:
         started = time.monotonic()
         scene = Scene(

@@ -67,8 +67,13 @@ def _evaluations(board: DemoState) -> Panel:
     table.add_column(width=18, no_wrap=True)
     table.add_column(width=5, justify="right")
     table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-    for each in board.latest_evaluations:
-        table.add_row(_short(each.subject.conversation_id), each.evaluator, _score(each), Text(_why(each), style="dim"))
+    for evaluation in board.latest_evaluations:
+        table.add_row(
+            _short(evaluation.subject.conversation_id),
+            evaluation.evaluator,
+            _score(evaluation),
+            Text(_why(evaluation), style="dim"),
+        )
     return Panel(table, title="evaluations, as written into the ledger", title_align="left")
 
 

@@ -173,8 +173,8 @@ def _split_index(key: str, size: int) -> tuple[int, str]:
 
 def find_redaction(*values: Json) -> Incomplete | None:
     """Return `redacted` if one of the values is a mask."""
-    for each in values:
-        if is_masked(each):
+    for value in values:
+        if is_masked(value):
             return "redacted"
     return None
 

@@ -30,7 +30,9 @@ _SCOPES = frozenset(
 
 def read(_span: Span, records: Sequence[LogRecord]) -> Call | None:
     """Read the log record of a span; other readers find the kind of the span in its attributes."""
-    body = next((as_dict(each.body) for each in records if each.event_name in _SCOPES and as_dict(each.body)), None)
+    body = next(
+        (as_dict(record.body) for record in records if record.event_name in _SCOPES and as_dict(record.body)), None
+    )
     if body is None:
         return None
     system, input_messages = split_system_prompt(_parse_list(as_dict(body.get("input")).get("messages"), "user"))

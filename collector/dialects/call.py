@@ -120,7 +120,7 @@ def merge(calls: Sequence[Call]) -> Call:
         if complete:
             best = next((call for call in complete if not _is_empty(getattr(call, side))), complete[0])
             best = _with_most_tool_calls(best, complete) if side == "input" else best
-            changes[side] = _with_attachments(getattr(best, side), [getattr(each, side) for each in complete])
+            changes[side] = _with_attachments(getattr(best, side), [getattr(call, side) for call in complete])
             changes[f"{side}_incomplete"] = None
             sources[side] = best.sources.get(side, "")
     kind = next((call.kind for call in calls if call.kind != "other"), first.kind)
@@ -144,21 +144,21 @@ def _with_attachments(
     messages: tuple[ChatMessage, ...], others: Sequence[tuple[ChatMessage, ...]]
 ) -> tuple[ChatMessage, ...]:
     """The messages with the attachments that another reader has of the same ones, where these have none."""
-    if any(each.attachments for each in messages):
+    if any(message.attachments for message in messages):
         return messages
     for other in others:
-        if len(other) == len(messages) and any(each.attachments for each in other):
+        if len(other) == len(messages) and any(message.attachments for message in other):
             pairs = zip(messages, other, strict=True)
             return tuple(one._replace(attachments=two.attachments) for one, two in pairs)
     return messages
 
 
 def _count_tool_calls(call: Call) -> int:
-    return sum(len(each.tool_calls) for each in call.input or ())
+    return sum(len(message.tool_calls) for message in call.input or ())
 
 
 def _is_empty(messages: Sequence[ChatMessage]) -> bool:
-    return not any(each.text or each.tool_calls for each in messages)
+    return not any(message.text or message.tool_calls for message in messages)
 
 
 _NOTHING: tuple[object, ...] = (None, (), {})

@@ -25,7 +25,9 @@ _NAMES = frozenset(
 
 def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
     """Read a span of an interaction, a request or a tool; or the records of a prompt whose span was not exported."""
-    log = _Log([each for each in records if each.event_name.startswith(_PREFIX) or each.scope.startswith(_SCOPE)])
+    log = _Log(
+        [record for record in records if record.event_name.startswith(_PREFIX) or record.scope.startswith(_SCOPE)]
+    )
     if span.name.startswith(_PREFIX):
         return _read_span(span, log)
     return log.read() if log.records else None
@@ -37,8 +39,8 @@ class _Log:
     def __init__(self, records: Sequence[LogRecord]) -> None:
         self.records = records
         self._by_name: dict[str, list[Attributes]] = {}
-        for each in records:
-            self._by_name.setdefault(each.event_name.removeprefix(_PREFIX), []).append(each.attributes)
+        for record in records:
+            self._by_name.setdefault(record.event_name.removeprefix(_PREFIX), []).append(record.attributes)
 
     def all(self, name: str) -> Sequence[Attributes]:
         """The attributes of the records of a name."""
@@ -50,24 +52,24 @@ class _Log:
 
     def parse_run(self) -> tuple[tuple[ChatMessage, ...] | None, Incomplete | None]:
         """Parse what followed the prompt: requested tools with their results, and the answer."""
-        steps = [each for body in self._bodies("api_response_body") for each in parse_messages([body]).messages]
-        results = [each for each in self._parse_last_request() if each.role == "tool"]
+        steps = [message for body in self._bodies("api_response_body") for message in parse_messages([body]).messages]
+        results = [message for message in self._parse_last_request() if message.role == "tool"]
         answers = [text for each in self.all("assistant_response") if (text := find_text(each, "response"))]
         redaction = find_redaction(answers[-1]) if answers else None
         if redaction:
             return None, redaction
-        if answers and not any(each.text == answers[-1] for each in steps):
+        if answers and not any(message.text == answers[-1] for message in steps):
             steps.append(ChatMessage("assistant", answers[-1]))
-        requested = {call.id for each in steps for call in each.tool_calls}
-        messages = [*steps, *(each for each in results if each.tool_call_id in requested)]
-        return as_messages(messages), None if any(each.text for each in steps) else "no_content"
+        requested = {call.id for message in steps for call in message.tool_calls}
+        messages = [*steps, *(message for message in results if message.tool_call_id in requested)]
+        return as_messages(messages), None if any(message.text for message in steps) else "no_content"
 
     def parse_history(self) -> tuple[str | None, tuple[ChatMessage, ...]]:
         """Parse system prompt and messages of the first request; nothing unless requests are opted in."""
         bodies = self._bodies("api_request_body")
         body: dict[str, Json] = bodies[0] if bodies else {}
         system, messages = split_system_prompt(
-            [each for each in parse_messages(body.get("messages")).messages if each.role != "system"]
+            [message for message in parse_messages(body.get("messages")).messages if message.role != "system"]
         )
         return parse_system_text(body.get("system")) or system, tuple(messages)
 

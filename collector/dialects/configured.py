@@ -91,8 +91,8 @@ def make_dialect(mapping: DialectMapping) -> Dialect:
         return _read(mapping, span, records)._replace(conversation_id=conversation, user_id=user)
 
     places = mapping.places
-    names = frozenset(each.name for each in places if each.source == "log")
-    keys = {each.key if each.number is None else f"{each.key}*" for each in places if not each.source}
+    names = frozenset(place.name for place in places if place.source == "log")
+    keys = {place.key if place.number is None else f"{place.key}*" for place in places if not place.source}
     evidence = tuple(mapping.match.attributes) or (() if mapping.match.scope else tuple(sorted(keys)))
     return Dialect(
         name=mapping.name,
@@ -100,7 +100,7 @@ def make_dialect(mapping: DialectMapping) -> Dialect:
         read=read,
         evidence=evidence,
         scopes=(mapping.match.scope,) if mapping.match.scope else (),
-        events=frozenset(each.name for each in places if each.source == "event"),
+        events=frozenset(place.name for place in places if place.source == "event"),
         records=names,
         own_records=names,
         coverage=Coverage(libraries="the configuration's own"),

@@ -222,9 +222,9 @@ def parse_printed_fields(text: str) -> dict[str, Json]:
             names.append(token)
     if not names or names[0].start() > 0:
         return {}
-    ends = [each.start() for each in names[1:]] + [len(text)]
+    ends = [match.start() for match in names[1:]] + [len(text)]
     return {
-        each.group()[:-1]: parse_repr(text[each.end() : end].strip()) for each, end in zip(names, ends, strict=True)
+        match.group()[:-1]: parse_repr(text[match.end() : end].strip()) for match, end in zip(names, ends, strict=True)
     }
 
 
@@ -240,7 +240,7 @@ def _evaluate(node: ast.expr, depth: int) -> Json:
             pairs = zip(keys, values, strict=True)
             return {_evaluate_key(key): _evaluate(value, depth - 1) for key, value in pairs if key is not None}
         case ast.Call(keywords=keywords):
-            return {each.arg: _evaluate(each.value, depth - 1) for each in keywords if each.arg}
+            return {keyword.arg: _evaluate(keyword.value, depth - 1) for keyword in keywords if keyword.arg}
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
             return _bound(-number)
         case _:

@@ -114,7 +114,7 @@ def _find_kind(span: Span, kind_name: str | None, input_key: str, output_key: st
 
 def _parse_content(value: Json, kind: Kind, role: str) -> Content:
     texts = as_list(decode(value))
-    is_texts = bool(texts) and all(isinstance(each, str) for each in texts)
+    is_texts = bool(texts) and all(isinstance(text, str) for text in texts)
     if kind == "model" and not is_texts:
         transcript = parse_messages(value, role)
         if transcript.is_structured and transcript.messages:

@@ -64,7 +64,7 @@ def _parse_printed_part(part: Any) -> Any:
     if not isinstance(text, str) or not _PRINTED_PART.match(text):
         return part
     fields = parse_printed_fields(text)
-    return {key: each for key, each in fields.items() if each is not None} if "function_response" in fields else part
+    return {key: field for key, field in fields.items() if field is not None} if "function_response" in fields else part
 
 
 def _parse_content(value: Json) -> Json:

@@ -72,7 +72,10 @@ _MISNAMED_COMPLETION = "SpanAttributes.LLM_COMPLETIONS."
 
 
 def _parse_indexed(attributes: Attributes, beginnings: Iterable[str], role: str) -> tuple[ChatMessage, ...] | None:
-    return next((messages for each in beginnings if (messages := parse_indexed_messages(attributes, each, role))), None)
+    return next(
+        (messages for beginning in beginnings if (messages := parse_indexed_messages(attributes, beginning, role))),
+        None,
+    )
 
 
 def _read_request(span: Span) -> Call:

@@ -74,7 +74,7 @@ def _read_agent(span: Span) -> Call:
     raw, key = find_value(attributes, *_ALL_MESSAGES)
     messages = _parse_all_messages(raw, key)
     system, messages = split_system_prompt(messages)
-    user_indexes = [index for index, each in enumerate(messages) if each.role == "user" and each.text.strip()]
+    user_indexes = [index for index, message in enumerate(messages) if message.role == "user" and message.text.strip()]
     output_start = user_indexes[-1] + 1 if user_indexes else len(messages)
     output_messages = list(messages[output_start:])
     result, has_result = attributes.get("final_result"), "final_result" in attributes
@@ -107,7 +107,11 @@ def _parse_event_list(raw: Json) -> list[tuple[str, Json]]:
 def _read_request(span: Span) -> Call | None:
     """Read a client's request and response under Logfire's own names, from before it followed the conventions."""
     attributes = span.attributes
-    request = {key: each for key, each in as_dict(decode(attributes.get(_REQUEST))).items() if not _is_omitted(each)}
+    request = {
+        key: attribute
+        for key, attribute in as_dict(decode(attributes.get(_REQUEST))).items()
+        if not _is_omitted(attribute)
+    }
     response = as_dict(decode(attributes.get(_RESPONSE)))
     if not ({"messages", "prompt"} & request.keys()):
         return Call(dialect="logfire", kind="chain") if "input" in request else None  # embeddings
@@ -191,7 +195,7 @@ def _read_tool(attributes: Attributes, name: str | None, input_key: str, output_
 def _read_documents(attributes: Attributes) -> Call | None:
     """Read an application's own span around its retrieval."""
     passages = parse_passages(attributes["documents"])
-    items = [as_dict(each) for each in as_list(decode(attributes["documents"]))]
+    items = [as_dict(attribute) for attribute in as_list(decode(attributes["documents"]))]
     if not items or not all(parse_passage(item).text for item in items):
         return None
     kind: Kind = "retrieval"

@@ -67,7 +67,7 @@ def _parse_input(value: Json) -> Content:
     transcript = parse_messages(value, "user")
     if not transcript.is_structured:
         return parse_question(value)
-    messages = [each for each in transcript.messages if not each.text.startswith(_PLACEHOLDERS)]
+    messages = [message for message in transcript.messages if not message.text.startswith(_PLACEHOLDERS)]
     return Content(as_messages(messages), transcript.incomplete)
 
 

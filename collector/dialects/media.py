@@ -168,8 +168,8 @@ def _kind(kind: str, media_type: str | None, facts: _Facts) -> AttachmentKind:
 
 def find_beside(body: Mapping[str, Json]) -> list[Attachment]:
     """Attachments beside a message's content: Ollama's and OpenRouter's `images`."""
-    made = [_beside(each) for each in as_list(body.get("images"))[:_MOST_BESIDE]]
-    return [each for each in made if each is not None]
+    made = [_beside(image) for image in as_list(body.get("images"))[:_MOST_BESIDE]]
+    return [attachment for attachment in made if attachment is not None]
 
 
 def _beside(image: Json) -> Attachment | None:

@@ -106,6 +106,8 @@ def _parse_choice_event(body: JsonObject, *, encoded: bool) -> tuple[ChatMessage
             ChatMessage("assistant", _strip_empty_blocks(message)),
         )
         ending = parse_choice({**body, "message": {"role": "assistant"}})
-        return tuple(each._replace(finish_reason=ending.finish_reason if ending else None) for each in messages)
+        return tuple(
+            chat_message._replace(finish_reason=ending.finish_reason if ending else None) for chat_message in messages
+        )
     single = parse_choice(body if message or "content" in body else {**body, "message": {"role": "assistant"}})
     return (single,) if single else ()

@@ -87,18 +87,18 @@ def parse_system_text(value: Json) -> str | None:
     """Parse the text of a system instruction: a list of parts, JSON of that, or plain text; None if there is none."""
     if value is None or value == "":
         return None
-    return "\n".join([each.text for each in parse_messages(value, "system").messages if each.text]) or None
+    return "\n".join([message.text for message in parse_messages(value, "system").messages if message.text]) or None
 
 
 def split_system_prompt(messages: Iterable[ChatMessage]) -> tuple[str | None, tuple[ChatMessage, ...]]:
     """Split the system prompt from the other messages; several system messages are joined by a line break."""
     system: list[str] = []
     rest: list[ChatMessage] = []
-    for each in messages:
-        if each.role != "system":
-            rest.append(each)
-        elif each.text and each.text not in system:
-            system.append(each.text)
+    for message in messages:
+        if message.role != "system":
+            rest.append(message)
+        elif message.text and message.text not in system:
+            system.append(message.text)
     return "\n".join(system) or None, tuple(rest)
 
 
@@ -236,7 +236,7 @@ def _add_message(item: JsonObject, role: str, messages: list[ChatMessage], _dept
     if own_role == "tool" and as_dict(content).get("type") == "function":
         return True  # Langfuse ends a LangChain prompt with the definitions of the tools
     if own_role not in _KNOWN and any(
-        call.name == own_role for each in messages[-_MAX_CALL_DISTANCE:] for call in each.tool_calls
+        call.name == own_role for message in messages[-_MAX_CALL_DISTANCE:] for call in message.tool_calls
     ):
         messages.append(
             make_tool_result({"name": own_role}, content)
@@ -409,7 +409,7 @@ def _add_cohere(item: JsonObject, _role: str, messages: list[ChatMessage], _dept
 
 def _add_pydantic_ai(item: JsonObject, _role: str, messages: list[ChatMessage], _depth: int) -> bool:
     """Pydantic AI's own messages: a request or a response, each part with a kind of its own."""
-    parts = [as_dict(each) for each in as_list(item.get("parts"))]
+    parts = [as_dict(part) for part in as_list(item.get("parts"))]
     if item["kind"] not in ("request", "response") or not all("part_kind" in part for part in parts):  # any JSON
         return False
     answer_parts: list[JsonObject] = []

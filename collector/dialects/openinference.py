@@ -137,14 +137,14 @@ def _parse_input(span: Span) -> Content:
     raw = span.attributes.get("input.value")
     if messages and _lacks_tool_results(messages, span.attributes):
         messages = _parse_with_tool_results(raw) or messages
-    empty = [each for each in messages or () if not each.text]
+    empty = [message for message in messages or () if not message.text]
     if messages and any(map(_lacks_words, empty)):
         messages = _parse_with_words(raw, messages) or messages
     if span.attributes.get("llm.provider") == "google":
         messages = _parse_automatic_calling(span.attributes.get("output.value")) or messages
     if messages and not (span.dropped_attributes and isinstance(raw, str)):
         return Content(messages)
-    indexed = [each.get("prompt.text") for each in group_indexed(span.attributes, "llm.prompts.")]
+    indexed = [attribute.get("prompt.text") for attribute in group_indexed(span.attributes, "llm.prompts.")]
     prompts: Json = indexed or span.attributes.get("llm.prompts")
     if prompts and not messages:
         return Content(as_messages(parse_messages(prompts, "user").messages))
@@ -155,12 +155,12 @@ def _parse_input(span: Span) -> Content:
 
 def _lacks_tool_results(messages: Sequence[ChatMessage], attributes: Attributes) -> bool:
     """Whether tool results are empty, or fewer than the calls: early versions write only the last of several."""
-    results = [each for each in messages if each.role == "tool"]
+    results = [message for message in messages if message.role == "tool"]
     if not results:
         return False
-    call_count = sum(len(each.tool_calls) for each in messages)
+    call_count = sum(len(message.tool_calls) for message in messages)
     return (len(results) < call_count and attributes.get("input.mime_type") == _JSON) or not all(
-        each.text for each in results
+        message.text for message in results
     )
 
 
@@ -170,7 +170,7 @@ def _parse_with_tool_results(raw: Json) -> tuple[ChatMessage, ...] | None:
     has_results = (
         transcript.is_structured
         and not transcript.incomplete
-        and any(each.role == "tool" and each.text for each in transcript.messages)
+        and any(message.role == "tool" and message.text for message in transcript.messages)
     )
     return transcript.messages if has_results else None
 
@@ -187,11 +187,13 @@ def _parse_with_words(raw: Json, messages: Sequence[ChatMessage]) -> tuple[ChatM
         return None
     if sum(map(_lacks_words, transcript.messages)) >= sum(map(_lacks_words, messages)):
         return None
-    texts = {each.text for each in transcript.messages}
-    missing = [each for each in messages if each.text and each.text not in texts and not _lacks_words(each)]
-    if any(each.role not in {"system", "tool"} for each in missing):
+    texts = {message.text for message in transcript.messages}
+    missing = [
+        message for message in messages if message.text and message.text not in texts and not _lacks_words(message)
+    ]
+    if any(message.role not in {"system", "tool"} for message in missing):
         return None  # another conversation
-    return (*(each for each in missing if each.role == "system"), *transcript.messages)
+    return (*(message for message in missing if message.role == "system"), *transcript.messages)
 
 
 def _parse_automatic_calling(response: Json) -> tuple[ChatMessage, ...] | None:
@@ -212,7 +214,7 @@ def _parse_parameters(value: Json) -> Content:
 
 def _parse_output(span: Span) -> Content:
     messages = _parse_indexed(span.attributes, _OUTPUT)
-    if messages and any(each.text or each.tool_calls for each in messages):
+    if messages and any(message.text or message.tool_calls for message in messages):
         return Content(messages)
     raw = span.attributes.get("output.value")
     if messages:  # a refusal is in the raw response only
@@ -221,8 +223,8 @@ def _parse_output(span: Span) -> Content:
             if span.attributes.get("output.mime_type") == _JSON
             else Content(messages)
         )
-        return content if content.messages and any(each.text for each in content.messages) else Content(messages)
-    texts = [each.get("completion.text") for each in group_indexed(span.attributes, "llm.choices.")]
+        return content if content.messages and any(message.text for message in content.messages) else Content(messages)
+    texts = [attribute.get("completion.text") for attribute in group_indexed(span.attributes, "llm.choices.")]
     if any(isinstance(text, str) for text in texts):
         return Content(tuple(ChatMessage("assistant", text) for text in texts if isinstance(text, str)))
     if raw == "None":  # the library does not know the shape of this provider's responses
@@ -245,7 +247,7 @@ def _parse_raw(raw: Json, role: str, fallback: tuple[ChatMessage, ...] | None, *
         return Content(fallback)
     if not transcript.is_structured and not isinstance(decode(raw), str):  # JSON, but not messages
         return Content(as_messages(transcript.messages) if role == "assistant" and not json_type else None)
-    messages = [each for each in transcript.messages if not looks_like_repr(each.text)]
+    messages = [message for message in transcript.messages if not looks_like_repr(message.text)]
     return Content(
         as_messages(messages), transcript.incomplete or ("no_content" if transcript.messages and not messages else None)
     )

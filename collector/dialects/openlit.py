@@ -79,10 +79,10 @@ def _parse_prompt(text: str) -> tuple[tuple[ChatMessage, ...], bool]:
         if dumped_messages:  # a tool call or its result: the whole request again, as a repr
             messages = (
                 [*dumped_messages]
-                if any(each.role == "user" for each in dumped_messages)
+                if any(message.role == "user" for message in dumped_messages)
                 else [*messages, *dumped_messages]
             )
-        elif border[1] != "tool" or not any(each.role == "tool" for each in messages):
+        elif border[1] != "tool" or not any(message.role == "tool" for message in messages):
             messages += _parse_piece(border[1], piece)
     return tuple(messages), len(borders) > 1
 
@@ -103,7 +103,7 @@ def _parse_piece(role: str, text: str) -> tuple[ChatMessage, ...]:
     kinds = list(_KIND.finditer(text))
     if not kinds or kinds[0].start() > 0:
         return parse_messages([{"role": role, "content": text}]).messages
-    ends = [each.start() for each in kinds[1:]] + [len(text)]
+    ends = [match.start() for match in kinds[1:]] + [len(text)]
     parts = [_parse_part(kind[1], text[kind.end() : end]) for kind, end in zip(kinds, ends, strict=True)]
     return parse_messages([{"role": role, "content": parts}]).messages
 
@@ -150,7 +150,7 @@ def _parse_arguments(value: Json) -> list[Json]:
     document = decode(value)
     if not isinstance(document, str):
         return as_list(document) or [document]
-    several = [decode(each) for each in _NEXT.split(value)]
+    several = [decode(part) for part in _NEXT.split(value)]
     return several if all(isinstance(each, dict) for each in several) else []
 
 

@@ -59,7 +59,7 @@ def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
     feedback: tuple[Feedback, ...] = ()
     if records or span.events:
         attributes, events = _merge_details(span, records), _parse_event_messages(span, records)
-        feedback = tuple(_parse_feedback(each.attributes) for each in records if each.event_name == EVALUATION)
+        feedback = tuple(_parse_feedback(record.attributes) for record in records if record.event_name == EVALUATION)
     kind = _find_kind(attributes, failed=span.failed)
     if kind is None:
         if not (events.input or events.output):
@@ -98,7 +98,7 @@ def _read_feedback(feedback: tuple[Feedback, ...], records: Sequence[LogRecord])
     if not feedback:
         return None
     response_id = next(
-        find_text(each.attributes, "gen_ai.response.id") for each in records if each.event_name == EVALUATION
+        find_text(record.attributes, "gen_ai.response.id") for record in records if record.event_name == EVALUATION
     )
     return Call(dialect="otel_genai", feedback=feedback, feedback_for=response_id)
 
@@ -135,12 +135,13 @@ def _merge_details(span: Span, records: Sequence[LogRecord]) -> Attributes:
 
 def _parse_event_messages(span: Span, records: Sequence[LogRecord]) -> message_events.EventMessages:
     from_records = message_events.parse_events(
-        (each.event_name, each.body if each.body is not None else dict(each.attributes)) for each in records
+        (record.event_name, record.body if record.body is not None else dict(record.attributes)) for record in records
     )
     if from_records.input or from_records.output or not span.events:
         return from_records
     return message_events.parse_events(
-        ((each.name, dict(each.attributes)) for each in span.events if each.name in message_events.NAMES), encoded=True
+        ((event.name, dict(event.attributes)) for event in span.events if event.name in message_events.NAMES),
+        encoded=True,
     )
 
 
@@ -221,7 +222,7 @@ def _parse_content(
 def _join_chunks(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
     """Join the chunks of one answer: google-genai writes each as a message, with a finish reason in the last only."""
     *chunks, last = messages
-    if last.finish_reason is None or any(each.finish_reason or each.role != "assistant" for each in chunks):
+    if last.finish_reason is None or any(message.finish_reason or message.role != "assistant" for message in chunks):
         return messages
     return (reduce(message_events.join, messages),)
 

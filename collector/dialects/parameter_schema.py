@@ -54,7 +54,7 @@ class _SchemaReader:
             schema["items"] = self.read(fields["items"], depth + 1)
         for name in ("anyOf", "oneOf", "any_of"):
             if isinstance(fields.get(name), list):
-                schema["anyOf"] = [self.read(each, depth + 1) for each in fields[name]]
+                schema["anyOf"] = [self.read(field, depth + 1) for field in fields[name]]
         if isinstance(fields.get("allOf"), list) and len(fields["allOf"]) == 1:
             schema |= self.read(fields["allOf"][0], depth + 1)
         return schema

@@ -63,11 +63,11 @@ class TracePlace(NamedTuple):
     def _values(self, span: Span, records: Sequence[LogRecord]) -> Iterator[Json]:
         """The values of the attribute or body, the newest first where several events or records have one."""
         if self.source == "event":
-            yield from (self._of(each.attributes) for each in reversed(span.events) if each.name == self.name)
+            yield from (self._of(event.attributes) for event in reversed(span.events) if event.name == self.name)
         elif self.source == "log":
-            for each in reversed(records):
-                if each.kind == self.name:
-                    yield each.body if self.key == _BODY else self._of(each.attributes)
+            for record in reversed(records):
+                if record.kind == self.name:
+                    yield record.body if self.key == _BODY else self._of(record.attributes)
         else:
             yield self._of(span.attributes)
 

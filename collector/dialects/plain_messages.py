@@ -25,23 +25,23 @@ def read_plain_messages(text: str) -> tuple[ChatMessage, ...] | None:
 
 def _to_messages(items: list[PlainMessage]) -> tuple[ChatMessage, ...] | None:
     messages: list[ChatMessage] = []
-    for each in items:
-        text, parts = each.content, each.parts
+    for message in items:
+        text, parts = message.content, message.parts
         if (text is None) is (parts is None):
             return None
         if parts is not None:
             text = parts[0].content
-        finish = parse_finish_reason(each.finish_reason) if each.finish_reason else None
-        messages.append(ChatMessage(each.role, text or "", (), None, None, None, finish))
+        finish = parse_finish_reason(message.finish_reason) if message.finish_reason else None
+        messages.append(ChatMessage(message.role, text or "", (), None, None, None, finish))
     return tuple(messages)
 
 
 def convert_plain_messages(items: Iterable[Mapping[str, Any]]) -> tuple[ChatMessage, ...] | None:
     """Convert plain messages with their texts as `content`; None if one of them is anything else."""
     messages: list[ChatMessage] = []
-    for each in items:
-        role, text = each.get("role"), each.get("content")
-        if len(each) != len(_KEYS) or type(text) is not str or type(role) is not str or role not in _ROLES:
+    for item in items:
+        role, text = item.get("role"), item.get("content")
+        if len(item) != len(_KEYS) or type(text) is not str or type(role) is not str or role not in _ROLES:
             return None
         messages.append(ChatMessage(role, text))
     return tuple(messages)

@@ -46,8 +46,8 @@ def unwrap_program(call: Call) -> Call:
     fields = _find_sections(_last_text(messages, "user"), inputs)
     contexts = [text for name, value in fields.items() if name in _CONTEXTS for text in _split_list(value)]
     return call._replace(
-        input=tuple(_unwrap_input(each, inputs, outputs) for each in messages),
-        output=None if call.output is None else tuple(_unwrap_output(each, outputs) for each in call.output),
+        input=tuple(_unwrap_input(message, inputs, outputs) for message in messages),
+        output=None if call.output is None else tuple(_unwrap_output(message, outputs) for message in call.output),
         finish_reason="tool" if _is_last_step(call.output, outputs) else call.finish_reason,
         passages=tuple(map(Passage, contexts)) or call.passages,
     )
@@ -74,7 +74,7 @@ def is_marked(text: str) -> bool:
 
 
 def _last_text(messages: Sequence[ChatMessage], role: str) -> str:
-    return next((each.text for each in reversed(messages) if each.role == role), "")
+    return next((message.text for message in reversed(messages) if message.role == role), "")
 
 
 def _parse_field_names(system: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -184,7 +184,7 @@ def _parse_tagged(text: str, names: Sequence[str]) -> dict[str, str]:
 def _split_list(value: str) -> list[str]:
     """Split a list as adapters write it, lines like `[1] «first»`, or `«only»`, or JSON; any other text is one item."""
     items = as_list(decode(value))
-    if items and all(isinstance(each, str) for each in items):
+    if items and all(isinstance(item, str) for item in items):
         return items
     lines = value.split("\n")
     parts: list[str] = []
@@ -196,4 +196,4 @@ def _split_list(value: str) -> list[str]:
             parts[-1] += "\n" + line
         else:
             return [value] if value else []
-    return [each.removesuffix("»") for each in parts]
+    return [part.removesuffix("»") for part in parts]

@@ -34,8 +34,8 @@ def parse_raw_stream(value: Json) -> tuple[ChatMessage, ...] | None:
         if not chunk:
             return None
         chunks.append(chunk)
-    deltas = [each for chunk in chunks for each in _find_deltas(chunk)]
-    texts = [text for each in deltas if (text := find_text(each, *_TEXTS)) is not None]
+    deltas = [find_delta for chunk in chunks for find_delta in _find_deltas(chunk)]
+    texts = [text for delta in deltas if (text := find_text(delta, *_TEXTS)) is not None]
     tools = _join_tool_calls(deltas)
     return (ChatMessage("assistant", "".join(texts), parse_tool_calls(tools)),) if texts or tools else None
 

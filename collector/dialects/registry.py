@@ -33,12 +33,12 @@ class Dialects:
         self._beginnings: list[tuple[str, int]] = []
         self._scopes: list[tuple[str, int]] = []
         self._known: dict[str, int] = {}
-        for index, each in enumerate(self.all):
-            self._register(each, 1 << index)
+        for index, dialect in enumerate(self.all):
+            self._register(dialect, 1 << index)
         self._scope_beginnings = tuple(beginning for beginning, _ in self._scopes)
         self.records: frozenset[str] = frozenset(self._records)
         """The kinds of log records that any dialect reads: names of events, or of the classes that log them."""
-        self.own_records: frozenset[str] = frozenset(name for each in self.all for name in each.own_records)
+        self.own_records: frozenset[str] = frozenset(name for dialect in self.all for name in dialect.own_records)
         """The kinds of log records that are about the span that they name, also if it is no model call."""
         self.content_events: frozenset[str] = self.records.union(self._events, ("exception",))
         """The names of events with content that readers parse, on spans or as log records."""
@@ -95,7 +95,7 @@ class Dialects:
 
     def _get_readers(self, mask: int) -> tuple[SpanReader, ...]:
         """The readers whose bits are set, most specific first."""
-        readers = tuple(each.read for index, each in enumerate(self.all) if mask >> index & 1)
+        readers = tuple(dialect.read for index, dialect in enumerate(self.all) if mask >> index & 1)
         if len(self._by_mask) < _MOST_MASKS:
             self._by_mask[mask] = readers
         return readers

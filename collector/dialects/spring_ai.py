@@ -29,7 +29,9 @@ _LOGGERS = frozenset({_MODEL_PROMPT, _MODEL_COMPLETION, _CLIENT_PROMPT, _CLIENT_
 def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
     """Read a chat client, a model call with its content on the span or in log records, or a vector store's query."""
     attributes = span.attributes
-    logged = {each.kind: each.body for each in records if each.kind in _LOGGERS and isinstance(each.body, str)}
+    logged = {
+        record.kind: record.body for record in records if record.kind in _LOGGERS and isinstance(record.body, str)
+    }
     if logged:
         return _read_logged(span, logged)
     if "langsmith.span.kind" in attributes or "gen_ai.event.start_time" in attributes:
@@ -94,7 +96,7 @@ def _read_logged(span: Span, logged: Mapping[str, str]) -> Call:
     question, context = _split_advised(messages[-1].text) if messages else ("", ())
     if context:
         messages = (*messages[:-1], messages[-1]._replace(text=question))
-    output = tuple(ChatMessage("assistant", each) for each in answers)
+    output = tuple(ChatMessage("assistant", answer) for answer in answers)
     return Call(
         dialect="spring_ai",
         kind="workflow" if is_client else "model",
@@ -130,7 +132,7 @@ def _split_logged(body: str | None) -> list[str]:
 
 def _name_roles(items: Sequence[str]) -> list[ChatMessage]:
     """A client's prompt, whose items are `role":"text`."""
-    return [ChatMessage(role, text) for role, _, text in (each.partition('":"') for each in items)]
+    return [ChatMessage(role, text) for role, _, text in (item.partition('":"') for item in items)]
 
 
 def _guess_roles(items: Sequence[str]) -> list[ChatMessage]:
@@ -138,7 +140,7 @@ def _guess_roles(items: Sequence[str]) -> list[ChatMessage]:
 
     A requested tool is logged as "null", and its result as "".
     """
-    texts = [each for each in items if each not in {"", "null"}]
+    texts = [item for item in items if item not in {"", "null"}]
     roles = ("user", "assistant")
     messages = [ChatMessage(roles[(len(texts) - 1 - index) % 2], text) for index, text in enumerate(texts)]
     if messages and messages[0].role == "assistant":

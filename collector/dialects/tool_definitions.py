@@ -167,5 +167,5 @@ def _of_value(value: Json, depth: int = 0) -> Iterator[ToolDefinition]:
         for key in _WRAPPERS:
             yield from _of_value(fields.get(key), depth + 1)
         for key in ("function_declarations", "functionDeclarations", "tools"):
-            for each in as_list(fields.get(key))[:MOST_TOOLS]:
-                yield from _of_value(each, depth + 1)
+            for field in as_list(fields.get(key))[:MOST_TOOLS]:
+                yield from _of_value(field, depth + 1)

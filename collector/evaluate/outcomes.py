@@ -117,25 +117,27 @@ class PrometheusOutcomes:
         self._telemetry = telemetry
         for monitor in plan.monitors:
             telemetry.reserve("monitor", monitor.name)
-            for each in monitor.assignments:
-                telemetry.reserve("evaluator", each.evaluator.name)
+            for assignment in monitor.assignments:
+                telemetry.reserve("evaluator", assignment.evaluator.name)
         for monitor in plan.monitors:
             for outcome in ("sampled", "sampled_out"):  # at 0: Prometheus does not see the first one otherwise
                 telemetry.counter(TURNS, monitor.name, outcome)
-            for each in monitor.assignments:  # one that never runs shows that nothing matched
-                telemetry.counter(EVALUATIONS_STARTED, monitor.name, each.evaluator.name)
-                telemetry.counter(EVALUATIONS_DUE, monitor.name, each.evaluator.name, "matched")
-                telemetry.counter(EVALUATIONS_ENDED, monitor.name, each.evaluator.name, "scored", "")
+            for assignment in monitor.assignments:  # one that never runs shows that nothing matched
+                telemetry.counter(EVALUATIONS_STARTED, monitor.name, assignment.evaluator.name)
+                telemetry.counter(EVALUATIONS_DUE, monitor.name, assignment.evaluator.name, "matched")
+                telemetry.counter(EVALUATIONS_ENDED, monitor.name, assignment.evaluator.name, "scored", "")
                 if monitor.budget.limited or plan.budget.limited:
-                    telemetry.counter(EVALUATIONS_ENDED, monitor.name, each.evaluator.name, "skipped", "over_budget")
+                    telemetry.counter(
+                        EVALUATIONS_ENDED, monitor.name, assignment.evaluator.name, "skipped", "over_budget"
+                    )
             if monitor.of_scope("conversation"):
                 telemetry.counter(CONVERSATIONS, monitor.name)
-        waiting = [each for each in plan.monitors if each.reference_wait is not None]
+        waiting = [monitor for monitor in plan.monitors if monitor.reference_wait is not None]
         for outcome in get_args(ReferenceOutcome) if waiting else ():
             telemetry.counter(REFERENCES, outcome)
         for monitor in waiting:
-            for each in monitor.assignments:
-                telemetry.counter(REFERENCES_MISSING, monitor.name, each.evaluator.name)
+            for assignment in monitor.assignments:
+                telemetry.counter(REFERENCES_MISSING, monitor.name, assignment.evaluator.name)
 
     def count_turn(self, monitor: str, outcome: TurnOutcome, number: int = 1) -> None:
         """See `OutcomeCounter`."""

@@ -122,7 +122,7 @@ class PartitionProcessor:
     @property
     def due_at(self) -> float | None:
         """When the next session window closes or is removed, or a wait for a reference ends."""
-        times = [each.due_at for each in self.state.conversations.values()]
+        times = [sessions.due_at for sessions in self.state.conversations.values()]
         times.append(self.state.references.due_at)
         return min((each for each in times if each is not None), default=None)
 
@@ -130,10 +130,10 @@ class PartitionProcessor:
         """That of the oldest record that a window, a retained offset, a wait or a pending job needs."""
         # Not the delivered offset: open windows and pending jobs are only in memory, and a restart rebuilds them from
         # their records.
-        needed = [each.low_watermark for each in self.state.conversations.values()]
+        needed = [sessions.low_watermark for sessions in self.state.conversations.values()]
         needed += [self.jobs.low_watermark, self._retained.low_watermark, self.state.references.low_watermark]
         return min(
-            (each for each in needed if each is not None),
+            (replay_point for replay_point in needed if replay_point is not None),
             default=self.state.replay_point,
             key=lambda point: point.offset,
         )
@@ -294,9 +294,9 @@ class PartitionProcessor:
 
     def _eviction_candidates(self) -> dict[str, list[str]]:
         return {
-            name: each.oldest(min(MAX_EVICTIONS, max(1, int(len(each) * EVICTION_SHARE))))
-            for name, each in self.state.conversations.items()
-            if len(each) > self._limits.conversations or each.size > self._limits.bytes
+            name: sessions.oldest(min(MAX_EVICTIONS, max(1, int(len(sessions) * EVICTION_SHARE))))
+            for name, sessions in self.state.conversations.items()
+            if len(sessions) > self._limits.conversations or sessions.size > self._limits.bytes
         }
 
     @property
@@ -304,7 +304,7 @@ class PartitionProcessor:
         """What a restart may have to do in this partition beside reading snapshots, in turns that are judged."""
         # Of the snapshots that this takes, only those of open turns cost much: where there are very many of these, a
         # restart takes longer rather than that each of them is written again and again.
-        turns = sum(each.turns for each in self.state.conversations.values())
+        turns = sum(sessions.turns for sessions in self.state.conversations.values())
         return max(self._limits.snapshot_turns / max(1, self._partitions()), turns / TURNS_PER_SNAPSHOT_TURN, 1.0)
 
     def _note_work(self) -> None:
@@ -337,14 +337,17 @@ class PartitionProcessor:
         """Write snapshots; what is too large for one is closed early where it needs a record from before `latest`."""
         try:
             await turns.append(
-                [snapshot_record(monitor, *each, self.state.next_offset, self._partition) for each in conversations]
+                [
+                    snapshot_record(monitor, *conversation, self.state.next_offset, self._partition)
+                    for conversation in conversations
+                ]
             )
         except LogUnavailable as error:
             self._snapshot_log.failed(error)
         except RecordTooLarge:
             if len(conversations) > 1:
-                for each in conversations:
-                    await self._write_snapshots(turns, monitor, [each], latest)
+                for conversation in conversations:
+                    await self._write_snapshots(turns, monitor, [conversation], latest)
             elif conversations[0][1].replay_point.lies_before(latest.offset, latest.time):
                 await self._close_early({monitor: [conversations[0][0]]})
             else:
@@ -365,7 +368,7 @@ def _written_together(
         if conversation.too_large and not conversation.replay_point.lies_before(latest.offset, latest.time):
             continue
         group.append((name, conversation))
-        size += sum(each.size for each in conversation.windows)
+        size += sum(window.size for window in conversation.windows)
         if len(group) == SNAPSHOTS_AT_ONCE or size > SNAPSHOT_BYTES_AT_ONCE:
             yield group
             group, size = [], 0
@@ -380,6 +383,6 @@ def _next_pack(waiting: deque[tuple[Job, Job | None]]) -> Sequence[tuple[Job, Jo
     if pack is None:
         return [first]
     others = [each for each in waiting if each[1] is not None and each[1].pack == pack]
-    for each in others:
-        waiting.remove(each)
+    for other in others:
+        waiting.remove(other)
     return [first, *others]

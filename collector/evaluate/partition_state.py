@@ -79,7 +79,7 @@ class PartitionState:
     ) -> None:
         self._outcomes: OutcomeCounter = NullOutcomes()
         self.references = ReferenceJoin(
-            {each.name: each.reference_wait for each in plan.monitors if each.reference_wait is not None}
+            {monitor.name: monitor.reference_wait for monitor in plan.monitors if monitor.reference_wait is not None}
         )
         self.on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
         self.on_demand: Callable[[Monitor, Assignment, float], None] = lambda _monitor, _assignment, _units: None
@@ -191,16 +191,18 @@ class PartitionState:
         if self._plan.monitors:
             self._past.append(self._plan)
         self._plan = plan
-        self._planned = {each.name for each in plan.monitors if each.standard_error is not None}
-        self._limited = {each.name for each in plan.monitors if each.budget.limited or plan.budget.limited}
+        self._planned = {monitor.name for monitor in plan.monitors if monitor.standard_error is not None}
+        self._limited = {monitor.name for monitor in plan.monitors if monitor.budget.limited or plan.budget.limited}
         self._limited |= self._planned
         self._sampled_by_key = not any(monitor.reads_content for monitor in plan.monitors)
         self._demands = [
-            (monitor, each, monitor.probability(each, 1.0, 1.0))
+            (monitor, assignment, monitor.probability(assignment, 1.0, 1.0))
             for monitor in plan.monitors
-            for each in monitor.of_scope("turn")
+            for assignment in monitor.of_scope("turn")
         ]
-        watching = {each.name: each.window_settings for each in plan.monitors if each.of_scope("conversation")}
+        watching = {
+            monitor.name: monitor.window_settings for monitor in plan.monitors if monitor.of_scope("conversation")
+        }
         for name in sorted(self.conversations.keys() - watching.keys()):
             self._released += self.conversations.pop(name).abandon()
             del self._populations[name]
@@ -218,9 +220,9 @@ class PartitionState:
         released: Sequence[ReplayPoint] = ()
         if self._released:
             released, self._released = self._released, []
-        for each in self.conversations.values():
-            if each.has_released:
-                released = [*released, *each.take_released()]
+        for sessions in self.conversations.values():
+            if sessions.has_released:
+                released = [*released, *sessions.take_released()]
         return released
 
     def _apply_controls_up_to(self, offset: int) -> list[Job]:
@@ -279,10 +281,10 @@ class PartitionState:
         if not self._sampled_by_key:
             return None
         return [
-            (each, monitor.probability(each, factor, 1.0))
+            (assignment, monitor.probability(assignment, factor, 1.0))
             for monitor in self._plan.monitors
             for factor in (self._reduction(monitor.name).factor,)
-            for each in monitor.assignments
+            for assignment in monitor.assignments
         ]
 
     def _is_sampled_out(self, by_key: bytes | None, chances: Sequence[tuple[Assignment, float]] | None) -> bool:
@@ -291,13 +293,13 @@ class PartitionState:
         if chances is None or by_key is None:
             return False
         key = by_key.decode(errors="replace")
-        for each, chance in chances:
-            if self._plan.draw(each, key) < chance:
+        for assignment, chance in chances:
+            if self._plan.draw(assignment, key) < chance:
                 return False
         for population in self._populations.values():
             population.observe(key, self.time)
-        for monitor, each, units in self._demands:
-            self.on_demand(monitor, each, units)
+        for monitor, assignment, units in self._demands:
+            self.on_demand(monitor, assignment, units)
         return True
 
     def _count_sampled_out(self, number: int) -> None:
@@ -305,8 +307,8 @@ class PartitionState:
             return
         for monitor in self._plan.monitors:
             self.outcomes.count_turn(monitor.name, "sampled_out", number)
-            for each in monitor.of_scope("turn"):
-                self._count_due(monitor, each, "sampled_out", number)
+            for assignment in monitor.of_scope("turn"):
+                self._count_due(monitor, assignment, "sampled_out", number)
 
     def _count_due(self, monitor: Monitor, assignment: Assignment, end: Any = None, number: int = 1) -> None:
         self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, "matched", number=number)
@@ -359,10 +361,10 @@ class PartitionState:
         boost, stratum = await _stratum(monitor, turn) if monitor.strata.boosts else (1.0, EVERYTHING)
         jobs: list[Job] = []
         selected = False
-        for each in monitor.of_scope("turn"):
-            job = self._turn_job(monitor, each, turn, key, boost, stratum, replay_point)
+        for assignment in monitor.of_scope("turn"):
+            job = self._turn_job(monitor, assignment, turn, key, boost, stratum, replay_point)
             if job is None:
-                self._count_due(monitor, each, "sampled_out")
+                self._count_due(monitor, assignment, "sampled_out")
                 continue
             selected = True
             if monitor.reference_wait is not None and self.references.awaits(job, turn.turn):
@@ -555,8 +557,8 @@ class PartitionState:
         factor, most = self._reduction(monitor.name).factor, monitor.strata.strongest
         if conversations is None:
             return "sampled_out", []
-        for each in monitor.of_scope("conversation"):
-            if self._plan.draw(each, key) < monitor.probability(each, factor, most):
+        for assignment in monitor.of_scope("conversation"):
+            if self._plan.draw(assignment, key) < monitor.probability(assignment, factor, most):
                 break
         else:
             return "sampled_out", []
@@ -571,7 +573,11 @@ class PartitionState:
             upstream=self._plan.trust.upstream(turn),
         )
         outcome, result = conversations.add(key, incoming, replay_point, self.time)
-        return outcome, [job for each in result for job in self._conversation_jobs(monitor, each, replay_point.offset)]
+        return outcome, [
+            job
+            for window_result in result
+            for job in self._conversation_jobs(monitor, window_result, replay_point.offset)
+        ]
 
     def _conversation_jobs(self, monitor: Monitor, result: WindowResult, offset: int) -> Iterator[Job]:
         self.outcomes.count_closed(monitor.name, result.closed_by, result.missing_messages)
@@ -580,30 +586,32 @@ class PartitionState:
             attributes |= {"gaps": result.missing_messages, "incomplete": True}
         case = _unpacker(result, attributes, monitor.attributes)
         size = sum(len(packed.data) for _, packed in result.turns)
-        for each in monitor.of_scope("conversation"):
-            if not self._is_selected(monitor, each, result.conversation_id, result.closed_revision):
-                self._count_due(monitor, each, "sampled_out")
+        for assignment in monitor.of_scope("conversation"):
+            if not self._is_selected(monitor, assignment, result.conversation_id, result.closed_revision):
+                self._count_due(monitor, assignment, "sampled_out")
                 continue
             earlier = [
-                _evaluation_id(each, result.conversation_id, revision)
+                _evaluation_id(assignment, result.conversation_id, revision)
                 for revision in result.supersedes
-                if self._is_selected(monitor, each, result.conversation_id, revision)
+                if self._is_selected(monitor, assignment, result.conversation_id, revision)
             ]
-            earlier += self._by_past_definitions(monitor, each, result)
+            earlier += self._by_past_definitions(monitor, assignment, result)
             earlier += list(self._retries_of(earlier))
-            chance = monitor.probability(each, result.closed_revision.rate, result.closed_revision.boost)
-            self.on_demand(monitor, each, monitor.probability(each, 1.0, result.closed_revision.boost) / chance)
+            chance = monitor.probability(assignment, result.closed_revision.rate, result.closed_revision.boost)
+            self.on_demand(
+                monitor, assignment, monitor.probability(assignment, 1.0, result.closed_revision.boost) / chance
+            )
             job = Job(
-                evaluation_id=_evaluation_id(each, result.conversation_id, result.closed_revision),
+                evaluation_id=_evaluation_id(assignment, result.conversation_id, result.closed_revision),
                 monitor=monitor,
-                assignment=each,
+                assignment=assignment,
                 case=case,
                 replay_point=result.replay_point,
                 trigger_offset=offset,
                 triggered_at=self._timestamp,
                 size=size,
                 sampling=_sampling(chance, result.stratum, result.upstream, has_id=True),
-                fallback=result.closed_revision.fallback and each.fallback is not None,
+                fallback=result.closed_revision.fallback and assignment.fallback is not None,
                 supersedes=tuple(earlier),
                 attributes=attributes,
                 subject=(result.conversation_id, result.closed_revision.digest),

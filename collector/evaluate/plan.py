@@ -104,7 +104,10 @@ class Monitor:
     @cached_property
     def _by_scope(self) -> Mapping[Scope, tuple[Assignment, ...]]:
         scopes: tuple[Scope, ...] = get_args(Scope)
-        return {scope: tuple(each for each in self.assignments if each.evaluator.scope == scope) for scope in scopes}
+        return {
+            scope: tuple(assignment for assignment in self.assignments if assignment.evaluator.scope == scope)
+            for scope in scopes
+        }
 
     def matches(self, turn: TurnFields) -> bool:
         """Whether this monitor watches the turn."""
@@ -170,9 +173,11 @@ class Plan:
     @property
     def judge_names(self) -> frozenset[str]:
         """The names of the judges in use; "" where an evaluator has none."""
-        assignments = [each for monitor in self.monitors for each in monitor.assignments]
+        assignments = [assignment for monitor in self.monitors for assignment in monitor.assignments]
         return frozenset(
-            name for each in assignments for name in (each.judge_name, each.fallback_name or each.judge_name)
+            name
+            for assignment in assignments
+            for name in (assignment.judge_name, assignment.fallback_name or assignment.judge_name)
         )
 
     @property
@@ -181,7 +186,7 @@ class Plan:
         rates: dict[str, float | str] = {"": self.salt}
         for monitor in self.monitors:
             rates[monitor.name] = monitor.rate
-            own = {f"{monitor.name}/{each.evaluator.name}": each.rate for each in monitor.assignments}
+            own = {f"{monitor.name}/{assignment.evaluator.name}": assignment.rate for assignment in monitor.assignments}
             rates |= {name: rate for name, rate in own.items() if rate is not None}
         return rates
 

@@ -95,7 +95,9 @@ class EvaluateStage:
     def open_conversations(self) -> int:
         """How many conversations are open in this process, over all monitors and partitions."""
         return sum(
-            each.open for processor in self._processors.values() for each in processor.state.conversations.values()
+            sessions.open
+            for processor in self._processors.values()
+            for sessions in processor.state.conversations.values()
         )
 
     @property
@@ -223,7 +225,7 @@ class EvaluateStage:
         return await configurations_of(start, controls, self._plan, self.number, history, unnumbered)
 
     def _report_removed(self, metadata: CommitMetadata) -> None:
-        used = {each.evaluator.name for monitor in self._plan.monitors for each in monitor.assignments}
+        used = {assignment.evaluator.name for monitor in self._plan.monitors for assignment in monitor.assignments}
         for name in sorted(set(metadata.pending or ()) - used):
             logger.warning("evaluator %s is not configured any more: its unfinished evaluations are not made", name)
 

@@ -101,8 +101,8 @@ class AuditedSums:
     def of(cls, conversations: Iterable[Sequence[float]]) -> AuditedSums:
         """The sums of whole conversations, each with its five totals."""
         total = cls()
-        for each in conversations:
-            total += growth((0.0,) * len(TOTALS), each)
+        for conversation in conversations:
+            total += growth((0.0,) * len(TOTALS), conversation)
         return total
 
     @property

@@ -112,10 +112,10 @@ class WeightHistory:
         """The weight of a conversation below which most of the weight lies, that of a single heaviest one aside."""
         beyond, rest = 0.0, (1.0 - _COVERED) * self._weight
         for place, number in enumerate(sorted(self._bins, reverse=True)):
-            of = self._bins[number]
-            if place == 0 and of.conversations == 1:
-                rest = max(rest, of.weight)
-            beyond += of.weight
+            bin_ = self._bins[number]
+            if place == 0 and bin_.conversations == 1:
+                rest = max(rest, bin_.weight)
+            beyond += bin_.weight
             if beyond > rest:
                 return 2.0 ** (number / _STEPS)
         return 1.0

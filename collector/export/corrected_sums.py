@@ -41,8 +41,8 @@ class CorrectedSums:
         labels = (watched.evaluator, watched.evaluator_version, watched.monitor)
         self._shifts[labels] = shift = 1.0 / watched.cascade_share - 1.0
         self._telemetry.gauge(CORRECTED_SHIFT, *labels).set(shift)
-        for each in (CORRECTED_WY, CORRECTED_W2Y, CORRECTED_W2Y2):
-            self._telemetry.counter(each, *labels, segment)
+        for series in (CORRECTED_WY, CORRECTED_W2Y, CORRECTED_W2Y2):
+            self._telemetry.counter(series, *labels, segment)
 
     def count(self, evaluation: Evaluation, score: float, labels: Sequence[str]) -> None:
         """Count a score; `labels` are those of its series, with the segment."""

@@ -124,8 +124,8 @@ class FeedbackExportFold:
 def by_monitor(joined: JoinedFeedback) -> dict[str, FeedbackSubject]:
     """The first subject of every monitor: one piece of feedback counts once there, however many turns it is about."""
     subjects: dict[str, FeedbackSubject] = {}
-    for each in joined.subjects:
-        subjects.setdefault(each.monitor, each)
+    for subject in joined.subjects:
+        subjects.setdefault(subject.monitor, subject)
     return subjects
 
 
@@ -133,7 +133,9 @@ def feedback_events(
     batch: Sequence[JoinedFeedback], *, service: str, comment: bool = True, own: OwnItems | None = None
 ) -> ExportLogsServiceRequest:
     """One `evalstream.feedback` event for each piece and monitor, with the trace and span id of what it is about."""
-    records = [_event(each, subject, comment=comment) for each in batch for subject in by_monitor(each).values()]
+    records = [
+        _event(feedback, subject, comment=comment) for feedback in batch for subject in by_monitor(feedback).values()
+    ]
     return logs_request(records, service=service, own=own)
 
 

@@ -76,7 +76,7 @@ class JsonlExporter:
         Raises:
             ExportUnavailable: the disk is full or the like.
         """
-        lines = b"".join(evaluation_to_json(each) + b"\n" for each in batch)
+        lines = b"".join(evaluation_to_json(evaluation) + b"\n" for evaluation in batch)
         try:
             await asyncio.get_running_loop().run_in_executor(self._writer, self._write, lines)
         except OSError as error:

@@ -123,8 +123,8 @@ class OtlpExporter:
 
     async def export(self, batch: Sequence[Evaluation]) -> int:
         """Send the batch; returns how many the endpoint refused for good, as events or as spans."""
-        wanted = [each for each in batch if self._settings.skipped or each.outcome != "skipped"]
-        return sum([await self._send(each) for each in _requests(wanted, self._settings.batch_size)])
+        wanted = [evaluation for evaluation in batch if self._settings.skipped or evaluation.outcome != "skipped"]
+        return sum([await self._send(request) for request in _requests(wanted, self._settings.batch_size)])
 
     async def export_feedback(self, batch: Sequence[JoinedFeedback]) -> int:
         """Send feedback as events; returns how many the endpoint refused for good."""
@@ -158,7 +158,7 @@ class OtlpExporter:
 
     def _count_without_span(self, batch: Sequence[Evaluation]) -> None:
         """Ready-made turns are in no trace: their events are all there is of them."""
-        lost = sum(each.subject.trace_id is None for each in batch)
+        lost = sum(evaluation.subject.trace_id is None for evaluation in batch)
         if lost:
             self._telemetry.drop("export_otlp", "no_logs_endpoint", lost)
 
@@ -167,12 +167,12 @@ def _requests(batch: Sequence[Evaluation], most: int) -> Iterator[Sequence[Evalu
     """The batch in pieces of `most` evaluations, and of about a megabyte of text: receivers refuse large requests."""
     request: list[Evaluation] = []
     size = 0
-    for each in batch:
-        text = _text_bytes(each)
+    for evaluation in batch:
+        text = _text_bytes(evaluation)
         if request and (len(request) >= most or size + text > _REQUEST_BYTES):
             yield request
             request, size = [], 0
-        request.append(each)
+        request.append(evaluation)
         size += text
     if request:
         yield request
@@ -183,4 +183,4 @@ def _text_bytes(evaluation: Evaluation) -> int:
     error = evaluation.error.message if evaluation.error else ""
     subject = evaluation.subject
     texts = (evaluation.explanation, evaluation.reason, error, subject.conversation_id, subject.response_id)
-    return sum(len(each) for each in texts if each) + 48 * len(subject.links)
+    return sum(len(text) for text in texts if text) + 48 * len(subject.links)

@@ -75,7 +75,7 @@ class OtlpClient:
         With `spans_follow`, which say the same, an endpoint that has no logs at all is not tried again and again:
         whether it takes traces is asked once, and then no log records are sent any more.
         """
-        count = sum(len(scope.log_records) for each in request.resource_logs for scope in each.scope_logs)
+        count = sum(len(scope.log_records) for logs in request.resource_logs for scope in logs.scope_logs)
         if not count or not self.has_logs:
             return 0
         body = request.SerializeToString()
@@ -83,7 +83,7 @@ class OtlpClient:
 
     async def send_traces(self, request: ExportTraceServiceRequest) -> int:
         """Send spans; returns how many were refused for good."""
-        count = sum(len(scope.spans) for each in request.resource_spans for scope in each.scope_spans)
+        count = sum(len(scope.spans) for spans in request.resource_spans for scope in spans.scope_spans)
         return await self._deliver("/v1/traces", request.SerializeToString(), count, _rejected_spans) if count else 0
 
     async def _deliver(

@@ -29,14 +29,14 @@ def events(
 
     Those that `own` signs are recognised when they come back.
     """
-    return logs_request([_event(each, explanation=explanation) for each in batch], service=service, own=own)
+    return logs_request([_event(evaluation, explanation=explanation) for evaluation in batch], service=service, own=own)
 
 
 def logs_request(
     records: Sequence[LogRecord], *, service: str, own: OwnItems | None = None
 ) -> ExportLogsServiceRequest:
     """A request with log records of ours, signed by `own`."""
-    scope = ScopeLogs(scope=_scope(), log_records=[_signed(each, own) for each in records])
+    scope = ScopeLogs(scope=_scope(), log_records=[_signed(record, own) for record in records])
     return ExportLogsServiceRequest(resource_logs=[ResourceLogs(resource=_resource(service), scope_logs=[scope])])
 
 
@@ -55,9 +55,9 @@ def spans(
     Evaluations of what had no trace (ready-made turns) have no span: there is no trace for it to be in.
     """
     members = [
-        _signed(_span(each, explanation=explanation, openinference=openinference), own)
-        for each in batch
-        if _id(each.subject.trace_id, 16)
+        _signed(_span(evaluation, explanation=explanation, openinference=openinference), own)
+        for evaluation in batch
+        if _id(evaluation.subject.trace_id, 16)
     ]
     if not members:
         return ExportTraceServiceRequest()

@@ -163,18 +163,27 @@ class PrometheusExporter:
     def take_evaluators(self, evaluators: tuple[MonitoredEvaluator, ...]) -> None:
         """See `ExporterOfEvaluators`: their series begin at 0. The series of those before stay."""
         self._evaluators = evaluators
-        self._labelled = {(each.monitor, each.evaluator): each for each in evaluators if each.labels}
-        self._audited = {(each.monitor, each.evaluator): each for each in evaluators if each.audit_version}
-        for each in evaluators:
-            _reserve_labels(self._telemetry, each)
-            _describe(self._telemetry, each, each.evaluator, lower=each.lower_is_better)
-            for label, lower in each.watched_labels.items():
-                _describe(self._telemetry, each, share_name(each.evaluator, label), lower=lower)
-            if each.audit_version:
-                _describe(self._telemetry, _as_audit(each), audit_name(each.evaluator), lower=each.lower_is_better)
+        self._labelled = {
+            (evaluator.monitor, evaluator.evaluator): evaluator for evaluator in evaluators if evaluator.labels
+        }
+        self._audited = {
+            (evaluator.monitor, evaluator.evaluator): evaluator for evaluator in evaluators if evaluator.audit_version
+        }
+        for evaluator in evaluators:
+            _reserve_labels(self._telemetry, evaluator)
+            _describe(self._telemetry, evaluator, evaluator.evaluator, lower=evaluator.lower_is_better)
+            for label, lower in evaluator.watched_labels.items():
+                _describe(self._telemetry, evaluator, share_name(evaluator.evaluator, label), lower=lower)
+            if evaluator.audit_version:
+                _describe(
+                    self._telemetry,
+                    _as_audit(evaluator),
+                    audit_name(evaluator.evaluator),
+                    lower=evaluator.lower_is_better,
+                )
             for segment in self._created:
-                _create_series(self._telemetry, each, segment)
-                self._corrected.create(each, segment)
+                _create_series(self._telemetry, evaluator, segment)
+                self._corrected.create(evaluator, segment)
 
     async def export(self, batch: Sequence[Evaluation]) -> None:
         """Count the batch."""
@@ -291,8 +300,8 @@ class PrometheusExporter:
             self._count_sums(_EVIDENCE, series, evidence.evidence)
 
     def _count_sums(self, of: Sequence[Series], labels: Sequence[str], grown: EstimatorIncrements) -> None:
-        for each, amount in zip(of, (grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2), strict=True):
-            self._telemetry.counter(each, *labels).inc(amount)
+        for series, amount in zip(of, (grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2), strict=True):
+            self._telemetry.counter(series, *labels).inc(amount)
 
     def _record_success(self, evaluator: str, monitor: str, time: float) -> None:
         newest = self._newest.get((evaluator, monitor), 0.0)
@@ -330,9 +339,9 @@ class PrometheusExporter:
     def _create_segment(self, segment: str) -> None:
         self._created.append(segment)
         self._telemetry.reserve("segment", segment)
-        for each in self._evaluators:
-            _create_series(self._telemetry, each, segment)
-            self._corrected.create(each, segment)
+        for evaluator in self._evaluators:
+            _create_series(self._telemetry, evaluator, segment)
+            self._corrected.create(evaluator, segment)
 
 
 def _reason(evaluation: Evaluation) -> str:

@@ -27,11 +27,11 @@ def metrics_application(registry: CollectorRegistry, health: Health | None = Non
     async def ready(_request: web.Request) -> web.Response:
         results = state.results
         problems = state.problems(results)
-        degraded = any(each.status == "degraded" for each in results.values())
+        degraded = any(result.status == "degraded" for result in results.values())
         body = {
             "status": "not ready" if problems else "degraded" if degraded else "ready",
             "problems": problems,
-            "checks": {name: asdict(each) for name, each in results.items()},
+            "checks": {name: asdict(result) for name, result in results.items()},
         }
         return web.json_response(body, status=503 if problems else 200)
 

@@ -62,7 +62,7 @@ def dimensions_of(segment_by: Declaration, segments: Sequence[str] = ()) -> tupl
 
 def count_segments(dimensions: Iterable[Dimension]) -> int:
     """How many segments there are at most at one time."""
-    return prod(each.labels for each in dimensions)
+    return prod(dimension.labels for dimension in dimensions)
 
 
 class Segments:
@@ -77,7 +77,7 @@ class Segments:
         on_new: Callable[[str], None] = lambda _segment: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._values = tuple(_Values(each, clock) for each in dimensions)
+        self._values = tuple(_Values(dimension, clock) for dimension in dimensions)
         self._on_new = on_new
         self._limit = 2 * count_segments(dimensions)
         self._known: set[str] = set()
@@ -87,21 +87,21 @@ class Segments:
         """The segment of an evaluation with these attributes."""
         if not self._values:
             return ALL
-        learnt = [each.learn(attributes) for each in self._values]
+        learnt = [values.learn(attributes) for values in self._values]
         if any(learnt):
             self._announce()
-        segment = _join([(each.attribute, each.label(attributes)) for each in self._values])
+        segment = _join([(values.attribute, values.label(attributes)) for values in self._values])
         return segment if segment in self._known else self._everything_else()
 
     def _everything_else(self) -> str:
-        return _join([(each.attribute, OTHER) for each in self._values])
+        return _join([(values.attribute, OTHER) for values in self._values])
 
     def _announce(self) -> None:
         if not self._values:
             self._on_new(ALL)
             return
-        combinations = itertools.product(*([*each.labels(), OTHER] for each in self._values))
-        names = [each.attribute for each in self._values]
+        combinations = itertools.product(*([*values.labels(), OTHER] for values in self._values))
+        names = [values.attribute for values in self._values]
         for labels in combinations:
             segment = _join(list(zip(names, labels, strict=True)))
             if segment not in self._known and (len(self._known) < self._limit or set(labels) == {OTHER}):

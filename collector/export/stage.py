@@ -154,7 +154,7 @@ class ExportFold:
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Export new evaluations; returns when they are out, however long the destination takes."""
-        batch = [each for each in map(self._read, records) if each is not None]
+        batch = [evaluation for evaluation in map(self._read, records) if evaluation is not None]
         if batch:
             await self._stage.deliver(batch)
         if records:

@@ -90,7 +90,7 @@ class GoldenRuns:
         self._published: dict[str, int] = {}
         self._scoring = {
             name: FailureLog(f"scoring the golden set with {name}")
-            for name in (each.assignment.evaluator.name for each in targets)
+            for name in (target.assignment.evaluator.name for target in targets)
         }
         self._attempts: dict[str, _Attempts] = {}
         self._unscorable: set[str] = set()
@@ -114,11 +114,11 @@ class GoldenRuns:
 
     async def run_due(self) -> None:
         """Make the runs that are due."""
-        for each in self._targets:
+        for target in self._targets:
             period = int(self._clock() // self._every)
-            attempts = self._attempts.get(each.key)
-            if self._published.get(each.key) != period and (attempts is None or self._clock() >= attempts.next_at):
-                await self._run(each, period)
+            attempts = self._attempts.get(target.key)
+            if self._published.get(target.key) != period and (attempts is None or self._clock() >= attempts.next_at):
+                await self._run(target, period)
 
     async def _run(self, target: GoldenTarget, period: int) -> None:
         """Publish the period's run; make it if no process has. One that cannot be made is retried, ever more seldom."""
@@ -129,7 +129,7 @@ class GoldenRuns:
             if scores is None:
                 self._attempts[target.key] = self._attempts.get(target.key, _Attempts()).after(self._clock())
                 return
-            if not any(each is not None for each in scores.values()):
+            if not any(score is not None for score in scores.values()):
                 self._published[target.key] = period  # not saved: the file may be mended before the next start
                 return
             record = orjson.dumps({"at": self._clock(), "scores": scores}).decode()
@@ -154,15 +154,18 @@ class GoldenRuns:
 
         cases = [case for case in self._cases if case.scope == evaluator.scope]
         outcomes = dict(await asyncio.gather(*map(score, cases)))
-        self._warn_of_skipped(evaluator.name, [each for each in outcomes.values() if isinstance(each, Skipped)])
-        failures = [each for each in outcomes.values() if isinstance(each, Failure)]
+        self._warn_of_skipped(
+            evaluator.name, [outcome for outcome in outcomes.values() if isinstance(outcome, Skipped)]
+        )
+        failures = [outcome for outcome in outcomes.values() if isinstance(outcome, Failure)]
         if len(failures) * 2 > len(outcomes):
             self._scoring[evaluator.name].failed(
-                f"{len(failures)} of {len(outcomes)} cases have no score: {_listed(each.type for each in failures)}"
+                f"{len(failures)} of {len(outcomes)} cases have no score: "
+                f"{_listed(failure.type for failure in failures)}"
             )
             return None
         self._scoring[evaluator.name].succeeded()
-        return {case: each.value if isinstance(each, Score) else None for case, each in outcomes.items()}
+        return {case: outcome.value if isinstance(outcome, Score) else None for case, outcome in outcomes.items()}
 
     async def _evaluate(self, assignment: Assignment, case: GoldenCase) -> Result:
         if assignment.pack:  # asked as in its pack, though alone: a case of the set may be no other's
@@ -182,7 +185,7 @@ class GoldenRuns:
     async def _publish(self, target: GoldenTarget, scores: Mapping[str, float | None], at: float) -> None:
         evaluator, version = target.assignment.evaluator.name, target.assignment.version
         labels = (evaluator, version, target.judge)
-        scored = sum(each is not None for each in scores.values())
+        scored = sum(score is not None for score in scores.values())
         self._telemetry.gauge(GOLDEN_CASES, *labels, "scored").set(scored)
         self._telemetry.gauge(GOLDEN_CASES, *labels, "unscored").set(len(scores) - scored)
         self._telemetry.gauge(GOLDEN_LAST_RUN, *labels).set(at)

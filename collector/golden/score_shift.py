@@ -41,5 +41,5 @@ def score_shift(scores: Mapping[str, float | None], references: Mapping[str, flo
     if count < MIN_PAIRS:
         return None
     mean = sum(differences) / count
-    variance = sum((each - mean) ** 2 for each in differences) / (count - 1)
+    variance = sum((difference - mean) ** 2 for difference in differences) / (count - 1)
     return ScoreShift(mean, max(MIN_DEVIATION, math.sqrt(variance)) / math.sqrt(count), count)

@@ -169,7 +169,7 @@ class Batches:
                     os.fsync(file.fileno())
             self.journal.remove()
             return
-        names = ", ".join(each.id or each.key for each in left)
+        names = ", ".join(batch.id or batch.key for batch in left)
         self._say(
             f"{plural(len(left), 'batch', 'batches')} of an earlier run still open ({names}), which nothing of this "
             f"run waits for; cancel at the provider what is not wanted, then delete {self.journal.path}"
@@ -187,7 +187,7 @@ class BatchesOfCheck(Batches):
 
     async def look(self, patience: float) -> Sequence[str]:
         """What each endpoint says within so many seconds, in a sentence."""
-        return await asyncio.gather(*(_look(*each, patience) for each in self._endpoints))
+        return await asyncio.gather(*(_look(*endpoint, patience) for endpoint in self._endpoints))
 
 
 async def _look(name: str, settings: JudgeSettings, endpoint: BatchEndpoint, patience: float) -> str:
@@ -267,7 +267,9 @@ def open_batches(
 
 def at_batch_prices(config: Config) -> Config:
     """The configuration with the prices of batches, for what evaluations will probably cost."""
-    judges = {name: _discounted(each) if each.takes_batches else each for name, each in config.settings.judges.items()}
+    judges = {
+        name: _discounted(judge) if judge.takes_batches else judge for name, judge in config.settings.judges.items()
+    }
     return replace(config, settings=config.settings.model_copy(update={"judges": judges}))
 
 

@@ -48,17 +48,17 @@ def endpoint_of(judge: JudgeSettings) -> tuple[str, str]:
 def limits_by_endpoint(judges: Iterable[JudgeSettings]) -> Mapping[tuple[str, str], EndpointLimits]:
     """The limits of each endpoint; of several settings the strictest."""
     groups: dict[tuple[str, str], list[JudgeSettings]] = {}
-    for each in judges:
-        groups.setdefault(endpoint_of(each), []).append(each)
+    for judge in judges:
+        groups.setdefault(endpoint_of(judge), []).append(judge)
     return {
         endpoint: EndpointLimits(
-            min(each.concurrency for each in group),
-            _strictest(each.requests_per_minute for each in group),
-            _strictest(each.tokens_per_minute for each in group),
+            min(judge.concurrency for judge in group),
+            _strictest(judge.requests_per_minute for judge in group),
+            _strictest(judge.tokens_per_minute for judge in group),
         )
         for endpoint, group in groups.items()
     }
 
 
 def _strictest(limits: Iterable[int | None]) -> int | None:
-    return min((each for each in limits if each is not None), default=None)
+    return min((limit for limit in limits if limit is not None), default=None)

@@ -81,7 +81,7 @@ def layers_of(settings: JudgeSettings, limits: EndpointLimits) -> Sequence[Layer
 def chain_text(settings: JudgeSettings, limits: EndpointLimits) -> str:
     """The layers in one line, with the request that they end in."""
     request = f"request (timeout {settings.timeout:g} s)"
-    return " → ".join([*(each.text for each in layers_of(settings, limits)), request])
+    return " → ".join([*(layer.text for layer in layers_of(settings, limits)), request])
 
 
 def wrapped(judge: Judge, context: LayerContext, limits: EndpointLimits) -> Judge:

@@ -72,7 +72,7 @@ async def open_judges(
     telemetry = telemetry or Telemetry()
     configured, names = config.settings.judges, judges_in_use(config)
     limits = limits_by_endpoint(configured[name] for name in names)
-    limiters = {endpoint: each.limiter() for endpoint, each in limits.items()}
+    limiters = {endpoint: endpoint_limits.limiter() for endpoint, endpoint_limits in limits.items()}
     breakers = EndpointBreakers(telemetry, policy)
     unavailable = set[str]()
     judges: dict[str, Judge] = {}
@@ -119,23 +119,23 @@ def judges_in_use(config: Config) -> list[str]:
 
 
 def _named(config: Config) -> set[str]:
-    return {judge for each in config.evaluators.values() for judge in each.judges}
+    return {judge for evaluator in config.evaluators.values() for judge in evaluator.judges}
 
 
 def _juries(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
-    cascades = [each for name, each in config.settings.cascades.items() if name in _named(config)]
-    named = _named(config) | {part for each in cascades for part in (each.first, each.then)}
-    juries = {name: each for name, each in config.settings.juries.items() if name in named}
+    cascades = [cascade for name, cascade in config.settings.cascades.items() if name in _named(config)]
+    named = _named(config) | {part for cascade in cascades for part in (cascade.first, cascade.then)}
+    juries = {name: jury for name, jury in config.settings.juries.items() if name in named}
     return {
-        name: Jury([judges[each] for each in jury.judges], combine=jury.combine, quorum=jury.quorum)
+        name: Jury([judges[judge] for judge in jury.judges], combine=jury.combine, quorum=jury.quorum)
         for name, jury in juries.items()
     }
 
 
 def _cascades(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
     return {
-        name: Cascade(judges[each.first], judges[each.then], doubt=each.doubt, share=each.share)
-        for name, each in config.settings.cascades.items()
+        name: Cascade(judges[cascade.first], judges[cascade.then], doubt=cascade.doubt, share=cascade.share)
+        for name, cascade in config.settings.cascades.items()
         if name in _named(config)
     }
 
@@ -143,7 +143,7 @@ def _cascades(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
 def _pairs(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
     others = _named(config) - set(config.settings.judge_names)
     pairs = {name: pair_named(name, judges) for name in others}
-    return {name: DividedJudge(judges[each.extract], judges[each.decide]) for name, each in pairs.items() if each}
+    return {name: DividedJudge(judges[pair.extract], judges[pair.decide]) for name, pair in pairs.items() if pair}
 
 
 def _opened(

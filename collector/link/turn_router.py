@@ -85,10 +85,10 @@ class TurnRouter:
         All get the key of the first that has an answer, so that turns of a trace stay together. A generator: a replay
         discards them, and they need not be serialized for that.
         """
-        if not any(has_no_conversation(each, self._services) for each in turns):
+        if not any(has_no_conversation(turn, self._services) for turn in turns):
             yield from map(self._route, turns)
             return
-        opening = next(filter(None, (history_of(each).opening for each in whole or turns)), None)
+        opening = next(filter(None, (history_of(turn).opening for turn in whole or turns)), None)
         for turn in turns:
             if opening is not None and has_no_conversation(turn, self._services):
                 yield RoutedRecord(Record(opening.hex().encode(), turn_to_json(turn)), unlinked=True)
@@ -97,15 +97,15 @@ class TurnRouter:
 
     async def append(self, routed: Sequence[RoutedRecord]) -> None:
         """Append records; they are durable on return. Waits while a log cannot be written."""
-        if linked := [each for each in routed if not each.unlinked]:
+        if linked := [record for record in routed if not record.unlinked]:
             await self._append_turns(linked)
-        unlinked = [each.record for each in routed if each.unlinked]
+        unlinked = [record.record for record in routed if record.unlinked]
         if self._unlinked is not None and unlinked:
             await append_until_durable(self._unlinked, unlinked, self._backoff)
 
     async def _append_turns(self, routed: Sequence[RoutedRecord]) -> None:
-        records = [each.record for each in routed]
-        unwanted = {each.record for each in routed if each.unwanted}
+        records = [record.record for record in routed]
+        unwanted = {record.record for record in routed if record.unwanted}
         if not unwanted:
             await append_until_durable(self._turns, records, self._backoff)
             return

@@ -178,8 +178,10 @@ class PartitionFeed:
     async def _process(self, fold: Fold, batch: Batch) -> None:
         self._delivering = True
         records = batch.records
-        if not getattr(fold, "takes_unreadable", False) and any(type(each) is UnreadableRecords for each in records):
-            records = [each for each in records if type(each) is not UnreadableRecords]
+        if not getattr(fold, "takes_unreadable", False) and any(
+            type(record) is UnreadableRecords for record in records
+        ):
+            records = [record for record in records if type(record) is not UnreadableRecords]
         if not self._replayed:
             old = bisect_left(records, self._offset, key=attrgetter("offset"))
             if old:

@@ -44,7 +44,7 @@ class ExchangeableFolds:
         One that is just being opened in the way of before is exchanged as soon as it is open.
         """
         self.open_inner = open_inner
-        await asyncio.gather(*(each.exchange() for each in list(self._folds)))
+        await asyncio.gather(*(fold.exchange() for fold in list(self._folds)))
 
 
 class _Opened:
@@ -224,9 +224,9 @@ class _ExchangeableFold:
         async def replay() -> None:
             nonlocal start
             async for batch in self._folds.log.read(self._partition, start):
-                records = [each for each in batch if each.offset < end]
+                records = [record for record in batch if record.offset < end]
                 if not self.takes_unreadable:
-                    records = [each for each in records if type(each) is not UnreadableRecords]
+                    records = [record for record in records if type(record) is not UnreadableRecords]
                 if records and self._inner is not None:
                     await self._inner.replay(records)
                 start = batch[-1].offset + 1

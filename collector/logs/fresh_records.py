@@ -55,10 +55,10 @@ class FreshRecords:
 def gaps_of(records: Sequence[StoredRecord], start: int, end: int) -> list[tuple[int, int]]:
     """The offsets from `start` to `end` that records of a partition leave out: ranges, each up to a bound."""
     gaps: list[tuple[int, int]] = []
-    for each in records:
-        if each.offset > start:
-            gaps.append((start, each.offset))
-        start = each.offset + 1
+    for record in records:
+        if record.offset > start:
+            gaps.append((start, record.offset))
+        start = record.offset + 1
     return [*gaps, (start, end)] if start < end else gaps
 
 

@@ -58,11 +58,11 @@ class OpenFiles:
 
     def problem(self) -> str | None:
         """What has happened to one of them; None if nothing has."""
-        for each in self._identities:
-            problem = each.problem()
+        for identity in self._identities:
+            problem = identity.problem()
             if problem is not None:
-                sentence = f"{each.path} {problem} while in use"
-                self._report(sentence, self._remedy(each.path))
+                sentence = f"{identity.path} {problem} while in use"
+                self._report(sentence, self._remedy(identity.path))
                 return sentence
         self._report(None, "")
         return None

@@ -159,7 +159,7 @@ class SqliteLog:
         async with self._file.only_consumer(self._name, group):
             with ExitStack() as stack:
                 starts = await self._file.read(lambda connection: self._starts(connection, group))
-                own = [each for each in starts if share is None or share.has(self._name, group, each[0])]
+                own = [start for start in starts if share is None or share.has(self._name, group, start[0])]
                 feeds = [self._feed(stack, *each) for each in own]
                 await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
 
@@ -225,9 +225,9 @@ class SqliteLog:
         batch: list[StoredRecord] = []
         size = 0
         with closing(records):
-            for each in records:
-                batch.append(each)
-                size += len(each.value)
+            for record in records:
+                batch.append(record)
+                size += len(record.value)
                 if len(batch) >= self._timing.batch_records or size >= self._timing.batch_bytes:
                     break
         return batch
@@ -284,6 +284,6 @@ class _SqliteStream:
         end = self._file.ends[self._key]
         fresh, end = self._fresh.take_batch(self._offset, end)
         records = await self._log.read_batch(self._key[1], self._offset, end, fresh)
-        self._pace.add(len(records), sum([len(each.value) for each in records]), time.monotonic())
+        self._pace.add(len(records), sum([len(record.value) for record in records]), time.monotonic())
         self._offset = records[-1].offset + 1 if records else end
         return Batch(records, self._offset)

@@ -224,8 +224,8 @@ class SqliteFile:
 
     def _connect(self, names: Sequence[str], partitions: int | None) -> None:
         with self._translated_open():
-            for each in (self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))):
-                _make_private(each)
+            for path in (self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))):
+                _make_private(path)
             create_private(self.path)  # SQLite would make it readable by all; `-wal` and `-shm` get its permissions
             writing = self._connection()
             try:

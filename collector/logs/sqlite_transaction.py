@@ -190,8 +190,8 @@ class Transaction:
             self.appended[log, partition], self.ends[log, partition] = stored, end
             first = row_id(log, partition, 0)
             rows += [
-                (first + each.offset, each.timestamp, each.key, headers_to_bytes(each.headers), each.value)
-                for each in stored
+                (first + record.offset, record.timestamp, record.key, headers_to_bytes(record.headers), record.value)
+                for record in stored
             ]
         for start in range(0, len(rows), ROWS_AT_ONCE):
             some = rows[start : start + ROWS_AT_ONCE]
@@ -242,9 +242,9 @@ def _stored(partition: int, records: Sequence[Record], end: End, now: float) -> 
     """Records as they stand in the log behind an end, and the end behind them. Times never decrease."""
     time = end.timestamp
     stored: list[StoredRecord] = []
-    for offset, each in enumerate(records, end.offset):
-        time = max(time, now if each.timestamp is None else each.timestamp)
-        stored.append(StoredRecord(partition, offset, time, each.key, each.value, each.headers))
+    for offset, record in enumerate(records, end.offset):
+        time = max(time, now if record.timestamp is None else record.timestamp)
+        stored.append(StoredRecord(partition, offset, time, record.key, record.value, record.headers))
     return stored, End(end.offset + len(stored), time)
 
 

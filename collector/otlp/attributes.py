@@ -61,7 +61,7 @@ def _other(value: AnyValue, kind: str | None, depth: int) -> Json:
     if kind == "array_value":
         return [any_value(each, depth - 1) for each in value.array_value.values]
     if kind == "kvlist_value":
-        return {each.key: any_value(each.value, depth - 1) for each in value.kvlist_value.values}
+        return {pair.key: any_value(pair.value, depth - 1) for pair in value.kvlist_value.values}
     if kind == "bytes_value":
         return value.bytes_value.hex()
     return None

@@ -301,7 +301,7 @@ def decode_examined(scopes: Iterable[ExaminedScope]) -> list[Span]:
     spans: list[Span] = []
     for scope in scopes:
         about = resource_of(scope.resource)
-        spans += [decode_span(each, scope.name, about) for each in scope.spans]
+        spans += [decode_span(span, scope.name, about) for span in scope.spans]
     return spans
 
 
@@ -349,7 +349,7 @@ def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Spa
 
 
 def _events(span: Outline) -> tuple[SpanEvent, ...]:
-    return tuple(SpanEvent(each.name, each.time_unix_nano, attributes_of(each.attributes)) for each in span.events)
+    return tuple(SpanEvent(event.name, event.time_unix_nano, attributes_of(event.attributes)) for event in span.events)
 
 
 def records_of(request: Outline) -> list[LogRecord]:
@@ -358,7 +358,7 @@ def records_of(request: Outline) -> list[LogRecord]:
     for resource, scope in scopes_of(request):
         name = scope.scope.name
         about = resource_of(resource.resource)
-        records.extend(_record(each, name, about) for each in scope.log_records if each.trace_id)
+        records.extend(_record(log_record, name, about) for log_record in scope.log_records if log_record.trace_id)
     return records
 
 

@@ -164,16 +164,16 @@ def _decoded(text: bytes) -> bytes | None:
 
 def _values_of(item: Any) -> Iterator[tuple[str, AnyValue]]:
     """The values of a span or log record with their keys, lists and objects included."""
-    stack: list[tuple[str, AnyValue, int]] = [(each.key, each.value, MAX_DEPTH) for each in _pairs_of(item)]
+    stack: list[tuple[str, AnyValue, int]] = [(pair.key, pair.value, MAX_DEPTH) for pair in _pairs_of(item)]
     if item.DESCRIPTOR.fields_by_name.get("body") is not None:
         stack.append(("body", item.body, MAX_DEPTH))
     while stack:
         key, value, depth = stack.pop()
         kind = value.WhichOneof("value")
         if kind == "kvlist_value" and depth:
-            stack += [(each.key, each.value, depth - 1) for each in value.kvlist_value.values]
+            stack += [(pair.key, pair.value, depth - 1) for pair in value.kvlist_value.values]
         elif kind == "array_value" and depth:
-            stack += [(key, each, depth - 1) for each in value.array_value.values]
+            stack += [(key, any_value, depth - 1) for any_value in value.array_value.values]
         elif kind in {"string_value", "bytes_value"}:
             yield key, value
 

@@ -75,9 +75,9 @@ def message_from_document(document: object, message: type[M]) -> M:
 @cache
 def _message(descriptor: Descriptor) -> Convert:
     fields: dict[str, tuple[str, Callable[[], Convert], bool]] = {}
-    for each in descriptor.fields:
-        rule = (each.name, _lazily(each), bool(each.is_repeated))
-        fields[each.name] = fields[each.json_name] = rule
+    for field in descriptor.fields:
+        rule = (field.name, _lazily(field), bool(field.is_repeated))
+        fields[field.name] = fields[field.json_name] = rule
 
     def convert(value: Any, depth: int) -> Any:
         if not isinstance(value, dict):
@@ -126,7 +126,7 @@ def _rule(field: FieldDescriptor) -> Convert:
         return _message(field.message_type)
     if kind == FieldDescriptor.CPPTYPE_ENUM:
         values = field.enum_type.values if field.enum_type else ()
-        return _enum({each.name: each.number for each in values})
+        return _enum({value.name: value.number for value in values})
     if kind == FieldDescriptor.CPPTYPE_STRING:
         return _bytes(_ID_SIZES.get(field.name)) if field.type == FieldDescriptor.TYPE_BYTES else _string
     if kind == FieldDescriptor.CPPTYPE_BOOL:

@@ -28,7 +28,7 @@ All other fields are those that OTLP's own message has.
 
 _FILES = (common_pb2, resource_pb2, trace_pb2, logs_pb2, trace_service_pb2, logs_service_pb2)
 """Each after those that it needs."""
-_LEFT_AS_BYTES = frozenset(f".{each.DESCRIPTOR.full_name}" for each in (common_pb2.KeyValue, common_pb2.AnyValue))
+_LEFT_AS_BYTES = frozenset(f".{kind.DESCRIPTOR.full_name}" for kind in (common_pb2.KeyValue, common_pb2.AnyValue))
 _REQUESTS = {
     "traces": trace_service_pb2.ExportTraceServiceRequest.DESCRIPTOR.full_name,
     "logs": logs_service_pb2.ExportLogsServiceRequest.DESCRIPTOR.full_name,
@@ -54,9 +54,9 @@ def _class_of(name: str) -> Any:
 def _pool() -> DescriptorPool:
     """OTLP's own descriptors, but for those fields."""
     pool = DescriptorPool()
-    for each in _FILES:
+    for module_type in _FILES:
         file = FileDescriptorProto()
-        each.DESCRIPTOR.CopyToProto(file)
+        module_type.DESCRIPTOR.CopyToProto(file)
         for message in file.message_type:
             _leave_as_bytes(message)
         pool.Add(file)  # pyright: ignore[reportUnknownMemberType]

@@ -69,7 +69,7 @@ class PageApi:
         return {
             "version": self.view.version,
             "total": len(matches),
-            "rows": [self._row(each) for each in matches[: filters.limit]],
+            "rows": [self._row(evaluation) for evaluation in matches[: filters.limit]],
         }
 
     def evaluation(self, listed: ListedEvaluation) -> Json:
@@ -88,15 +88,15 @@ class PageApi:
             "text": text,
             "conversation": self._conversation(judged) if text else [],
             "label": _label(listed.label),
-            "feedback": [_feedback(each, text=text) for each in self.view.feedback_of(judged)],
+            "feedback": [_feedback(feedback, text=text) for feedback in self.view.feedback_of(judged)],
             "retry": _retry_state(listed),
             "superseded_by": listed.superseded_by,
             "others": [
-                self._row(each)
-                for each in self.view
-                if each is not listed
-                and each.superseded_by is None
-                and each.evaluation.subject.conversation_id == judged.subject.conversation_id
+                self._row(evaluation)
+                for evaluation in self.view
+                if evaluation is not listed
+                and evaluation.superseded_by is None
+                and evaluation.evaluation.subject.conversation_id == judged.subject.conversation_id
             ][-40:],
         }
 
@@ -189,7 +189,7 @@ class PageApi:
     def _funnel(self) -> Json:
         traffic = self.sources.traffic() if self.sources.traffic else ()
         return {
-            "traffic": {each.monitor: each.counts for each in traffic},
+            "traffic": {view.monitor: view.counts for view in traffic},
             "outcomes": [
                 {
                     "monitor": monitor,
@@ -239,7 +239,7 @@ def _corrected(whole: Bin) -> Json | None:
 
 def _people(people: PeopleView, scores: Bin) -> Json:
     """What people say: the mean of seven days by them, or why there is none, and how the judge agrees with them."""
-    known = {"withheld": people.withheld, "agreements": [_agreement(each) for each in people.agreements]}
+    known = {"withheld": people.withheld, "agreements": [_agreement(agreement) for agreement in people.agreements]}
     mean = None if people.withheld else _by_people(people.sums, scores)
     return known if mean is None else known | {"mean": mean.mean, "error": mean.error, "labels": mean.audits}
 
@@ -254,11 +254,11 @@ def _by_people(labels: AuditedSums, scores: Bin) -> CorrectedMean | None:
     return (labels + sums_of_scores(sums.w, sums.wy, sums.w2, sums.w2y, sums.w2y2)).corrected()
 
 
-def _agreement(of: AgreementView) -> Json:
+def _agreement(agreement_view: AgreementView) -> Json:
     """A measure without a value is null: NaN is no JSON."""
-    bounds = {"share": of.share, "kappa": of.kappa, "youden_j": of.youden_j}
-    measures = {name: None if math.isnan(each[0]) else list(each) for name, each in bounds.items()}
-    return {"segment": of.segment, "labels": of.labels, **measures}
+    bounds = {"share": agreement_view.share, "kappa": agreement_view.kappa, "youden_j": agreement_view.youden_j}
+    measures = {name: None if math.isnan(bound[0]) else list(bound) for name, bound in bounds.items()}
+    return {"segment": agreement_view.segment, "labels": agreement_view.labels, **measures}
 
 
 def _earlier(whole: Bin | None) -> Json | None:

@@ -84,11 +84,12 @@ class LabelQueue:
     ) -> tuple[QueuedEvaluation | None, LabelProgress]:
         """What a person labels next, and how far all are."""
         queued = [
-            each
-            for each in self._queued()
-            if evaluator in ("", each.listed.evaluation.evaluator) and monitor in ("", each.listed.evaluation.monitor)
+            evaluation
+            for evaluation in self._queued()
+            if evaluator in ("", evaluation.listed.evaluation.evaluator)
+            and monitor in ("", evaluation.listed.evaluation.monitor)
         ]
-        open_ = [each for each in queued if _is_open(each, person)]
+        open_ = [evaluation for evaluation in queued if _is_open(evaluation, person)]
         first = min(open_, key=lambda each: place(each.listed.evaluation.evaluation_id, person), default=None)
         return first, _progress(queued, person, len(open_))
 
@@ -149,13 +150,14 @@ def _is_open(queued: QueuedEvaluation, person: str) -> bool:
 
 def _progress(queued: list[QueuedEvaluation], person: str, left: int) -> LabelProgress:
     verdicts = [
-        [label.score >= _MIDDLE for label in each.labels.values() if label.score is not None] for each in queued
+        [label.score >= _MIDDLE for label in evaluation.labels.values() if label.score is not None]
+        for evaluation in queued
     ]
-    pairs = [one == other for each in verdicts for one, other in combinations(each, 2)]
+    pairs = [one == other for verdict in verdicts for one, other in combinations(verdict, 2)]
     return LabelProgress(
         total=len(queued),
-        labelled=sum(bool(each.labels) for each in queued),
-        mine=sum(person in each.labels for each in queued),
+        labelled=sum(bool(evaluation.labels) for evaluation in queued),
+        mine=sum(person in evaluation.labels for evaluation in queued),
         left=left,
         pairs=len(pairs),
         agreement=share_interval(sum(pairs), len(pairs)) if pairs else None,

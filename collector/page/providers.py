@@ -35,15 +35,17 @@ _LONGEST = 2000
 def evaluator_views(plan: Plan) -> Iterator[EvaluatorView]:
     """What the plan's monitors look at."""
     for monitor in plan.monitors:
-        for each in monitor.assignments:
+        for assignment in monitor.assignments:
             yield EvaluatorView(
                 monitor=monitor.name,
-                evaluator=each.evaluator.name,
-                scope=each.evaluator.scope,
-                threshold=each.evaluator.threshold,
-                lower_is_better=each.evaluator.direction == "lower_is_better",
-                audit_version=each.judge.audit_version(each.evaluator) if isinstance(each.judge, Audited) else None,
-                asks=criteria_of(each.evaluator),
+                evaluator=assignment.evaluator.name,
+                scope=assignment.evaluator.scope,
+                threshold=assignment.evaluator.threshold,
+                lower_is_better=assignment.evaluator.direction == "lower_is_better",
+                audit_version=assignment.judge.audit_version(assignment.evaluator)
+                if isinstance(assignment.judge, Audited)
+                else None,
+                asks=criteria_of(assignment.evaluator),
             )
 
 
@@ -98,20 +100,20 @@ def budget_views(spendings: Iterable[BudgetUsage]) -> Sequence[BudgetView]:
     """Budgets as the page shows them."""
     return [
         BudgetView(
-            monitor=None if each.monitor == ALL_MONITORS else each.monitor,
-            period=PERIODS[each.period],
-            limit_usd=each.limit_usd,
-            spent_usd=each.spent_usd,
+            monitor=None if usage.monitor == ALL_MONITORS else usage.monitor,
+            period=PERIODS[usage.period],
+            limit_usd=usage.limit_usd,
+            spent_usd=usage.spent_usd,
         )
-        for each in spendings
+        for usage in spendings
     ]
 
 
 def usage_from_view(plan: Plan, view: View, now: float) -> Iterator[BudgetUsage]:
     """The same where the money is spent by other processes: from the evaluations that the page knows of."""
-    limits = {each.name: each.budget for each in plan.monitors} | {ALL_MONITORS: plan.budget}
-    for name, each in limits.items():
-        for period, usd in each.windows():
+    limits = {monitor.name: monitor.budget for monitor in plan.monitors} | {ALL_MONITORS: plan.budget}
+    for name, budget in limits.items():
+        for period, usd in budget.windows():
             yield BudgetUsage(name, period, usd, _cost(view, name, period, now))
 
 
@@ -153,7 +155,7 @@ def traffic_views(telemetry: Telemetry) -> Sequence[TrafficView]:
         counts.setdefault(labels["monitor"], {})[labels["outcome"]] = int(value)
     for _, value in _samples(telemetry.registry, UNMATCHED_TURNS.name):
         counts |= {"": {"unmatched": int(value)}} if value else {}
-    return [TrafficView(monitor=monitor, counts=each) for monitor, each in counts.items()]
+    return [TrafficView(monitor=monitor, counts=count) for monitor, count in counts.items()]
 
 
 def _samples(registry: CollectorRegistry, name: str) -> Iterator[tuple[dict[str, str], float]]:

@@ -90,17 +90,19 @@ def _matching(view: View, filters: Filters, now: float, *, text: bool) -> Iterat
     range_ = RANGES[filters.range]
     oldest = now - range_.width * range_.bins
     wanted = filters.q.casefold()
-    for each in view:
-        judged = each.evaluation
+    for evaluation in view:
+        judged = evaluation.evaluation
         if (
-            each.superseded_by is None  # what was made in its place is listed
+            evaluation.superseded_by is None  # what was made in its place is listed
             and judged.time.timestamp() >= oldest
             and filters.monitor in ("", judged.monitor)
             and filters.evaluator in ("", judged.evaluator)
-            and _has_outcome(each, filters.outcome)
-            and (not wanted or any(wanted in part.casefold() for part in _searchable_texts(view, each, text=text)))
+            and _has_outcome(evaluation, filters.outcome)
+            and (
+                not wanted or any(wanted in part.casefold() for part in _searchable_texts(view, evaluation, text=text))
+            )
         ):
-            yield each
+            yield evaluation
 
 
 def _has_outcome(listed: ListedEvaluation, outcome: str) -> bool:
@@ -200,7 +202,7 @@ def build_retry(view: View, listed: ListedEvaluation) -> RetryRequest:
     if listed.superseded_by is not None:
         raise Rejected(409, "it was made again already")
     conversation = listed.evaluation.subject.conversation_id
-    turns = {each.turn_id: each for each in view.turn_cache.turns(conversation)}
+    turns = {turn.turn_id: turn for turn in view.turn_cache.turns(conversation)}
     case = case_of(listed.evaluation, {conversation: turns})
     if case is None:
         raise Rejected(409, "its turns are not on the page any more; evalstream retry --failed reads them from the log")

@@ -29,7 +29,7 @@ RANGES: dict[str, ChartRange] = {
     "24h": ChartRange(1200.0, 72, 9),
     "7d": ChartRange(7200.0, 84, 12),
 }
-_LONGEST = max(each.width for each in RANGES.values())
+_LONGEST = max(chart_range.width for chart_range in RANGES.values())
 _PAST = "past"
 _RINGS = RANGES | {_PAST: ChartRange(300.0, 9 * 288, 0)}
 """The ranges, and what was within nine days, to compare with."""

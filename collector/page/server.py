@@ -275,7 +275,7 @@ async def _to_the_page(_request: web.Request) -> web.Response:
 def _files() -> dict[str, bytes]:
     """Every file of the page by its name: nothing else can be asked for."""
     folder = resources.files("collector.page") / "assets"
-    return {each.name: each.read_bytes() for each in folder.iterdir() if each.name.endswith(tuple(_TYPES))}
+    return {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.name.endswith(tuple(_TYPES))}
 
 
 def _json(value: Any) -> web.Response:

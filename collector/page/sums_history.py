@@ -74,13 +74,13 @@ def stretch_from_json(value: bytes) -> HistoryStretch:
 
 def _minute(fields: list[Any]) -> tuple[int, Key, Bin]:
     minute, monitor, evaluator, _segment, *numbers = fields
-    return int(minute), (str(monitor), str(evaluator)), Bin.from_numbers([float(each) for each in numbers])
+    return int(minute), (str(monitor), str(evaluator)), Bin.from_numbers([float(number) for number in numbers])
 
 
 def _short(numbers: list[float]) -> list[float]:
     while numbers and not numbers[-1]:
         numbers.pop()
-    rounded = (float(f"{each:.10g}") for each in numbers)
+    rounded = (float(f"{number:.10g}") for number in numbers)
     return [int(each) if each == int(each) else each for each in rounded]
 
 
@@ -100,7 +100,9 @@ class SumsHistory:
         stretches: list[HistoryStretch] = []
         for partition in range(self._log.partitions):
             async for batch in self._log.read(partition, self._read.get(partition, 0)):
-                stretches += _readable(each.value for each in batch if each.timestamp >= oldest and not each.headers)
+                stretches += _readable(
+                    record.value for record in batch if record.timestamp >= oldest and not record.headers
+                )
                 self._read[partition] = batch[-1].offset + 1
         return stretches
 

@@ -80,7 +80,7 @@ class TurnCache:
         if talk is None:
             return []
         cached = sorted(talk.turns.values(), key=lambda each: (_start(each.turn), each.position))
-        return [each.turn for each in cached]
+        return [turn.turn for turn in cached]
 
     def turn(self, key: str, turn_id: str) -> Turn | None:
         """One turn, if it is cached."""
@@ -101,7 +101,7 @@ class TurnCache:
 
     @staticmethod
     def _is_of(talk: _CachedConversation, partition: int) -> bool:
-        return any(each.partition == partition for each in talk.turns.values())
+        return any(turn.partition == partition for turn in talk.turns.values())
 
     def _shrink(self) -> None:
         while self._bytes > self._budget and (place := self._unpinned or self._pinned):
@@ -110,7 +110,7 @@ class TurnCache:
     def _drop(self, place: OrderedDict[str, _CachedConversation], key: str) -> None:
         talk = place.pop(key, None)
         if talk is not None:
-            self._bytes -= sum(each.size + OVERHEAD for each in talk.turns.values())
+            self._bytes -= sum(turn.size + OVERHEAD for turn in talk.turns.values())
             self._changed()
 
     def _changed(self) -> None:
@@ -119,9 +119,9 @@ class TurnCache:
             self._lowest = {}
             for place in (self._pinned, self._unpinned):
                 for talk in place.values():
-                    for each in talk.turns.values():
-                        self._lowest[each.partition] = min(
-                            each.position, self._lowest.get(each.partition, each.position)
+                    for turn in talk.turns.values():
+                        self._lowest[turn.partition] = min(
+                            turn.position, self._lowest.get(turn.partition, turn.position)
                         )
 
 

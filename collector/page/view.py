@@ -79,10 +79,10 @@ class View:
         """Grows with every change."""
         self.started = started
         self.turn_cache = TurnCache(text_bytes)
-        self.evaluators = {(each.monitor, each.evaluator): each for each in evaluators_in_use}
+        self.evaluators = {(view.monitor, view.evaluator): view for view in evaluators_in_use}
         self.score_series = {key: ScoreSeries() for key in self.evaluators}
-        for key, each in self.evaluators.items():
-            self.score_series[key].audit_version = each.audit_version
+        for key, evaluator in self.evaluators.items():
+            self.score_series[key].audit_version = evaluator.audit_version
         self.outcomes = {key: OutcomeCounts() for key in self.evaluators}
         self.turns = 0
         self._limit = evaluations
@@ -100,9 +100,9 @@ class View:
 
     def take_evaluators(self, evaluators_in_use: Sequence[EvaluatorView]) -> None:
         """From now on these are in use. Scores of others stay in sight as long as they are young enough."""
-        self.evaluators = {(each.monitor, each.evaluator): each for each in evaluators_in_use}
-        for key, each in self.evaluators.items():
-            self.score_series.setdefault(key, ScoreSeries()).audit_version = each.audit_version
+        self.evaluators = {(view.monitor, view.evaluator): view for view in evaluators_in_use}
+        for key, evaluator in self.evaluators.items():
+            self.score_series.setdefault(key, ScoreSeries()).audit_version = evaluator.audit_version
             self.outcomes.setdefault(key, OutcomeCounts())
         self.version += 1
 
@@ -206,7 +206,7 @@ class View:
 
     def add_feedback(self, joined: JoinedFeedback) -> None:
         """Feedback has joined what it is about."""
-        for conversation_id in {each.conversation_id for each in joined.subjects}:
+        for conversation_id in {subject.conversation_id for subject in joined.subjects}:
             pieces = self._feedback.setdefault(conversation_id, OrderedDict())
             pieces[joined.entry.feedback_id] = joined
             self._feedback.move_to_end(conversation_id)
@@ -223,7 +223,11 @@ class View:
         if subject.turn_id is None:
             return pieces
         about = (None, subject.turn_id)
-        return [each for each in pieces if any(of.turn_id in about for of in each.subjects)]
+        return [
+            feedback
+            for feedback in pieces
+            if any(feedback_subject.turn_id in about for feedback_subject in feedback.subjects)
+        ]
 
     def expire(self, now: float) -> None:
         """Remove what is too old at `now` (s), and what exceeds the limits."""
@@ -235,7 +239,7 @@ class View:
 
     def forget(self, partition: int) -> None:
         """Remove the evaluations of a partition of the evaluations log; it is about to be read again."""
-        for listed in [each for each in self._listed.values() if each.partition == partition]:
+        for listed in [evaluation for evaluation in self._listed.values() if evaluation.partition == partition]:
             self._remove(listed)
 
     def lowest(self, partition: int) -> int | None:

@@ -70,7 +70,7 @@ class _FolderDistribution(Distribution):
 
 def folders() -> list[PluginFolder]:
     """The folders that were opened in this process."""
-    return [each for each in sys.meta_path if isinstance(each, PluginFolder)]
+    return [protocol for protocol in sys.meta_path if isinstance(protocol, PluginFolder)]
 
 
 def open_folder(path: Path) -> PluginFolder:

@@ -90,7 +90,7 @@ def redactor(name: str) -> Any:
 
 
 def _of(group: str) -> EntryPoints:
-    return _installed(group, tuple(sys.path), tuple(each.package for each in folders()))
+    return _installed(group, tuple(sys.path), tuple(folder.package for folder in folders()))
 
 
 @lru_cache(maxsize=8)

@@ -54,7 +54,7 @@ class SenderAuthSettings(AuthSettings):
     @field_validator("tenants")
     @classmethod
     def _also_long_enough(cls, tenants: tuple[TokenTenant, ...]) -> tuple[TokenTenant, ...]:
-        cls._long_enough(tuple(each.token for each in tenants))
+        cls._long_enough(tuple(tenant.token for tenant in tenants))
         return tenants
 
     @property
@@ -144,8 +144,8 @@ class BearerTokens:
         """
         self._fixed = tuple(_hash(token.get_secret_value()) for token in settings.tokens)
         self._tenants: dict[bytes, Tenant] = {
-            _hash(each.token.get_secret_value()): each
-            for each in (settings.tenants if isinstance(settings, SenderAuthSettings) else ())
+            _hash(tenant.token.get_secret_value()): tenant
+            for tenant in (settings.tenants if isinstance(settings, SenderAuthSettings) else ())
         }
         self._fixed += tuple(self._tenants)
         self._guesses = TokenGuesses(where, clock, on_wrong)

@@ -57,12 +57,12 @@ def parse_feedback(
     """
     documents = items_of(body, "pieces of feedback", max_items=max_items, redactor=redactor, no_texts=("at",))
     entries = feedback_in(documents, tenant=tenant)
-    if not all(rules.believes(each) for each in entries):
+    if not all(rules.believes(entry) for entry in entries):
         raise Rejected(
             403,
             "feedback of source expert is taken from the senders that feedback.experts names; write source: user, or "
             "name the tenant there",
             reason="expert",
         )
-    records = [feedback_record(each if rules.comments else without_comment(each)) for each in entries]
+    records = [feedback_record(entry if rules.comments else without_comment(entry)) for entry in entries]
     return ParsedFeedback(records, len(records))

@@ -166,8 +166,8 @@ class _Batch:
         return self._bytes >= _BATCH_BYTES
 
     def add(self, place: str, records: Sequence[Record]) -> None:
-        self._records += ((place, each) for each in records)
-        self._bytes += sum(len(each.value) for each in records)
+        self._records += ((place, record) for record in records)
+        self._bytes += sum(len(record.value) for record in records)
 
     async def flush(self) -> list[str]:
         """Append what was gathered; gives the places of what is too large, once for each record."""
@@ -223,7 +223,7 @@ class _Reader:
         requests = requests_in(path)
         while (request := await asyncio.to_thread(next, requests, None)) is not None:
             self._add(request)
-            if any(each.full for each in self._batches()):
+            if any(batch.full for batch in self._batches()):
                 await self.flush()
 
     def _add(self, request: FileRequest) -> None:
@@ -244,7 +244,7 @@ class _Reader:
             self._known.forget(self.requests)
 
     def _batches(self) -> tuple[_Batch, ...]:
-        return tuple(each for each in (self._spans, self._turns, self._labels) if each is not None)
+        return tuple(batch for batch in (self._spans, self._turns, self._labels) if batch is not None)
 
     def _batch_of(self, parsed: _Parsed) -> _Batch:
         if isinstance(parsed, ParsedFeedback):
@@ -345,7 +345,12 @@ def _signal_of_protobuf(body: bytes, path: Path) -> Signal:
         request = ExportTraceServiceRequest.FromString(body)
     except DecodeError:
         return "logs"
-    spans = (span for each in request.resource_spans for scope in each.scope_spans for span in scope.spans)
+    spans = (
+        span
+        for resource_spans in request.resource_spans
+        for scope in resource_spans.scope_spans
+        for span in scope.spans
+    )
     return "traces" if all(len(span.trace_id) == 16 and len(span.span_id) == 8 for span in spans) else "logs"
 
 

@@ -46,7 +46,7 @@ def items_of(
     if max_items is not None and has_more_objects_than(body, max_items):
         raise TooLarge(f"it holds more than {max_items} {noun}")
     documents = documents_in(body)
-    return documents if redactor is None else [_redacted(each, redactor, no_texts) for each in documents]
+    return documents if redactor is None else [_redacted(document, redactor, no_texts) for document in documents]
 
 
 def _redacted(document: object, redactor: Redactor, no_texts: Collection[str]) -> Any:

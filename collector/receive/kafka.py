@@ -140,17 +140,17 @@ class KafkaReceiver:
                 except BadInput as error:
                     await self._report_unreadable(message, error)
         try:
-            await self._append(self._log, [record for _, each in parsed for record in each.records])
+            await self._append(self._log, [record for _, message in parsed for record in message.records])
             if self._labels is not None:
-                turns = [each for _, each in parsed if isinstance(each, ParsedTurns)]
-                await self._append(self._labels, [record for each in turns for record in each.feedback])
+                turns = [message for _, message in parsed if isinstance(message, ParsedTurns)]
+                await self._append(self._labels, [record for parsed_turns in turns for record in parsed_turns.feedback])
         except RecordTooLarge:
             await self._ingest_singly([message for message, _ in parsed], fold)
             return
         now = self._clock()
-        for message, each in parsed:
-            each.count(self._telemetry, "kafka", len(message.value), now)
-            fold.on_ingested(message, each)
+        for message, parsed_message in parsed:
+            parsed_message.count(self._telemetry, "kafka", len(message.value), now)
+            fold.on_ingested(message, parsed_message)
 
     async def _ingest_singly(self, messages: Sequence[StoredRecord], fold: SourceFold) -> None:
         """Ingest one at a time, to find the one that is too large."""

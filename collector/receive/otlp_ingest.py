@@ -132,7 +132,7 @@ class OtlpIngest:
         )
         self._limits.count_items(sender, parsed.items)
         if parsed.records:
-            holding.add_bytes(sum(len(each.value) for each in parsed.records if each.value is not body))
+            holding.add_bytes(sum(len(record.value) for record in parsed.records if record.value is not body))
             async with asyncio.timeout(self._settings.log_deadline):
                 if self._shared_records:
                     await append_shared(self._spans, parsed.records)
@@ -192,7 +192,7 @@ class OtlpIngest:
     ) -> None:
         """Append what a sender's documents hold, within its limits; `unit` is what one of them is called."""
         self._limits.count_items(sender, parsed.accepted)
-        holding.add_bytes(sum(len(each.value) for each in parsed.records))
+        holding.add_bytes(sum(len(record.value) for record in parsed.records))
         try:
             async with asyncio.timeout(self._settings.log_deadline):
                 await log.append(parsed.records)

@@ -144,7 +144,7 @@ def parse(
     del request  # which takes several times the body's memory
     groups = group_by_trace(outline)
     items = sum(map(count_items, groups.values()))
-    for trace_id in [each for each in groups if not _names_trace(each)]:
+    for trace_id in [group for group in groups if not _names_trace(group)]:
         del groups[trace_id]
     accepted = sum(map(count_items, groups.values()))
     # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields.

@@ -38,5 +38,5 @@ def parse_references(
     documents = items_of(body, "references", max_items=max_items, redactor=redactor)
     references = references_in(documents, tenant=tenant)
     return ParsedReferences(
-        [record for each in references for record in reference_records(each, turns)], len(references)
+        [record for reference in references for record in reference_records(reference, turns)], len(references)
     )

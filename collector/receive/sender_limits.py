@@ -21,17 +21,19 @@ class SenderLimits:
     def __init__(
         self, receivers: Sequence[OtlpSettings], telemetry: Telemetry, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        tenants = [tenant for each in receivers for tenant in each.tenants]
-        telemetry.reserve("tenant", UNNAMED, *(each.name for each in tenants))
+        tenants = [tenant for settings in receivers for tenant in settings.tenants]
+        telemetry.reserve("tenant", UNNAMED, *(tenant.name for tenant in tenants))
         self._guaranteed = guaranteed_shares(tenants)
         self.pending = FairLimit(
-            max(each.max_pending_bytes for each in receivers),
+            max(settings.max_pending_bytes for settings in receivers),
             "pending bytes",
-            floor=max(2 * each.max_body_bytes for each in receivers),  # compressed and not: one request always fits
+            floor=max(
+                2 * settings.max_body_bytes for settings in receivers
+            ),  # compressed and not: one request always fits
             guaranteed=self._guaranteed,
             on_change=telemetry.gauge(RECEIVE_PENDING_BYTES).inc,
         )
-        self._rates = {tenant_key(each.name): _Bucket(each.rate, clock) for each in tenants if each.rate}
+        self._rates = {tenant_key(tenant.name): _Bucket(tenant.rate, clock) for tenant in tenants if tenant.rate}
 
     def places(self, settings: OtlpSettings) -> FairLimit:
         """A new limit on the requests of one receiver."""

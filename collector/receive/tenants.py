@@ -90,5 +90,5 @@ def subjects_of(certificate: Mapping[str, Any] | None) -> list[str]:
 
 def tenant_with(subjects: Iterable[str], tenants: Iterable[CertificateTenant]) -> Tenant | None:
     """The tenant that has one of these subjects."""
-    by_subject = {each.subject: each for each in tenants}
+    by_subject = {tenant.subject: tenant for tenant in tenants}
     return next((by_subject[subject] for subject in subjects if subject in by_subject), None)

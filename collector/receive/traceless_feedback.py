@@ -31,11 +31,11 @@ def give_traces(request: Request) -> bool:
 
 def _give_trace(record: LogRecord) -> bool:
     response, event = "", record.event_name
-    for each in record.attributes:
-        if each.key == _RESPONSE:
-            response = each.value.string_value
-        elif each.key == _NAME and not event:
-            event = each.value.string_value
+    for pair in record.attributes:
+        if pair.key == _RESPONSE:
+            response = pair.value.string_value
+        elif pair.key == _NAME and not event:
+            event = pair.value.string_value
     if event != _EVENT or not response:
         return False
     record.trace_id = hashlib.sha256(response.encode()).digest()[:16]

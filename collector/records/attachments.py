@@ -30,12 +30,12 @@ def _described(attachment: Attachment) -> Attachment:
 
 def _bounded(attachments: Iterable[Attachment], longest: int) -> Iterator[Attachment]:
     remaining = 2 * longest
-    for each in attachments:
-        size = each.size or 0
-        if each.data is None:
-            yield each
+    for attachment in attachments:
+        size = attachment.size or 0
+        if attachment.data is None:
+            yield attachment
         elif size > longest or size > remaining:
-            yield replace(each, data=None)
+            yield replace(attachment, data=None)
         else:
             remaining -= size
-            yield each
+            yield attachment

@@ -65,8 +65,8 @@ def plain_value(value: Json) -> Json:
             return value if isfinite(value) else None
         case list() | tuple():
             members = cast("list[Json]", value)[:_MOST_ITEMS]
-            items = [plain_value(each) for each in members if not isinstance(each, (list, tuple))]
-            return ",".join(str(each) for each in items if each is not None)[:LONGEST_VALUE] or None
+            items = [plain_value(member) for member in members if not isinstance(member, (list, tuple))]
+            return ",".join(str(item) for item in items if item is not None)[:LONGEST_VALUE] or None
         case _:
             return None
 
@@ -98,7 +98,7 @@ def attributes_of(case: Turn | Conversation, declared: Iterable[str] = ()) -> di
     result: dict[str, Json] = {}
     for turn in turns:
         result.update(_named(turn, declared))
-    tools = sorted({each.name[:LONGEST_LABEL] for turn in turns for each in turn.tools_called if each.name})
+    tools = sorted({call.name[:LONGEST_LABEL] for turn in turns for call in turn.tools_called if call.name})
     if tools:
         result["tools"] = tools[:_MOST_TOOLS]
     if "language" not in result and (language := language_of(_words(turns))) is not None:

@@ -149,11 +149,11 @@ class _FencedFold(FoldWrapper):
         return getattr(self._fold, "takes_unreadable", False)
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        if valid := [each for each in records if self._fence.admits(each)]:
+        if valid := [record for record in records if self._fence.admits(record)]:
             await super().replay(valid)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        valid = [each for each in records if self._fence.admits(each)]
+        valid = [record for record in records if self._fence.admits(record)]
         if len(valid) < len(records):
             self._on_void(len(records) - len(valid))
         if valid:

@@ -226,8 +226,8 @@ def stated(feedback: Feedback, tenant: str) -> FeedbackEntry | None:
 
 def entries_of_turn(turn: Turn, tenant: str) -> Iterator[FeedbackEntry]:
     """The entries of a ready-made turn's feedback, the same however often it comes."""
-    for each in turn.feedback:
-        entry = stated(each, tenant)
+    for feedback in turn.feedback:
+        entry = stated(feedback, tenant)
         if entry is not None:
             about = replace(entry, turn_id=turn.turn_id)
             yield replace(about, feedback_id=digest_of(tenant, to_dict(about)))

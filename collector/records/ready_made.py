@@ -36,8 +36,8 @@ Incoming: TypeAlias = Signal | Literal["turns", "references", "feedback"]
 LONGEST_ID = 1000
 """Characters: ids are kept for as long as a conversation is open."""
 
-_TURN_KEYS = {each.name for each in fields(Turn)}
-_CONVERSATION_KEYS = {each.name for each in fields(Conversation)}
+_TURN_KEYS = {field.name for field in fields(Turn)}
+_CONVERSATION_KEYS = {field.name for field in fields(Conversation)}
 _CHAT_KEYS = {
     "messages", "id", "conversation_id", "user_id", "model", "service", "retrieval_context", "context",
     "expected_output", "attributes",
@@ -115,7 +115,7 @@ def _identify(turn: Turn, document: Mapping[str, Any], place: str, seen: Counter
     own = has_place and turn.conversation_id is not None
     when = turn.started_at.isoformat() if turn.started_at else None
     parts = (turn.conversation_id, when, turn.trace_id, turn.span_id, turn.input, turn.actual_output)
-    key = ("" if own else place, *(each or "" for each in parts))
+    key = ("" if own else place, *(part or "" for part in parts))
     ordinal = seen[key]
     seen[key] += 1
     return _hash((*key, str(ordinal)))
@@ -219,15 +219,15 @@ def _chat(document: Mapping[str, Any], place: str) -> Iterator[Turn]:
     system, messages = split_system_prompt(parse_messages(document["messages"]).messages)
     if not messages:
         raise BadInput("messages must be an array of objects with role and content")
-    for each in messages:
-        refuse_depth({"result": each.result, "arguments": [call.arguments for call in each.tool_calls]})
+    for message in messages:
+        refuse_depth({"result": message.result, "arguments": [call.arguments for call in message.tool_calls]})
     conversation = _chat_id(document) or _hash(("chat", place, messages[0].text))
     about = {key: document[key] for key in ("user_id", "model", "service", "attributes") if key in document}
     history = tuple(map(_message, messages))
-    requests = [index for index, each in enumerate(messages) if each.role == "user" and each.text.strip()]
+    requests = [index for index, message in enumerate(messages) if message.role == "user" and message.text.strip()]
     for number, index in enumerate(requests):
         rest = messages[index + 1 : requests[number + 1] if number + 1 < len(requests) else len(messages)]
-        answers = [each.text for each in rest if each.role == "assistant" and each.text]
+        answers = [message.text for message in rest if message.role == "assistant" and message.text]
         if not answers:
             continue
         last = number + 1 == len(requests)
@@ -265,9 +265,9 @@ def _attachments(
     yield from question.attachments
     for message in rest:
         place: AttachmentPlace = "tools_called" if message.role == "tool" else "actual_output"
-        yield from (replace(each, place=place) for each in message.attachments)
+        yield from (replace(attachment, place=place) for attachment in message.attachments)
     for message in reversed(before):
-        yield from (replace(each, place="history") for each in message.attachments)
+        yield from (replace(attachment, place="history") for attachment in message.attachments)
 
 
 def _message(message: ChatMessage) -> Message:
@@ -277,5 +277,7 @@ def _message(message: ChatMessage) -> Message:
 
 
 def _tools(messages: Sequence[ChatMessage]) -> tuple[ToolCall, ...]:
-    results: dict[str | None, Json] = {each.tool_call_id: each.result for each in messages if each.role == "tool"}
-    return tuple(replace(call, result=results.get(call.id)) for each in messages for call in each.tool_calls)
+    results: dict[str | None, Json] = {
+        message.tool_call_id: message.result for message in messages if message.role == "tool"
+    }
+    return tuple(replace(call, result=results.get(call.id)) for message in messages for call in message.tool_calls)

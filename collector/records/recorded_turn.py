@@ -61,16 +61,16 @@ class RecordedTurn:
         if fields is None:
             self._take(turn_from_json(value))
             return
-        of = fields.get
+        overloaded = fields.get
         self.turn_id: str = fields["turn_id"]
-        self.conversation_id: str | None = of("conversation_id")
-        self.trace_id: str | None = of("trace_id")
-        self.trace_state: str | None = of("trace_state")
-        self.agent_run_of: str | None = of("agent_run_of")
-        self.input: str | None = of("input")
-        self.attributes: Mapping[str, Json] = of("attributes", _NOTHING)
-        self.started = _seconds(of("started_at"))
-        self.ended = _seconds(of("ended_at"))
+        self.conversation_id: str | None = overloaded("conversation_id")
+        self.trace_id: str | None = overloaded("trace_id")
+        self.trace_state: str | None = overloaded("trace_state")
+        self.agent_run_of: str | None = overloaded("agent_run_of")
+        self.input: str | None = overloaded("input")
+        self.attributes: Mapping[str, Json] = overloaded("attributes", _NOTHING)
+        self.started = _seconds(overloaded("started_at"))
+        self.ended = _seconds(overloaded("ended_at"))
 
     def _take(self, turn: Turn) -> None:
         self._turn, self._fields = turn, None
@@ -122,10 +122,10 @@ class RecordedTurn:
     def earlier_inputs(self) -> Iterator[str]:
         """What users said in its history."""
         if self._fields is None:
-            yield from (each.content for each in self.turn.history if each.role == "user" and each.content)
+            yield from (message.content for message in self.turn.history if message.role == "user" and message.content)
             return
-        for each in self._fields.get("history", ()):
-            if each["role"] == "user" and (content := each.get("content")):
+        for field in self._fields.get("history", ()):
+            if field["role"] == "user" and (content := field.get("content")):
                 yield content
 
     def content_to_json(self) -> bytes:
@@ -204,7 +204,7 @@ def _is_plain(value: Any, depth: int = _DEPTH) -> bool:
         members = cast("list[Any]", value)
     else:
         return type(value) is not float or abs(value) < _LARGEST
-    return depth > 0 and all(_is_plain(each, depth - 1) for each in members)
+    return depth > 0 and all(_is_plain(member, depth - 1) for member in members)
 
 
 def _are(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:

@@ -117,7 +117,9 @@ def divide_records(records: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
 
 def without_pieces(record: StoredRecord, numbers: Collection[int]) -> StoredRecord | None:
     """A shared record of the other pieces, at the same offset; None if there are none."""
-    pieces = [Record(each.key, each.value, each.headers) for each in pieces_of(record) if each.piece not in numbers]
+    pieces = [
+        Record(stored.key, stored.value, stored.headers) for stored in pieces_of(record) if stored.piece not in numbers
+    ]
     return replace(record, value=_shared(pieces).value) if pieces else None
 
 
@@ -181,10 +183,10 @@ def _can_share(record: Record) -> bool:
 def _shared(pieces: Sequence[Record]) -> Record:
     index = [_COUNT.pack(len(pieces))]
     content: list[bytes] = []
-    for each in pieces:
-        key, signal = each.key or b"", each.headers[0][1] if each.headers else b""
-        index.append(_SIZES.pack(len(key), len(signal), len(each.value)))
-        content += (key, signal, each.value)
+    for record in pieces:
+        key, signal = record.key or b"", record.headers[0][1] if record.headers else b""
+        index.append(_SIZES.pack(len(key), len(signal), len(record.value)))
+        content += (key, signal, record.value)
     return Record(pieces[0].key, b"".join(index + content), HEADERS)
 
 

@@ -74,4 +74,4 @@ def _walk(value: Any, change: Callable[[Json], Json]) -> Any:
 @cache
 def _names_of(kind: Any) -> tuple[str, ...]:
     """The names of a dataclass's fields that may hold texts."""
-    return tuple(each.name for each in fields(kind) if each.name not in _NO_TEXT)
+    return tuple(field.name for field in fields(kind) if field.name not in _NO_TEXT)

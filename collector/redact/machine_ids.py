@@ -33,4 +33,4 @@ def is_inside_machine_id(text: str, start: int, end: int) -> bool:
 
 def _is_uuid(token: str) -> bool:
     groups = token.split("-")
-    return [len(each) for each in groups] == _GROUPS and not _DIGITS.issuperset("".join(groups))
+    return [len(group) for group in groups] == _GROUPS and not _DIGITS.issuperset("".join(groups))

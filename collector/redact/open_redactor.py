@@ -57,7 +57,7 @@ class Redactors:
     @property
     def redacts(self) -> bool:
         """Whether anybody's texts are redacted."""
-        return self.everybody is not None or any(each is not None for each in self.by_tenant.values())
+        return self.everybody is not None or any(redactor is not None for redactor in self.by_tenant.values())
 
 
 def open_redactors(
@@ -71,10 +71,13 @@ def open_redactors(
     everybody = open_redactor(settings, count, fail)
     general = settings.model_dump(exclude={"tenants"})
     tenants = {
-        name: TextRedactSettings.model_validate(general | each.model_dump(exclude_unset=True))
-        for name, each in settings.tenants.items()
+        name: TextRedactSettings.model_validate(general | text_redact_settings.model_dump(exclude_unset=True))
+        for name, text_redact_settings in settings.tenants.items()
     }
-    return Redactors(everybody, {name: open_redactor(each, count, fail) for name, each in tenants.items()})
+    return Redactors(
+        everybody,
+        {name: open_redactor(text_redact_settings, count, fail) for name, text_redact_settings in tenants.items()},
+    )
 
 
 def open_redactor(settings: TextRedactSettings, count: Count, fail: Fail) -> Redactor | None:

@@ -205,8 +205,8 @@ class RequestRedaction:
             case "bytes_value":
                 self._bytes(value)
             case "array_value":
-                for each in value.array_value.values:
-                    self._any_value(each, depth - 1)
+                for any_value in value.array_value.values:
+                    self._any_value(any_value, depth - 1)
             case "kvlist_value":
                 for pair in value.kvlist_value.values:
                     self._pair(pair, depth - 1)

@@ -333,7 +333,7 @@ def _secrets(text: str, lowered: str) -> Iterator[Finding]:
 
 def _apart(findings: Iterable[Finding], text: str) -> Iterator[Finding]:
     """Those that are no part of an id of a machine: check digits of some are right by chance."""
-    return (each for each in findings if not is_inside_machine_id(text, each.start, each.end))
+    return (finding for finding in findings if not is_inside_machine_id(text, finding.start, finding.end))
 
 
 def _cards(text: str, start: int, end: int) -> Iterator[Finding]:

@@ -94,13 +94,13 @@ def _words(*by_language: Mapping[str, str], are_ascii: bool) -> str:
 
 def _words_before_numbers(*by_language: Mapping[str, str]) -> str:
     """Words in ASCII, and a number behind them; a word in capitals is one in capitals alone."""
-    words = {each for languages in by_language for each in words_of(languages) if each[0].isascii()}
+    words = {language for languages in by_language for language in words_of(languages) if language[0].isascii()}
     forms: dict[tuple[bool, bool], list[str]] = {}
     for word, has_ending in sorted(words):
         forms.setdefault((has_ending, word == word.lower()), []).append(re.escape(word).replace(r"\ ", "[ _-]?"))
     return "|".join(
-        rf"{'(?i:' if in_any_case else '(?:'}{'|'.join(each)})(?:{'' if has_ending else _AFTER_WORD}{_UNTIL_NUMBER})?"
-        for (has_ending, in_any_case), each in forms.items()
+        rf"{'(?i:' if in_any_case else '(?:'}{'|'.join(form)})(?:{'' if has_ending else _AFTER_WORD}{_UNTIL_NUMBER})?"
+        for (has_ending, in_any_case), form in forms.items()
     )
 
 
@@ -217,7 +217,7 @@ def _suspects_among(parts: Sequence[bytes]) -> Iterator[bytes]:
     for matcher in _MATCHERS:
         start = matcher.find(data, 0)
         while start >= 0:
-            starts = starts or [0, *accumulate(len(each) + 1 for each in parts)]
+            starts = starts or [0, *accumulate(len(part) + 1 for part in parts)]
             number = bisect_right(starts, start) - 1
             yield parts[number]
             start = matcher.find(data, starts[number + 1])

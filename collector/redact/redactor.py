@@ -73,7 +73,7 @@ class Redactor:
         fail: Fail = lambda: None,
     ) -> None:
         self._detectors = tuple(detectors)
-        self._skimming = tuple(each for each in detectors if isinstance(each, PrefilteringDetector))
+        self._skimming = tuple(detector for detector in detectors if isinstance(detector, PrefilteringDetector))
         self._skims = len(self._skimming) == len(self._detectors)
         self._key = hashlib.sha256(key).digest()
         self._count = count
@@ -106,16 +106,16 @@ class Redactor:
         if not self._skims:
             return parts
         suspects: set[bytes] = set()
-        for each in self._skimming:
-            suspects |= each.suspects_of(parts)
+        for detector in self._skimming:
+            suspects |= detector.suspects_of(parts)
         return suspects
 
     def has_no_pii(self, text: str) -> bool:
         """Whether it is known without the detectors that a text is clean, and all that is in it if it is JSON."""
         if not self._skims:
             return False
-        for each in self._skimming:  # noqa: SIM110 - a generator costs as much as the look
-            if not each.has_no_pii(text):
+        for detector in self._skimming:  # noqa: SIM110 - a generator costs as much as the look
+            if not detector.has_no_pii(text):
                 return False
         return True
 
@@ -204,7 +204,7 @@ class Redactor:
             findings = self._find(text)
             if not findings:
                 return text
-            redacted, kinds = self._replace(text, findings), tuple(each.kind for each in findings)
+            redacted, kinds = self._replace(text, findings), tuple(finding.kind for finding in findings)
             if self._known is not None and len(text) <= _LONGEST_KNOWN:
                 self._known[text] = redacted, kinds
         for kind in kinds:
@@ -229,7 +229,7 @@ class Redactor:
             self._fail()
             raise RedactionFailed(f"a redactor failed with {type(error).__name__}") from None
         return (
-            [each for each in merge(findings) if not _PSEUDONYM.fullmatch(text, each.start, each.end)]
+            [finding for finding in merge(findings) if not _PSEUDONYM.fullmatch(text, finding.start, finding.end)]
             if findings
             else []
         )

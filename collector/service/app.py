@@ -115,8 +115,8 @@ def serve(
 async def _until_stopped(config: Config, stages: frozenset[str], *, fixed_level: bool, worker: Worker | None) -> None:
     stop = _Stop()
     loop = asyncio.get_running_loop()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, stop.request)
+    for signals in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signals, stop.request)
     loop.add_signal_handler(signal.SIGHUP, _too_early)
     if worker is not None:
         worker.stop_when_alone(stop.request)

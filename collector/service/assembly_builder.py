@@ -66,7 +66,7 @@ def link_turns(turns: Iterable[Turn], settings: AssembleSettings) -> Iterable[Tu
     conversations = {
         turn.turn_id: links.conversation_of(turn, position, _end(turn)) for position, turn in enumerate(unnamed)
     }
-    return [replace(each, conversation_id=conversations.get(each.turn_id, each.conversation_id)) for each in in_order]
+    return [replace(turn, conversation_id=conversations.get(turn.turn_id, turn.conversation_id)) for turn in in_order]
 
 
 def _end(turn: Turn) -> float:

@@ -97,8 +97,8 @@ class CorrectionReader:
         if self._known is None:
             self._known = await _feedback_since(self._labels, since)
         records: dict[bytes, Record] = {}
-        for each in documents:
-            for record in self._records_of(each):
+        for document in documents:
+            for record in self._records_of(document):
                 if record.key is not None and record.key not in self._known:
                     records[record.key] = record
         if records:
@@ -148,14 +148,14 @@ class _RecentSubjects:
     async def read_new(self, since: float) -> list[Subject]:
         """Read on, the first time from what the log took at `since` (s); gives those that are no older."""
         if self._next is None:
-            self._next = [await first_offset(self._log, each, since) for each in range(self._log.partitions)]
+            self._next = [await first_offset(self._log, partition, since) for partition in range(self._log.partitions)]
         for partition, start in enumerate(self._next):
             async for batch in self._log.read(partition, start):
                 for record in batch:
                     self._add(record)
                 self._next[partition] = batch[-1].offset + 1
                 await asyncio.sleep(0)
-        self._subjects = {each: at for each, at in self._subjects.items() if at >= since}
+        self._subjects = {subject: at for subject, at in self._subjects.items() if at >= since}
         return list(self._subjects)
 
     def _add(self, record: StoredRecord) -> None:

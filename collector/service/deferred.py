@@ -52,7 +52,7 @@ class Deferring:
 
     def open_batches(self, judge: str) -> int:
         """How many batches of a judge have not ended, and are followed by this process."""
-        return sum(len(each.open_batches(self.homes[judge])) for each in self.journals)
+        return sum(len(journal.open_batches(self.homes[judge])) for journal in self.journals)
 
 
 def deferring(process: Process) -> Deferring | None:
@@ -63,7 +63,7 @@ def deferring(process: Process) -> Deferring | None:
     settings = process.config.settings.evaluate
     limits = WaitingRoomLimits(evaluations=settings.max_deferred, bytes=settings.max_deferred_bytes)
     judges = {name: part.settings.judges[name] for name in judges_in_use(part)}
-    homes = {name: home_of(name, each) for name, each in judges.items() if each.takes_batches}
+    homes = {name: home_of(name, judge) for name, judge in judges.items() if judge.takes_batches}
     journals = set[LoggedJournal]()
     absent = AbsentBatches()
     open_batched = partial(_open_batched, process=process, part=part, homes=homes, journals=journals, absent=absent)
@@ -97,7 +97,7 @@ async def _open_batched(
     def lacks_batches(evaluator: str) -> bool:
         judges = judges_and_fallbacks(evaluator, part.settings, part.evaluators)
         endpoints = [homes[each] for each in judges if each in homes]
-        return bool(endpoints) and all(each in absent for each in endpoints)
+        return bool(endpoints) and all(endpoint in absent for endpoint in endpoints)
 
     async with open_judges(part, process.steps, batches=batches) as judges:
         journals.add(journal)

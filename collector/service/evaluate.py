@@ -124,12 +124,23 @@ class Evaluating:
         open_fold = dead_letters.wrap(long_lived(stage.open_fold), process.guard)
         return _Evaluating(process, stage, guardrails, budgets, open_fold, waiting)
 
-    def _show(self, of: _Evaluating) -> None:
-        show_budgets(of.process.telemetry, of.process.plan, of.budgets, of.process.clock)
-        show_evaluate(of.process.telemetry, of.stage)
-        show_deferred(of.process.telemetry, None if of.waiting is None else of.waiting.room, of.process.clock)
-        if of.waiting is not None:
-            show_open_batches(of.process.telemetry, of.waiting.homes, of.waiting.open_batches, of.waiting.lacks_batches)
+    def _show(self, evaluating: _Evaluating) -> None:
+        show_budgets(
+            evaluating.process.telemetry, evaluating.process.plan, evaluating.budgets, evaluating.process.clock
+        )
+        show_evaluate(evaluating.process.telemetry, evaluating.stage)
+        show_deferred(
+            evaluating.process.telemetry,
+            None if evaluating.waiting is None else evaluating.waiting.room,
+            evaluating.process.clock,
+        )
+        if evaluating.waiting is not None:
+            show_open_batches(
+                evaluating.process.telemetry,
+                evaluating.waiting.homes,
+                evaluating.waiting.open_batches,
+                evaluating.waiting.lacks_batches,
+            )
 
 
 def _state_limits(settings: EvaluateSettings) -> StateLimits:

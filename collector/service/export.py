@@ -41,8 +41,8 @@ class Exporters:
         return self._take_over
 
     async def _take_over(self, process: Process) -> None:
-        for each in self.informed:
-            each.take_evaluators(tuple(_watched(process.config, process.plan)))
+        for evaluators in self.informed:
+            evaluators.take_evaluators(tuple(_watched(process.config, process.plan)))
 
 
 def start_exporters(process: Process, exporters: Exporters) -> None:
@@ -93,7 +93,9 @@ async def open_exporters(
             opened.append(ExportStage(name, exporter, telemetry, confirm=confirm))
             if isinstance(exporter, ExporterOfEvaluators):
                 informed.append(exporter)
-        health.add("exporters", lambda: "; ".join(each.problem for each in opened if each.problem) or None, vital=False)
+        health.add(
+            "exporters", lambda: "; ".join(stage.problem for stage in opened if stage.problem) or None, vital=False
+        )
         yield Exporters(opened, informed)
 
 
@@ -131,9 +133,9 @@ def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:
     cascades = config.settings.cascades
     for monitor in plan.monitors:
         shares = config.settings.monitors[monitor.name].alerts.shares
-        for each in monitor.assignments:
-            evaluator = each.evaluator
-            for version in filter(None, (each.version, each.fallback_version)):
+        for assignment in monitor.assignments:
+            evaluator = assignment.evaluator
+            for version in filter(None, (assignment.version, assignment.fallback_version)):
                 yield MonitoredEvaluator(
                     evaluator=evaluator.name,
                     evaluator_version=version,
@@ -142,8 +144,10 @@ def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:
                     threshold=evaluator.threshold,
                     lower_is_better=evaluator.direction == "lower_is_better",
                     labels=evaluator.label_names,
-                    cascade_share=cascades[each.judge_name].share if each.judge_name in cascades else None,
-                    audit_version=each.judge.audit_version(evaluator) if isinstance(each.judge, Audited) else None,
+                    cascade_share=cascades[assignment.judge_name].share if assignment.judge_name in cascades else None,
+                    audit_version=assignment.judge.audit_version(evaluator)
+                    if isinstance(assignment.judge, Audited)
+                    else None,
                     watched_labels={
                         label: share.at_most is not None for label, share in shares.get(evaluator.name, {}).items()
                     },

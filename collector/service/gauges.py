@@ -131,7 +131,7 @@ def show_deferred(telemetry: Telemetry, room: WaitingRoom | None, clock: Callabl
 
 def hide_budgets(telemetry: Telemetry, plan: Plan) -> None:
     """Remove the series of a plan that is not in force any more."""
-    for name, budget in [*((each.name, each.budget) for each in plan.monitors), (ALL_MONITORS, plan.budget)]:
+    for name, budget in [*((monitor.name, monitor.budget) for monitor in plan.monitors), (ALL_MONITORS, plan.budget)]:
         if name == ALL_MONITORS:
             telemetry.remove(TOTAL_BUDGET_SPENT)
         else:

@@ -58,7 +58,7 @@ class Logs:
 
     def __iter__(self) -> Iterator[Log]:
         always = (self.spans, self.turns, self.evaluations, self.definitions, self.dead_letters, self.labels)
-        return (each for each in (*always, self.unlinked, self.history, self.judged_spans) if each is not None)
+        return (log for log in (*always, self.unlinked, self.history, self.judged_spans) if log is not None)
 
 
 @asynccontextmanager

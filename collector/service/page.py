@@ -70,12 +70,12 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
         refused = configuration_alerts(REFUSED, process.status.problem, process.status.refused_since)
         judges = judge_alerts(process.telemetry, JUDGE_UNAVAILABLE)
         firing = (*refused, *judges, *watched(), *release_alerts(current_releases()))
-        return [with_links(each, current.process.config.settings.alerts) for each in firing]
+        return [with_links(view, current.process.config.settings.alerts) for view in firing]
 
     sources = replace(page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets)
     sources = replace(sources, people=agreement.views)
     sources = replace(sources, configuration=lambda: process.status.view)
-    sources = replace(sources, releases=lambda: [release_view(each) for each in current_releases()])
+    sources = replace(sources, releases=lambda: [release_view(release) for release in current_releases()])
     login = _login(process.config.settings, settings, process.telemetry.counter(WRONG_TOKENS, "page"))
     page = Page(
         settings,

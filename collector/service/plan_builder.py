@@ -33,7 +33,7 @@ GUESSED_TOKENS = (1500, 200)
 
 def build_plan(config: Config, judges: Mapping[str, Judge]) -> Plan:
     """The monitors with their evaluators and judges."""
-    monitors = tuple(_monitor(name, each, config, judges) for name, each in config.settings.monitors.items())
+    monitors = tuple(_monitor(name, monitor, config, judges) for name, monitor in config.settings.monitors.items())
     evaluate = config.settings.evaluate
     trust = _trust(config.settings.receive.trust_tracestate)
     return Plan(
@@ -54,7 +54,7 @@ class _UnaskedJudge(NoJudge):
 
 def build_unasked_plan(config: Config) -> Plan:
     """The plan with judges that cannot be asked: for whoever wants to know what is due, and not to judge it."""
-    configured = {judge for each in config.evaluators.values() for judge in each.judges}
+    configured = {judge for evaluator in config.evaluators.values() for judge in evaluator.judges}
     names = {*config.settings.judge_names, *configured}
     return build_plan(config, {name: _UnaskedJudge(_model(config, name)) for name in names})
 
@@ -69,12 +69,13 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
     deferred = settings.urgency == "hours"
     priced = at_batch_prices(config) if deferred else config
     assignments = (
-        build_assignment(each, priced, judges, pack_of(each.name, settings, config.evaluators))
-        for each in settings.uses
+        build_assignment(use, priced, judges, pack_of(use.name, settings, config.evaluators)) for use in settings.uses
     )
     return Monitor(
         name=name,
-        assignments=tuple(replace(each, deferred=deferred and bool(each.judge_name)) for each in assignments),
+        assignments=tuple(
+            replace(assignment, deferred=deferred and bool(assignment.judge_name)) for assignment in assignments
+        ),
         match=_wanted(settings.match),
         agent_runs=settings.subjects == "agent_runs",
         rate=1.0 if settings.sample == "auto" else settings.sample,
@@ -105,7 +106,7 @@ def build_assignment(
     """An evaluator of the configuration with its judge; `pack` names those that it asks together with."""
     configured = config.evaluators[use.name]
     members = config.settings.members(configured.judge) if configured.judge else ()
-    judge_settings = [config.settings.judges[each] for each in members]
+    judge_settings = [config.settings.judges[member] for member in members]
     fallback = judge_settings[0].fallback if len(judge_settings) == 1 else None  # of several judges none has one
     judge = _audited(configured, judges[configured.judge] if configured.judge else NoJudge(), config, judges)
     names = judges_of(use.name, config.evaluators)
@@ -171,7 +172,7 @@ def expected_usd(config: Config, name: str) -> float:
 
 def _guess_of(judge: str | None, config: Config) -> float:
     members = config.settings.members(judge) if judge else ()
-    return sum(_guess(config.settings.judges[each]) for each in members)
+    return sum(_guess(config.settings.judges[member]) for member in members)
 
 
 def evaluator_version_in(config: Config, name: str, monitor: str = "") -> str:
@@ -180,7 +181,11 @@ def evaluator_version_in(config: Config, name: str, monitor: str = "") -> str:
     It is that of a monitor, where the evaluator may be in a pack: of the first one that uses it unless named.
     """
     configured, monitors = config.evaluators[name], config.settings.monitors
-    users = [each for each in monitors.values() if name in [use.name for use in each.uses]]
+    users = [
+        monitor_settings
+        for monitor_settings in monitors.values()
+        if name in [use.name for use in monitor_settings.uses]
+    ]
     settings = monitors[monitor] if monitor else next(iter(users), None)
     pack = () if settings is None else pack_of(name, settings, config.evaluators)
     return _version(config, configured.evaluator, _model(config, configured.judge) if configured.judge else "", pack)
@@ -204,7 +209,7 @@ def _model(config: Config, judge: str) -> str:
         return cascade_model(first, then, cascade.doubt, cascade.share)
     if judge in settings.judges:
         return settings.judges[judge].identity
-    models = [settings.judges[each].identity for each in settings.members(judge)]
+    models = [settings.judges[member].identity for member in settings.members(judge)]
     if judge in settings.juries:
         return jury_model(settings.juries[judge].combine, models)
     decide, extract = models
@@ -226,8 +231,11 @@ def _limits(settings: BudgetSettings) -> Budget:
 
 
 def _strata(settings: BoostSettings, evaluators: Mapping[str, Configured]) -> Strata:
-    cheap = {each.evaluator: evaluators[each.evaluator].evaluator for each in settings.low_score}
-    return Strata(tuple(each for each in _boosts(settings, evaluators) if each.factor > 1.0), tuple(cheap.values()))
+    cheap = {
+        low_score_settings.evaluator: evaluators[low_score_settings.evaluator].evaluator
+        for low_score_settings in settings.low_score
+    }
+    return Strata(tuple(boost for boost in _boosts(settings, evaluators) if boost.factor > 1.0), tuple(cheap.values()))
 
 
 def _boosts(settings: BoostSettings, evaluators: Mapping[str, Configured]) -> Iterator[Boost]:
@@ -242,4 +250,4 @@ def _boosts(settings: BoostSettings, evaluators: Mapping[str, Configured]) -> It
 
 
 def _wanted(values: Mapping[str, str | list[str]]) -> dict[str, frozenset[str]]:
-    return {name: frozenset([each] if isinstance(each, str) else each) for name, each in values.items()}
+    return {name: frozenset([value] if isinstance(value, str) else value) for name, value in values.items()}

@@ -53,7 +53,7 @@ async def start_sources(process: Process, thinning: Thinning | None = None) -> N
     for settings in receive.kafka:
         await _start_source(process, settings, thinning)
     if receive.files:
-        process.tasks.start(_read_files(process, [Path(each) for each in receive.files], thinning))
+        process.tasks.start(_read_files(process, [Path(file) for file in receive.files], thinning))
 
 
 async def start_otlp(process: Process, thinning: Thinning | None = None) -> tuple[int | None, int | None]:

@@ -117,7 +117,7 @@ def release_view(release: Release) -> ReleaseView:
 
 def worse_releases(releases: Sequence[Release], settings: AlertSettings) -> list[AlertInstance]:
     """The releases that are worse for sure, as the watcher's alerts."""
-    return [_worse(each, settings) for each in releases if each.is_worse]
+    return [_worse(release, settings) for release in releases if release.is_worse]
 
 
 def _worse(release: Release, settings: AlertSettings) -> AlertInstance:
@@ -153,11 +153,11 @@ def release_alerts(releases: Sequence[Release]) -> list[AlertView]:
         AlertView(
             name=WORSE,
             severity="ticket",
-            monitor=each.place.monitor,
-            evaluator=each.judged.evaluator,
-            summary=_sentence(each),
-            since=each.started,
+            monitor=release.place.monitor,
+            evaluator=release.judged.evaluator,
+            summary=_sentence(release),
+            since=release.started,
         )
-        for each in releases
-        if each.is_worse
+        for release in releases
+        if release.is_worse
     ]

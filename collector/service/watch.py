@@ -86,14 +86,14 @@ class PeopleAgreement:
             return {}
         return {
             key: PeopleView(
-                withheld=each.withheld,
-                sums=each.sums,
+                withheld=sums.withheld,
+                sums=sums.sums,
                 agreements=(
-                    _agreement_view("", watcher.agreements[each.version]),
-                    *(_agreement_view(*of) for of in sorted(watcher.segments.get(each.version, {}).items())),
+                    _agreement_view("", watcher.agreements[sums.version]),
+                    *(_agreement_view(*item) for item in sorted(watcher.segments.get(sums.version, {}).items())),
                 ),
             )
-            for key, each in watcher.people.items()
+            for key, sums in watcher.people.items()
         }
 
     def uncalibrated(self, monitor: str, evaluator: str, version: str) -> str:
@@ -109,8 +109,14 @@ class PeopleAgreement:
         return uncalibrated(evaluator, target.min_agreement)
 
 
-def _agreement_view(segment: str, of: VerdictAgreement) -> AgreementView:
-    return AgreementView(segment=segment, labels=of.number, share=of.share, kappa=of.kappa, youden_j=of.youden)
+def _agreement_view(segment: str, verdict_agreement: VerdictAgreement) -> AgreementView:
+    return AgreementView(
+        segment=segment,
+        labels=verdict_agreement.number,
+        share=verdict_agreement.share,
+        kappa=verdict_agreement.kappa,
+        youden_j=verdict_agreement.youden,
+    )
 
 
 class _Tasks:
@@ -126,7 +132,7 @@ class _Tasks:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running)
-        self._running = [self._tasks.start(each) for each in works]
+        self._running = [self._tasks.start(coroutine) for coroutine in works]
 
 
 class _Explained:
@@ -194,7 +200,9 @@ async def _prepare_targets(stage: WatchStage, interval: float, config: Config) -
 def _start_feedback(process: Process) -> None:
     """Join feedback with what is judged, and give it to the evaluators that ask for it."""
     settings, logs = process.config.settings.feedback, process.logs
-    scales = FeedbackScales(settings.wait, {name: each.scale for name, each in settings.names.items()})
+    scales = FeedbackScales(
+        settings.wait, {name: feedback_name_settings.scale for name, feedback_name_settings in settings.names.items()}
+    )
     wanted = _wanted_outcomes(process.plan)
     stage = FeedbackStage(logs.labels, logs.evaluations, logs.turns, scales, process.telemetry, wanted=wanted)
 
@@ -216,8 +224,8 @@ def _wanted_outcomes(plan: Plan) -> frozenset[str]:
     return frozenset(
         field.removeprefix(OUTCOME)
         for monitor in plan.monitors
-        for each in monitor.assignments
-        for field in each.evaluator.requires
+        for assignment in monitor.assignments
+        for field in assignment.evaluator.requires
         if field.startswith(OUTCOME)
     )
 
@@ -246,7 +254,7 @@ def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequen
         own = _PageWatcher(process, stage)
         own.start_if_needed()
         process.changes.append(own.prepare)
-    return lambda: [_page_alert(each) for each in _gravest(stage.firing)]
+    return lambda: [_page_alert(alert) for alert in _gravest(stage.firing)]
 
 
 class _PageWatcher:
@@ -279,9 +287,9 @@ class _PageWatcher:
 def _gravest(firings: Sequence[ActiveAlert]) -> Iterable[ActiveAlert]:
     """One alert for each evaluator: two about the same mean are one to a person who looks at it."""
     gravest: dict[tuple[str, ...], ActiveAlert] = {}
-    for each in sorted(firings, key=lambda firing: firing.alert.labels["severity"] != "page"):
-        labels = each.alert.labels
-        gravest.setdefault((labels["monitor"], labels["evaluator"], labels["evaluator_version"]), each)
+    for alert in sorted(firings, key=lambda firing: firing.alert.labels["severity"] != "page"):
+        labels = alert.alert.labels
+        gravest.setdefault((labels["monitor"], labels["evaluator"], labels["evaluator_version"]), alert)
     return gravest.values()
 
 
@@ -294,7 +302,7 @@ def _page_alert(firing: ActiveAlert) -> AlertView:
         evaluator=labels["evaluator"],
         summary=firing.alert.annotations["description"],
         since=firing.since,
-        causes=tuple(CauseView(**asdict(each)) for each in firing.alert.causes),
+        causes=tuple(CauseView(**asdict(cause)) for cause in firing.alert.causes),
     )
 
 
@@ -366,7 +374,7 @@ def _golden_targets(config: Config, plan: Plan) -> Iterator[GoldenTarget]:
 def _scales(plan: Plan) -> dict[Version, ScoreScale]:
     """The scale and threshold of every evaluator that a monitor uses, and of its audits."""
     scales: dict[Version, ScoreScale] = {}
-    for each in (each for monitor in plan.monitors for each in monitor.assignments):
+    for each in (assignment for monitor in plan.monitors for assignment in monitor.assignments):
         scales[each.evaluator.name, each.version] = scale = ScoreScale.of(each.evaluator)
         if isinstance(each.judge, Audited):
             scales[audit_name(each.evaluator.name), each.judge.audit_version(each.evaluator)] = scale
@@ -376,7 +384,7 @@ def _scales(plan: Plan) -> dict[Version, ScoreScale]:
 def _detectors(config: Config, interval: float) -> Targets:
     configured = targets(config)
     return {
-        (each.monitor, each.evaluator): detector(each, configured, config.settings.alerts, 1, interval)
-        for each in configured
-        if each.mean is not None
+        (target.monitor, target.evaluator): detector(target, configured, config.settings.alerts, 1, interval)
+        for target in configured
+        if target.mean is not None
     }

@@ -54,7 +54,7 @@ class Health:
     @property
     def results(self) -> Mapping[str, CheckResult]:
         """What each check finds now, by name."""
-        return {name: _result(*each) for name, each in self._checks.items()}
+        return {name: _result(*check) for name, check in self._checks.items()}
 
     def problems(self, results: Mapping[str, CheckResult]) -> list[str]:
         """Why no work should be sent here, given the results of the checks; nothing if the process is ready."""
@@ -62,7 +62,7 @@ class Health:
             return ["draining"]
         if not self._started:
             return ["starting"]
-        return [f"{name}: {each.detail}" for name, each in results.items() if each.status == "failing"]
+        return [f"{name}: {result.detail}" for name, result in results.items() if result.status == "failing"]
 
 
 def _result(check: Check, vital: bool) -> CheckResult:

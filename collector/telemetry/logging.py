@@ -41,7 +41,7 @@ class JsonLines(logging.Formatter):
             error = record.exc_info[1]
             fields["error"] = type(error).__name__
             fields["where"] = [
-                f"{each.filename}:{each.lineno}" for each in traceback.extract_tb(error.__traceback__)[-8:]
+                f"{summary.filename}:{summary.lineno}" for summary in traceback.extract_tb(error.__traceback__)[-8:]
             ]
         return orjson.dumps(fields).decode()
 

@@ -21,12 +21,12 @@ class Telemetry:
         self._cap = label_values
         self._values: dict[str, set[str]] = {}
         self._children: dict[tuple[str, ...], Counter | Gauge | Histogram] = {}
-        self._parents = {each.name: self._declare(each) for each in all_series()}
+        self._parents = {series.name: self._declare(series) for series in all_series()}
 
-    def counter(self, of: Series, *labels: str) -> Counter:
+    def counter(self, series: Series, *labels: str) -> Counter:
         """The counter of these label values, in the order the series declares them."""
-        child = self._child(of, labels)
-        assert isinstance(child, Counter), of.name
+        child = self._child(series, labels)
+        assert isinstance(child, Counter), series.name
         return child
 
     def gauge(self, of: Series, *labels: str) -> Gauge:

@@ -952,7 +952,7 @@ def all_series() -> Iterator[Series]:
 
 def table() -> str:
     """The series as a Markdown table, for deploy/docs/metrics.md."""
-    rows = [f"| `{each.name}` | {each.kind} | {_code(each.labels)} | {each.help} |" for each in all_series()]
+    rows = [f"| `{series.name}` | {series.kind} | {_code(series.labels)} | {series.help} |" for series in all_series()]
     return "\n".join(["| metric | type | labels | meaning |", "|---|---|---|---|", *rows]) + "\n"
 
 

@@ -22,7 +22,7 @@ def find_problems(arguments: Json, schema: Mapping[str, Json], path: str = "", d
         return
     where = path or "the object of arguments"
     if options := _list(schema.get("anyOf")):
-        if not any(_fits(arguments, each, path, depth + 1) for each in options[:50]):
+        if not any(_fits(arguments, option, path, depth + 1) for option in options[:50]):
             yield f"{where} is none of what is allowed"
         return
     types = schema.get("type")
@@ -31,13 +31,13 @@ def find_problems(arguments: Json, schema: Mapping[str, Json], path: str = "", d
         yield f"{where} should be {' or '.join(map(str, names))}, not {_type_of(arguments)}"
         return
     values = _list(schema.get("enum"))
-    if values and not any(_equal(arguments, each) for each in values):
+    if values and not any(_equal(arguments, value) for value in values):
         yield f"{where} is none of the values that are allowed"
     if isinstance(arguments, Mapping):
         yield from _properties(cast("Mapping[str, Json]", arguments), schema, path, depth)
     elif isinstance(arguments, list) and isinstance(schema.get("items"), Mapping):
-        for at, each in enumerate(cast("list[Json]", arguments)[:_MOST_ITEMS]):
-            yield from find_problems(each, schema["items"], f"{path}[{at}]", depth + 1)
+        for at, argument in enumerate(cast("list[Json]", arguments)[:_MOST_ITEMS]):
+            yield from find_problems(argument, schema["items"], f"{path}[{at}]", depth + 1)
 
 
 def _properties(values: Mapping[str, Json], schema: Mapping[str, Json], path: str, depth: int) -> Iterator[str]:

@@ -48,7 +48,9 @@ class RunBounds(BaseModel):
         """What the turns took together, by measure; only what all of them tell."""
         of_turns = [self._measure(turn) for turn in turns]
         return {
-            name: sum(each[name] for each in of_turns) for name in MEASURES if all(name in each for each in of_turns)
+            name: sum(of_turn[name] for of_turn in of_turns)
+            for name in MEASURES
+            if all(name in of_turn for of_turn in of_turns)
         }
 
     def _measure(self, turn: Turn) -> dict[str, float]:

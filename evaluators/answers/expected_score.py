@@ -178,7 +178,7 @@ def _walk(path: list[_Step], written: str, scale: Scale) -> Distribution | None:
         if weighed is None:
             return None
         own, others = weighed
-        undecided += _leave(masses, words, prefix, {part: mass * each for part, each in others.items()}, step.part)
+        undecided += _leave(masses, words, prefix, {part: mass * other for part, other in others.items()}, step.part)
         prefix, mass = prefix + step.part, mass * own
     masses[int(written)] = masses.get(int(written), 0.0) + mass
     return Distribution(masses, undecided)

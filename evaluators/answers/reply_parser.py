@@ -179,7 +179,7 @@ def _keyed(text: str, start: int, key: str) -> ReplyObject:
     if len(starts) > _MOST_OBJECTS:
         raise JudgeReplyInvalid("the answer holds more than one JSON object")
     objects = [_object_at(text, each) for each in starts] or _objects(text, start) or [_repaired(text, start)]
-    keyed = [each for each in objects if each.value.get(ANSWER_KEY) == key]
+    keyed = [reply_object for reply_object in objects if reply_object.value.get(ANSWER_KEY) == key]
     if not keyed:
         raise JudgeReplyInvalid(f'the object does not begin with the "{ANSWER_KEY}" of this question')
     _refuse_differing(keyed)
@@ -197,7 +197,7 @@ def _object_at(text: str, start: int) -> ReplyObject:
 
 
 def _refuse_differing(objects: Sequence[ReplyObject]) -> None:
-    if any(each.value != objects[0].value for each in objects):
+    if any(reply_object.value != objects[0].value for reply_object in objects):
         raise JudgeReplyInvalid("the answer holds more than one JSON object")
 
 
@@ -266,10 +266,14 @@ def _what_is_wrong(error: ValidationError, reply: type[R]) -> str:
     """Like `score: less_than_equal 10`: places by the form's own names, kinds of errors with their limits."""
     known = _names(reply.model_json_schema())
     parts: list[str] = []
-    for each in error.errors(include_url=False, include_input=False)[:5]:
-        place = ".".join(str(part) if isinstance(part, int) or part in known else "?" for part in each["loc"])
-        limits = [str(limit) for name, limit in each.get("ctx", {}).items() if name in {"ge", "le", "gt", "lt"}]
-        parts.append(" ".join([f"{place}:" if place else "the object:", each["type"], *limits]))
+    for typed_dict_type in error.errors(include_url=False, include_input=False)[:5]:
+        place = ".".join(
+            str(part) if isinstance(part, int) or part in known else "?" for part in typed_dict_type["loc"]
+        )
+        limits = [
+            str(limit) for name, limit in typed_dict_type.get("ctx", {}).items() if name in {"ge", "le", "gt", "lt"}
+        ]
+        parts.append(" ".join([f"{place}:" if place else "the object:", typed_dict_type["type"], *limits]))
     return "the answer is not in the asked form: " + "; ".join(parts)
 
 

@@ -115,11 +115,11 @@ def _distribution(
     plain = {plain_word(word): word for word in words}
     masses: dict[str, float] = {}
     prefix, mass = "", 1.0
-    for each in placed:
-        if each.end <= span[0] or each.start > span[1]:
+    for token in placed:
+        if token.end <= span[0] or token.start > span[1]:
             continue
-        before = answer.text[each.start : span[0]] if each.start < span[0] else ""
-        weighed = _weighed(answer.tokens[each.index], before)
+        before = answer.text[token.start : span[0]] if token.start < span[0] else ""
+        weighed = _weighed(answer.tokens[token.index], before)
         if weighed is None:
             return None
         own, others = weighed
@@ -127,7 +127,7 @@ def _distribution(
             fitting = list(_fitting(prefix + part, plain))
             if len(fitting) == 1:
                 masses[fitting[0]] = masses.get(fitting[0], 0.0) + mass * probability
-        prefix, mass = prefix + _part(each.text, before), mass * own
+        prefix, mass = prefix + _part(token.text, before), mass * own
         fitting = list(_fitting(prefix, plain))
         if len(fitting) <= 1:
             break

@@ -177,7 +177,7 @@ def wrap_subject_first(instructions: str, material: Mapping[str, Json], secret: 
     question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
     digits = hmac.digest(secret, question, "sha512").hex()
     keys = (digits[start : start + _KEY_DIGITS] for start in range(len(digits) - _KEY_DIGITS))
-    return SubjectFirst(fenced, rest, next(each for each in keys if each not in body))
+    return SubjectFirst(fenced, rest, next(key for key in keys if key not in body))
 
 
 _SUBJECT = ("turns", "input", "actual_output")

@@ -94,13 +94,13 @@ def view_of(case: Turn | Conversation, judge: Judge) -> AttachmentView:
     visible: list[Attachment] = []
     listed: list[Json] = []
     unseen: list[AttachmentKind] = []
-    for number, (turn, each) in enumerate(attachments, 1):
-        is_visible = len(visible) < sight.max_count and sight.shows(each)
+    for number, (turn, attachment) in enumerate(attachments, 1):
+        is_visible = len(visible) < sight.max_count and sight.shows(attachment)
         if is_visible:
-            visible.append(each)
-        elif not each.transcript:
-            unseen.append(each.kind)
-        listed.append(_described(number, turn, each, is_visible=is_visible))
+            visible.append(attachment)
+        elif not attachment.transcript:
+            unseen.append(attachment.kind)
+        listed.append(_described(number, turn, attachment, is_visible=is_visible))
     return AttachmentView(tuple(visible), tuple(listed), tuple(unseen))
 
 
@@ -110,12 +110,12 @@ def _attachments_of(case: Turn | Conversation) -> Iterator[tuple[int | None, Att
     What a turn has of the history is that of another turn, but for the first.
     """
     if isinstance(case, Turn):
-        yield from ((None, each) for each in case.attachments)
+        yield from ((None, attachment) for attachment in case.attachments)
         return
     for number in range(len(case.turns), 0, -1):
-        for each in case.turns[number - 1].attachments:
-            if each.place != "history" or number == 1:
-                yield number, each
+        for attachment in case.turns[number - 1].attachments:
+            if attachment.place != "history" or number == 1:
+                yield number, attachment
 
 
 def _described(number: int, turn: int | None, attachment: Attachment, *, is_visible: bool) -> Json:
@@ -132,7 +132,7 @@ def _described(number: int, turn: int | None, attachment: Attachment, *, is_visi
 
 def image_parts(pictures: Sequence[Attachment]) -> list[Json]:
     """Pictures as parts of a chat message."""
-    return [{"type": "image_url", "image_url": {"url": _address(each)}} for each in pictures]
+    return [{"type": "image_url", "image_url": {"url": _address(attachment)}} for attachment in pictures]
 
 
 def _address(attachment: Attachment) -> str:

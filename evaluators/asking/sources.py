@@ -34,7 +34,7 @@ def _split(result: Json) -> Sequence[Json]:
     value = parse_json_or_text(result) if isinstance(result, str) else result
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Json]", value)
-        lists = [cast("list[Json]", each) for each in fields.values() if isinstance(each, list)]
+        lists = [cast("list[Json]", field) for field in fields.values() if isinstance(field, list)]
         value = lists[0] if len(lists) == 1 else fields
     if isinstance(value, list):
         return cast("list[Json]", value)

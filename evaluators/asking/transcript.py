@@ -75,7 +75,7 @@ class Transcript:
     def core(self) -> Transcript:
         """Only the turns that are judged with it."""
         numbers = set(self.judged)
-        return replace(self, turns=[each for each in self.turns if each[0] in numbers])
+        return replace(self, turns=[turn for turn in self.turns if turn[0] in numbers])
 
     @property
     def content(self) -> list[Json]:

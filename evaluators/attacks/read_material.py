@@ -45,8 +45,8 @@ class ReadMaterials:
 
     def of(self, content: Mapping[str, Json]) -> ReadMaterial:
         """The material, as it was read before where it is the same."""
-        for each in self._read:
-            if each.is_same(content):
-                return each
+        for material in self._read:
+            if material.is_same(content):
+                return material
         self._read.append(ReadMaterial(content))
         return self._read[-1]

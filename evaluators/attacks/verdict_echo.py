@@ -63,7 +63,7 @@ def is_echo(reply: Json, material: Mapping[str, Json], readings: Callable[[], It
 
     `readings` are those of the material, where they are known.
     """
-    verdicts = [(each, each.words) for each in _verdicts(reply)]
+    verdicts = [(verdict, verdict.words) for verdict in _verdicts(reply)]
     if not verdicts:
         return False  # a list of what the text says may well stand in the text
     return any(_holds(reading, verdicts) for reading in (readings() if readings else _readings(material)))
@@ -74,13 +74,13 @@ def _verdicts(value: Json) -> Iterator[_ReadableVerdict]:
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Json]", value)
         marks = [
-            (name, each)
-            for name, each in fields.items()
-            if isinstance(each, str | int | float) and name != "number" and not _is_reason(name)
+            (name, field)
+            for name, field in fields.items()
+            if isinstance(field, str | int | float) and name != "number" and not _is_reason(name)
         ]
-        for name, each in fields.items():
-            if marks and isinstance(each, str) and _is_reason(name):
-                yield _ReadableVerdict(_readable(each), marks)
+        for name, field in fields.items():
+            if marks and isinstance(field, str) and _is_reason(name):
+                yield _ReadableVerdict(_readable(field), marks)
         value = list(fields.values())
     if isinstance(value, Sequence) and not isinstance(value, str):
         for each in cast("Sequence[Json]", value):
@@ -93,11 +93,11 @@ def _is_reason(name: str) -> bool:
 
 def _holds(readable: str, verdicts: Sequence[tuple[_ReadableVerdict, Sequence[str]]]) -> bool:
     # Hardly a judge's reason has no word of its own, which is soon seen; the rest takes ten times as long.
-    possible = [each for each, words in verdicts if all(word in readable for word in words)]
+    possible = [verdict for verdict, words in verdicts if all(word in readable for word in words)]
     if not possible:
         return False
     reading = _plain(readable)
-    return any(_stands_near(reading, each.plain, each.marks) for each in possible)
+    return any(_stands_near(reading, verdict.plain, verdict.marks) for verdict in possible)
 
 
 def _stands_near(reading: str, reason: str, marks: Sequence[tuple[str, str]]) -> bool:

@@ -35,7 +35,7 @@ class ConversationalComposite(Composition, Evaluator[Conversation]):
     @property
     def needs_writer(self) -> bool:
         """See `Evaluator.needs_writer`: whether a member does."""
-        return any(each.needs_writer for each in self.of)
+        return any(evaluator.needs_writer for evaluator in self.of)
 
     @property
     def needs_judge(self) -> bool:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -45,7 +45,7 @@ class ConversationalComposite(Composition, Evaluator[Conversation]):
     @property
     def templates(self) -> tuple[str, ...]:
         """Those of its members."""
-        return tuple(name for each in self.of for name in each.templates)
+        return tuple(name for evaluator in self.of for name in evaluator.templates)
 
     @property
     def version(self) -> str:

@@ -89,7 +89,9 @@ class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
         windows = build_windows(case, (), self, _has_both, lookback=10)
         if not windows[0].judged:
             raise NotApplicable("missing_field: turns.actual_output")
-        sample = draw_windows([len(each.judged) for each in windows], self.max_windows, conversation_id_of(case))
+        sample = draw_windows(
+            [len(transcript.judged) for transcript in windows], self.max_windows, conversation_id_of(case)
+        )
         labels = {at: await self._labels(judge, windows[at]) for at in sample.judged}
         numbers = [number for at in sample.judged for number in windows[at].judged]
         return _score(numbers, labels, sample, truncated=any(windows[at].truncated for at in sample.judged))
@@ -159,7 +161,7 @@ def _score(
     }
     return Score(
         value=min(
-            1.0, max(0.0, sample.share_of({at: [each.rightness for each in judged[at]] for at in sample.judged}))
+            1.0, max(0.0, sample.share_of({at: [turn.rightness for turn in judged[at]] for at in sample.judged}))
         ),
         method="decision" if decided else "single",
         explanation=" ".join([f"{right} of {len(labels)} turns{whole} were dealt with rightly.", *wrong[:3]]),

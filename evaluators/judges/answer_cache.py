@@ -69,7 +69,7 @@ def _key(prompt: Prompt, reply: type[R], *, logprobs: bool, samples: int) -> byt
     """A hash over all that the answer depends on. The evaluator's version is in it by its instructions."""
     parts = [
         prompt.instructions, prompt.material, prompt.temperature, prompt.max_tokens, schema_text(reply), logprobs,
-        samples, [each.sha256 or each.url for each in prompt.media],
+        samples, [attachment.sha256 or attachment.url for attachment in prompt.media],
     ]  # fmt: skip
     if isinstance(prompt, PackPrompt):
         parts += [prompt.reminder, prompt.forms]  # whose the fields of the material are

@@ -114,13 +114,13 @@ def _unreachable(error: BaseException) -> str | None:
 
     What an error was made of tells.
     """
-    for each in _causes(error):
-        if isinstance(each, socket.gaierror):
+    for exception in _causes(error):
+        if isinstance(exception, socket.gaierror):
             return "its host's name cannot be looked up"
-        if isinstance(each, ssl.SSLError) and (reason := getattr(each, "reason", None)):
+        if isinstance(exception, ssl.SSLError) and (reason := getattr(exception, "reason", None)):
             return f"TLS failed ({reason})"
-        if isinstance(each, OSError) and each.errno in _NOBODY_THERE:
-            return _NOBODY_THERE[each.errno]
+        if isinstance(exception, OSError) and exception.errno in _NOBODY_THERE:
+            return _NOBODY_THERE[exception.errno]
     return None
 
 

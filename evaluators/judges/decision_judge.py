@@ -179,5 +179,5 @@ def _answer(
     reply: type[R], prompt: Prompt, questions: Sequence[NumberedQuestion], decisions: Sequence[Decision]
 ) -> Answer[R]:
     if len(prompt.groups) == 1:
-        return decided_answer(reply, [each.question for each in questions], decisions)
+        return decided_answer(reply, [question.question for question in questions], decisions)
     return Answer(reply.model_construct(), "", decisions=tuple(decisions))

@@ -126,10 +126,10 @@ def _payload(content: bytes) -> dict[str, Any]:
 def _vectors(payload: Mapping[str, Any]) -> list[Json]:
     """The vectors in the order of their texts, which the endpoint says by index."""
     entries = [cast("dict[str, Json]", each) for each in payload["data"] if isinstance(each, dict)]
-    indexed = [each.get("index") for each in entries]
+    indexed = [entry.get("index") for entry in entries]
     if sorted(map(str, indexed)) == sorted(map(str, range(len(entries)))):
         entries.sort(key=lambda each: each["index"])
-    return [each.get("embedding") for each in entries]
+    return [entry.get("embedding") for entry in entries]
 
 
 def _tokens(payload: Mapping[str, Any]) -> int:

@@ -72,10 +72,10 @@ class MemberOutcome:
 
 def combine_outcomes(panel: Jury, evaluator: Evaluator[Any], opinions: Sequence[MemberOutcome]) -> Outcome:
     """One outcome out of several. A skip of one is the skip of all, for it is about the case."""
-    for each in opinions:
-        if isinstance(each.outcome, Skipped):
-            return each.outcome
-    scored = [(each.model, each.outcome) for each in opinions if isinstance(each.outcome, Score)]
+    for outcome in opinions:
+        if isinstance(outcome.outcome, Skipped):
+            return outcome.outcome
+    scored = [(outcome.model, outcome.outcome) for outcome in opinions if isinstance(outcome.outcome, Score)]
     if len(scored) < panel.quorum:
         return _without_quorum(panel, opinions, len(scored))
     scores = [score for _, score in scored]
@@ -140,15 +140,20 @@ def _details(
 ) -> dict[str, Json]:
     values = [score.value for _, score in scored]
     members: list[Json] = [
-        {"model": each.model, "score": each.outcome.value, "method": each.outcome.method, **_own_label(evaluator, each)}
-        if isinstance(each.outcome, Score)
-        else {"model": each.model, "error": each.outcome.type if isinstance(each.outcome, Failure) else None}
-        for each in opinions
+        {
+            "model": outcome.model,
+            "score": outcome.outcome.value,
+            "method": outcome.outcome.method,
+            **_own_label(evaluator, outcome),
+        }
+        if isinstance(outcome.outcome, Score)
+        else {"model": outcome.model, "error": outcome.outcome.type if isinstance(outcome.outcome, Failure) else None}
+        for outcome in opinions
     ]
     return {"combine": panel.combine, "judges": members, "disagreement": max(values) - min(values)}
 
 
 def _without_quorum(panel: Jury, opinions: Sequence[MemberOutcome], scored: int) -> Failure:
-    types = sorted({each.outcome.type for each in opinions if isinstance(each.outcome, Failure)})
+    types = sorted({outcome.outcome.type for outcome in opinions if isinstance(outcome.outcome, Failure)})
     message = f"{scored} of {len(opinions)} judges came to a score, {panel.quorum} are needed: {', '.join(types)}"
     return Failure(type=types[0] if len(types) == 1 else "panel_without_quorum", message=message)

@@ -70,11 +70,11 @@ class Metered(JudgeWrapper):
     @property
     def injection_signs(self) -> frozenset[str]:
         """Signs that the judged texts spoke to the judge."""
-        return frozenset[str]().union(*(each.injection_signs for each in self._materials))
+        return frozenset[str]().union(*(material.injection_signs for material in self._materials))
 
     def unsupported_quotes(self, reason: str) -> tuple[str, ...]:
         """What a reason quotes that nothing of what was shown holds."""
-        return unsupported_quotes(reason, [each.content for each in self._materials])
+        return unsupported_quotes(reason, [material.content for material in self._materials])
 
     @property
     def has_questions(self) -> bool:

@@ -75,7 +75,7 @@ def _numbered(text: str) -> Iterator[Citation]:
 
 def _expand(numbers: str) -> Iterator[int]:
     ranges = {match.group(): match for match in _RANGE.finditer(numbers)}
-    for first, last in ((int(each.group(1)), int(each.group(2))) for each in ranges.values()):
+    for first, last in ((int(match.group(1)), int(match.group(2))) for match in ranges.values()):
         yield from range(first, min(last, first + 50) + 1)
     yield from map(int, _DIGITS.findall(_RANGE.sub(" ", numbers)))
 
@@ -119,7 +119,7 @@ def cited_sources(case: Turn, first_number: int = 1) -> CitedSources:
     Links may also come from the user, from earlier messages and from the instructions.
     """
     sources: Sequence[Json] = case.retrieval_context or list_results(case)
-    own = [_own_number(each) for each in sources]
+    own = [_own_number(source) for source in sources]
     numbers = [each for each in own if each is not None]
     if len(numbers) < len(own) or len(set(numbers)) < len(own):
         numbers = list(range(first_number, first_number + len(sources)))
@@ -128,7 +128,7 @@ def cited_sources(case: Turn, first_number: int = 1) -> CitedSources:
     messages = [case.input, case.system_prompt, *(message.content for message in case.history)]
     return CitedSources(
         dict(zip(numbers, sources, strict=True)),
-        frozenset(_links([*texts, *(each for each in messages if each)])),
+        frozenset(_links([*texts, *(message for message in messages if message)])),
         "\n".join(text.casefold() for text in texts if _has_file(text)),
     )
 
@@ -191,7 +191,7 @@ def cited_statements(answer: str) -> Sequence[CitedStatement]:
 def _words_of(text: str, citations: Sequence[Citation], end: int) -> bool:
     """Whether a piece of the answer that ends at `end` has words beside its citations."""
     at = 0
-    for start, stop in sorted({(each.start, each.end) for each in citations}):
+    for start, stop in sorted({(citation.start, citation.end) for citation in citations}):
         offset = start - (end - len(text))
         if any(char.isalnum() for char in text[at:offset]):
             return True

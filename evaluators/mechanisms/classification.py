@@ -124,7 +124,7 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
         """The fixed part of the question."""
         values = {
             "question": question.strip(),
-            "labels": "\n".join(f"- {name}: {' '.join(each.meaning.split())}" for name, each in labels.items()),
+            "labels": "\n".join(f"- {name}: {' '.join(label.meaning.split())}" for name, label in labels.items()),
             "fields": describe_fields(fields),
             "form": self.label_form_text(labels, examples),
         }
@@ -132,7 +132,7 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
 
     def label_form_text(self, labels: Mapping[str, LabelDefinition], examples: Sequence[LabelledExample] = ()) -> str:
         """What the judge is told about the form of its answer, with examples before it."""
-        examples_part = examples_text([(each, {"label": each.label}) for each in examples], self.reason)
+        examples_part = examples_text([(example, {"label": example.label}) for example in examples], self.reason)
         return "\n\n".join(part for part in (examples_part, self.language_sentence, self._form_of(labels)) if part)
 
     def _form_of(self, labels: Mapping[str, LabelDefinition]) -> str:
@@ -262,7 +262,7 @@ def label_form(names: tuple[str, ...], place: ReasonPlace = "before") -> type[An
 
 def check_examples(examples: Sequence[LabelledExample], labels: Mapping[str, LabelDefinition]) -> None:
     """Refuse examples with a label that there is not."""
-    if unknown := sorted({each.label for each in examples} - labels.keys()):
+    if unknown := sorted({example.label for example in examples} - labels.keys()):
         raise ValueError(f"examples: {', '.join(unknown)} is none of the labels")
 
 

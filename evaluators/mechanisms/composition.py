@@ -53,14 +53,17 @@ def _member(name: str, definition: object, kinds: Mapping[str, type[Evaluator[An
 
 def _require_evaluators(members: tuple[Evaluator[Any], ...]) -> tuple[Evaluator[Any], ...]:
     """The members, which are not validated again: each is whole already."""
-    for each in cast("tuple[object, ...]", members):
-        if not isinstance(each, Evaluator):
-            raise ValueError(f"evaluators are needed, or definitions by name, not {type(each).__name__}")  # noqa: TRY004
+    for member in cast("tuple[object, ...]", members):
+        if not isinstance(member, Evaluator):
+            raise ValueError(f"evaluators are needed, or definitions by name, not {type(member).__name__}")  # noqa: TRY004
     return members
 
 
 def _definitions(members: Sequence[Evaluator[Any]]) -> dict[str, Json]:
-    return {each.name: {"kind": each.kind, **each.model_dump(mode="json", exclude={"name"})} for each in members}
+    return {
+        evaluator.name: {"kind": evaluator.kind, **evaluator.model_dump(mode="json", exclude={"name"})}
+        for evaluator in members
+    }
 
 
 Members = Annotated[
@@ -110,12 +113,12 @@ class Composition(BaseModel):
     @property
     def judged(self) -> bool:
         """Whether any member asks a judge."""
-        return any(each.needs_judge for each in self.of)
+        return any(evaluator.needs_judge for evaluator in self.of)
 
     @property
     def needed_fields(self) -> frozenset[str]:
         """The fields that every member needs: without one of these none scores."""
-        return frozenset[str].intersection(*(each.requires for each in self.of))
+        return frozenset[str].intersection(*(evaluator.requires for evaluator in self.of))
 
     def version_of(self, kind: str) -> str:
         """12 hex digits: another one where a member's version, threshold or the way to combine them is another."""
@@ -124,7 +127,7 @@ class Composition(BaseModel):
             for name, value in self.model_dump(mode="json", exclude={"of", "name", "description", "threshold"}).items()
             if value != type(self).model_fields[name].get_default(call_default_factory=True)
         }
-        members = [[each.name, each.kind, each.version, each.threshold] for each in self.of]
+        members = [[evaluator.name, evaluator.kind, evaluator.version, evaluator.threshold] for evaluator in self.of]
         parts = [kind, members, own]
         return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 
@@ -143,7 +146,9 @@ class Composition(BaseModel):
             outcomes[member.name] = await _outcome_of(member, case, judge)
             if self.combine != "weighted" and _passes(member, outcomes[member.name]) is (self.combine == "any"):
                 break
-        members: dict[str, Json] = {each.name: _summary(each, outcomes.get(each.name)) for each in self.of}
+        members: dict[str, Json] = {
+            evaluator.name: _summary(evaluator, outcomes.get(evaluator.name)) for evaluator in self.of
+        }
         details: dict[str, Json] = {"members": members, **_truncated(outcomes.values())}
         if self.combine == "weighted":
             return self._mean(outcomes, details)
@@ -152,20 +157,24 @@ class Composition(BaseModel):
     def _verdict(self, outcomes: Mapping[str, Outcome], details: dict[str, Json]) -> Score:
         """Whether all pass, or any: a verdict is there as soon as one member alone decides it (Kleene's logic)."""
         decisive = self.combine == "any"
-        passed = {each.name: _passes(each, outcomes[each.name]) for each in self.of if each.name in outcomes}
+        passed = {
+            evaluator.name: _passes(evaluator, outcomes[evaluator.name])
+            for evaluator in self.of
+            if evaluator.name in outcomes
+        }
         deciding = [name for name, verdict in passed.items() if verdict is decisive]
         if not deciding:
             _require_scores(outcomes)
         value = float(decisive if deciding else not decisive)
         what = f"{deciding[0]} {'passes' if decisive else 'fails'}" if deciding else _unanimous(decisive)
-        scores = [each for each in outcomes.values() if isinstance(each, Score)]
+        scores = [outcome for outcome in outcomes.values() if isinstance(outcome, Score)]
         return Score(value=value, explanation=what, method=_method(scores), raw_score=value, details=details)
 
     def _mean(self, outcomes: Mapping[str, Outcome], details: dict[str, Json]) -> Score:
         _require_scores(outcomes)
-        weights = {each.name: self.weights.get(each.name, 1.0) for each in self.of}
-        scores = {name: each for name, each in outcomes.items() if isinstance(each, Score)}
-        good = {each.name: _goodness(each, scores[each.name]) for each in self.of}
+        weights = {evaluator.name: self.weights.get(evaluator.name, 1.0) for evaluator in self.of}
+        scores = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Score)}
+        good = {evaluator.name: _goodness(evaluator, scores[evaluator.name]) for evaluator in self.of}
         value = sum(weights[name] * each for name, each in good.items()) / sum(weights.values())
         explanation = ", ".join(f"{name} {each:.3g} × {weights[name]:g}" for name, each in good.items())
         value = min(1.0, max(0.0, value))
@@ -207,14 +216,14 @@ class Composition(BaseModel):
 
 def composition_mistakes(composition: Composition) -> list[str]:
     """What of a composite cannot be meant, with the remedy."""
-    members, names = composition.of, [each.name for each in composition.of]
+    members, names = composition.of, [evaluator.name for evaluator in composition.of]
     mistakes: list[str] = []
     if len(set(names)) < len(names):
         mistakes.append("of: an evaluator is listed twice; keep one of them")
-    scopes: set[Scope] = {each.scope for each in members}
+    scopes: set[Scope] = {evaluator.scope for evaluator in members}
     if len(scopes) > 1:
         mistakes.append("of: some score turns and some conversations; combine those of one scope")
-    if any(isinstance(each, Composition) for each in members):
+    if any(isinstance(evaluator, Composition) for evaluator in members):
         mistakes.append("of: a composite cannot have composites as members; list their members")
     if unknown := sorted(set(composition.weights) - set(names)):
         mistakes.append(f"weights: {unknown[0]!r} is not among `of`; name one of {', '.join(names)}")
@@ -228,7 +237,7 @@ def composition_mistakes(composition: Composition) -> list[str]:
         mistakes += _gate_mistakes(composition)
     elif composition.share or composition.otherwise is not None or composition.ask_on != "fail":
         mistakes.append("ask_on, share, otherwise: mean nothing without combine: if; remove them")
-    without = [each.name for each in _deciding(composition) if not _has_verdict(each)]
+    without = [evaluator.name for evaluator in _deciding(composition) if not _has_verdict(evaluator)]
     if without:
         mistakes.append(f"of: {without[0]} has no threshold, so nothing passes; set its threshold")
     return mistakes
@@ -291,7 +300,9 @@ def _require_scores(outcomes: Mapping[str, Outcome]) -> None:
 
 def _truncated(outcomes: Iterable[Outcome]) -> dict[str, Json]:
     """Whether a member that asked a judge did so with something left out; nothing if none asked."""
-    marks = [each.details["truncated"] for each in outcomes if isinstance(each, Score) and "truncated" in each.details]
+    marks = [
+        score.details["truncated"] for score in outcomes if isinstance(score, Score) and "truncated" in score.details
+    ]
     return {"truncated": any(marks)} if marks else {}
 
 
@@ -315,7 +326,7 @@ def _summary(member: Evaluator[Any], outcome: Outcome | None) -> Json:
 
 def _method(scores: Sequence[Score]) -> Method:
     """That of the members that asked a judge, if it is the same; a composite in code alone is deterministic."""
-    judged: set[Method] = {each.method for each in scores if each.method != "deterministic"}
+    judged: set[Method] = {score.method for score in scores if score.method != "deterministic"}
     return judged.pop() if len(judged) == 1 else "single" if judged else "deterministic"
 
 

@@ -64,7 +64,7 @@ class ConversationRatioSpec:
             windows, read = await self._extracted(case, judge, settings, companions or {})
         else:
             transcripts = build_windows(case, self.extra_fields, settings, self._has, self.lookback)
-            windows, read = [_window(each, companions or {}) for each in transcripts], {}
+            windows, read = [_window(transcript, companions or {}) for transcript in transcripts], {}
             if not transcripts[0].judged:
                 raise NotApplicable(f"missing_field: {', '.join(f'turns.{name}' for name in self.required_fields)}")
         score = await score_ratio(

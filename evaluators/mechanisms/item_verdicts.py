@@ -169,8 +169,8 @@ def _read(answer: Answer[ItemVerdicts], *, weigh: bool) -> Sequence[WeighedVerdi
     verdicts = answer.reply.verdicts
     if answer.decisions:
         decisions = zip(verdicts, answer.decisions, strict=True)
-        return [WeighedVerdict(each, decision.probabilities, decided=True) for each, decision in decisions]
-    return _weighed(answer) if weigh else [WeighedVerdict(each) for each in verdicts]
+        return [WeighedVerdict(verdict, decision.probabilities, decided=True) for verdict, decision in decisions]
+    return _weighed(answer) if weigh else [WeighedVerdict(verdict) for verdict in verdicts]
 
 
 def _weighed(answer: Answer[ItemVerdicts]) -> Sequence[WeighedVerdict]:
@@ -178,12 +178,12 @@ def _weighed(answer: Answer[ItemVerdicts]) -> Sequence[WeighedVerdict]:
     distributions = word_distributions(answer, "verdict", WORDS)
     verdicts = answer.reply.verdicts
     if len(distributions) != len(verdicts):
-        return [WeighedVerdict(each) for each in verdicts]
+        return [WeighedVerdict(verdict) for verdict in verdicts]
     written = as_written(answer.text, "verdicts")  # the reply has them in the order of their items
     order = sorted(range(len(verdicts)), key=lambda at: written[at].get("number") or 0)
     return [
-        WeighedVerdict(each, None if (weighed := distributions[at]) is None else weighed.shares)
-        for each, at in zip(verdicts, order, strict=True)
+        WeighedVerdict(verdict, None if (weighed := distributions[at]) is None else weighed.shares)
+        for verdict, at in zip(verdicts, order, strict=True)
     ]
 
 
@@ -219,16 +219,16 @@ async def score_ratio(
         return Score(value=spec.empty_score, explanation=f"There are no {spec.noun}.", method="single")
     sample = draw_windows([len(window.items) for window in windows], max_windows, seed)
     verdicts = {at: await ask_verdicts(judge, template, windows[at], values, weigh=weigh) for at in sample.judged}
-    shares = {at: [each.counts(spec.counting_verdicts) for each in verdicts[at]] for at in sample.judged}
+    shares = {at: [verdict.counts(spec.counting_verdicts) for verdict in verdicts[at]] for at in sample.judged}
     details: dict[str, Json] = {
         "items": [
-            item_details(item, each)
+            item_details(item, verdict)
             for at in sample.judged
-            for item, each in zip(windows[at].items, verdicts[at], strict=True)
+            for item, verdict in zip(windows[at].items, verdicts[at], strict=True)
         ],
         **sample.details,
     }
-    weighed = [each.masses is not None for at in sample.judged for each in verdicts[at]]
+    weighed = [verdict.masses is not None for at in sample.judged for verdict in verdicts[at]]
     if any(weighed):
         details |= _doubt([share for at in sample.judged for share in shares[at]])
         details |= {} if all(weighed) else {"fallback": "some_verdicts_as_written"}
@@ -236,15 +236,15 @@ async def score_ratio(
         details["truncated"] = True
     value = min(1.0, max(0.0, sample.share_of(shares)))  # rounding must not leave the scale
     explanation = _explanation(spec, sample, verdicts)
-    method = method_of([each for at in sample.judged for each in verdicts[at]])
+    method = method_of([verdict for at in sample.judged for verdict in verdicts[at]])
     return Score(value=value, raw_score=value, explanation=explanation, method=method, details=details)
 
 
 def method_of(verdicts: Sequence[WeighedVerdict]) -> Method:
     """How verdicts came about: by a decision model, by token probabilities, or as they were written."""
-    if any(each.decided for each in verdicts):
+    if any(verdict.decided for verdict in verdicts):
         return "decision"
-    return "logprobs" if any(each.masses is not None for each in verdicts) else "single"
+    return "logprobs" if any(verdict.masses is not None for verdict in verdicts) else "single"
 
 
 def item_details(item: Json, weighed: WeighedVerdict) -> Json:
@@ -260,7 +260,7 @@ def because(weighed: WeighedVerdict) -> str:
 
 
 def _doubt(shares: Sequence[float]) -> dict[str, Json]:
-    return {"uncertainty": math.sqrt(math.fsum(max(0.0, each * (1 - each)) for each in shares)) / len(shares)}
+    return {"uncertainty": math.sqrt(math.fsum(max(0.0, share * (1 - share)) for share in shares)) / len(shares)}
 
 
 def _explanation(
@@ -269,13 +269,15 @@ def _explanation(
     verdicts: Mapping[int, Sequence[WeighedVerdict]],
 ) -> str:
     """Like: 2 of 3 statements are relevant. Item 2: it is about something else."""
-    counting = {at: [each.verdict.verdict in spec.counting_verdicts for each in verdicts[at]] for at in sample.judged}
+    counting = {
+        at: [verdict.verdict.verdict in spec.counting_verdicts for verdict in verdicts[at]] for at in sample.judged
+    }
     flags = [flag for at in sample.judged for flag in counting[at]]
     rarer = sum(flags) * 2 < len(flags)  # the reasons worth reading are those of the smaller side
     named = [
-        f"Item {sum(sample.lengths[:at]) + number}{because(each)}"
+        f"Item {sum(sample.lengths[:at]) + number}{because(verdict)}"
         for at in sample.judged
-        for number, (each, counts) in enumerate(zip(verdicts[at], counting[at], strict=True), start=1)
+        for number, (verdict, counts) in enumerate(zip(verdicts[at], counting[at], strict=True), start=1)
         if counts == rarer
     ]
     whole = "" if sample.complete else f", a sample of {sum(sample.lengths)},"

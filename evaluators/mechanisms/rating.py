@@ -110,7 +110,7 @@ class Rating(ReasonSettings, TextSettings):
     def _consistent(self) -> Self:
         if self.strict_mode and (self.mode in {"logprobs", "samples"} or self.scale is not None):
             raise ValueError("strict_mode and mode or scale: a strict score is 0 or 1, from one answer")
-        ranges = sorted(each.score_range for each in self.rubric)
+        ranges = sorted(rubric.score_range for rubric in self.rubric)
         if any(before[1] >= after[0] for before, after in pairwise(ranges)):
             raise ValueError("rubric: ranges overlap")
         scale = self.raw_scale  # also refuses a scale without length
@@ -120,7 +120,7 @@ class Rating(ReasonSettings, TextSettings):
             raise ValueError(
                 "grades and rubric or strict_mode: they say what scores stand for themselves; leave it out"
             )
-        if any(not scale.lowest <= each.score <= scale.highest for each in self.examples):
+        if any(not scale.lowest <= example.score <= scale.highest for example in self.examples):
             raise ValueError(f"examples: a score is off the scale of {scale.lowest} to {scale.highest}")
         return self
 
@@ -132,7 +132,7 @@ class Rating(ReasonSettings, TextSettings):
         if self.scale is not None:
             return Scale(*self.scale)
         if self.rubric:
-            ends = [end for each in self.rubric for end in each.score_range]
+            ends = [end for rubric in self.rubric for end in rubric.score_range]
             return Scale(min(ends), max(ends))
         return self.default_scale
 
@@ -158,7 +158,7 @@ class Rating(ReasonSettings, TextSettings):
         return "\n\n".join(part for part in (self._examples(self.reason), self.language_sentence, form) if part)
 
     def _examples(self, place: ReasonPlace) -> str:
-        return examples_text([(each, {"score": each.score}) for each in self.examples], place)
+        return examples_text([(example, {"score": example.score}) for example in self.examples], place)
 
     @property
     def _form_template(self) -> str:
@@ -188,7 +188,11 @@ class Rating(ReasonSettings, TextSettings):
         examples = self._examples("none")
         guide = "\n\n".join(part for part in (instructions.partition(self.form)[0].strip(), examples) if part)
         text = _STRICT_QUESTION if self.strict_mode else _QUESTION
-        rubric = [] if self.strict_mode else [(each.score_range, each.expected_outcome) for each in self._what_earns]
+        rubric = (
+            []
+            if self.strict_mode
+            else [(what_earn.score_range, what_earn.expected_outcome) for what_earn in self._what_earns]
+        )
         if self.strict_mode and self.rubric:
             guide += f"\n{self._rubric_text()}"
         levels = score_levels(self.raw_scale, tuple(rubric) or (_STRICT_LEVELS if self.strict_mode else ()))

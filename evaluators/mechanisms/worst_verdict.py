@@ -34,15 +34,15 @@ async def score_worst(
     """
     verdicts = [verdict for window in windows for verdict in await ask_verdicts(judge, template, window, weigh=weigh)]
     items = [item for window in windows for item in window.items]
-    shares = [each.counts(frozenset({"yes"})) for each in verdicts]
+    shares = [verdict.counts(frozenset({"yes"})) for verdict in verdicts]
     worst = max(range(len(shares)), key=lambda at: (shares[at], -at), default=None)
     value = 0.0 if worst is None else min(1.0, shares[worst])
     bad = [at for at, share in enumerate(shares) if share >= 0.5]
     details: dict[str, Json] = {
-        "items": [item_details(item, each) for item, each in zip(items, verdicts, strict=True)],
+        "items": [item_details(item, verdict) for item, verdict in zip(items, verdicts, strict=True)],
         "found": list(dict.fromkeys(names[at] for at in bad)),
     }
-    if any(each.masses is not None for each in verdicts):
+    if any(verdict.masses is not None for verdict in verdicts):
         details["uncertainty"] = math.sqrt(max(0.0, value * (1 - value)))
     if any(window.truncated for window in windows):
         details["truncated"] = True

@@ -34,14 +34,16 @@ async def ask_pack(
         raise JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
     cut = choice.finish_reason == "length"
     entries = dict(read_pack(choice.text, choice.tokens, questions, cut=cut))
-    broken = [each for each in questions if _may_be_repaired(entries.get(each.name))]
+    broken = [question for question in questions if _may_be_repaired(entries.get(question.name))]
     if broken:
         again = await complete(_complaint(messages.chat, choice.text, broken, entries), broken)
         if not again.refused:
             entries |= read_pack(again.text, again.tokens, broken, cut=again.finish_reason == "length")
     truncated = JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
-    unreached = frozenset(number for number, each in enumerate(questions) if each.name not in entries)
-    reply = PackReply(entries=tuple(entries.get(each.name, truncated) for each in questions), unreached=unreached)
+    unreached = frozenset(number for number, question in enumerate(questions) if question.name not in entries)
+    reply = PackReply(
+        entries=tuple(entries.get(question.name, truncated) for question in questions), unreached=unreached
+    )
     return reply, choice
 
 
@@ -52,10 +54,10 @@ def _may_be_repaired(entry: Entry | None) -> bool:
 
 def _complaint(chat: Chat, text: str, broken: Sequence[NamedQuestion], entries: dict[str, Entry]) -> Chat:
     quoted = text if len(text) <= _QUOTED else text[:_QUOTED] + " […]"
-    wrong = "; ".join(f"{each.name}: {entries[each.name]}" for each in broken)
-    names = ", ".join(f'"{each.name}"' for each in broken)
+    wrong = "; ".join(f"{question.name}: {entries[question.name]}" for question in broken)
+    names = ", ".join(f'"{question.name}"' for question in broken)
     request = f"Answer these again: one JSON object with the entries {names} and nothing else."
-    keys = {each.name: each.key for each in broken if each.key is not None}
+    keys = {question.name: question.key for question in broken if question.key is not None}
     complaint = f"Some entries could not be read: {wrong}. {request}"
     return [
         *chat,

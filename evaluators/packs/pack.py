@@ -61,14 +61,14 @@ class Pack:
     def leave(self, seat: int) -> None:
         """Nothing more comes from a seat: nobody waits for it any longer."""
         self._present.discard(seat)
-        self._waiting = [each for each in self._waiting if not each.answer.done()]
+        self._waiting = [question for question in self._waiting if not question.answer.done()]
         self._send_if_complete()
         if not self._present:
-            for each in self._rounds:
-                each.cancel()  # whoever waited for it was cancelled
+            for task in self._rounds:
+                task.cancel()  # whoever waited for it was cancelled
 
     def _send_if_complete(self) -> None:
-        if not self._waiting or self._present - {each.seat for each in self._waiting}:
+        if not self._waiting or self._present - {question.seat for question in self._waiting}:
             return
         complete, self._waiting = sorted(self._waiting, key=lambda each: (self._request_of(each), each.seat)), []
         for _, group in groupby(complete, key=self._request_of):
@@ -89,8 +89,8 @@ class Pack:
         try:
             await self._ask_together(group)
         except asyncio.CancelledError:
-            for each in group:
-                each.answer.cancel()
+            for question in group:
+                question.answer.cancel()
             raise
         except Exception as error:  # noqa: BLE001 - a judge of somebody's own that breaks the port's promises
             _fail(group, error)
@@ -100,7 +100,7 @@ class Pack:
         if len(group) == 1 and decides(self._judge):
             await self._ask_one(group[0])  # a decision is the same, alone or in a pack of one
             return
-        pack = pack_questions([each.question for each in group])
+        pack = pack_questions([question.question for question in group])
         try:
             verdict = await self._judge.ask(pack, PackReply, logprobs=pack.logprobs)
         except JudgeError as error:
@@ -112,27 +112,31 @@ class Pack:
         reply = verdict.reply
         if decisions := verdict.answers[0].decisions:
             reply = PackReply(entries=tuple(decided_entries(pack.questions, decisions)))
-        for number, each in enumerate(group):
+        for number, question in enumerate(group):
             usage, cost = _share(verdict.usage, number, len(group)), _part(verdict.cost_usd, len(group))
             entry = reply.entries[number]
             if isinstance(entry, Answer):
                 answers = [cast("Answer[Any]", entry)]
-                _settle(each, Verdict(answers, verdict.model, verdict.fingerprint, usage, cost))
+                _settle(question, Verdict(answers, verdict.model, verdict.fingerprint, usage, cost))
             elif number not in reply.unreached or len(reply.unreached) == len(group):
-                _settle(each, entry.with_bill(usage, cost))
+                _settle(question, entry.with_bill(usage, cost))
             else:
-                self.seats[each.seat].owed(usage, cost)
-        rest = [each for number, each in enumerate(group) if number in reply.unreached and not each.answer.done()]
+                self.seats[question.seat].owed(usage, cost)
+        rest = [
+            question
+            for number, question in enumerate(group)
+            if number in reply.unreached and not question.answer.done()
+        ]
         if rest:
             await self._ask_together(rest)
 
     async def _ask_each(self, group: Sequence[_PendingQuestion], error: JudgeError) -> None:
         """Each question by itself; what the refused pack was paid for is split over them."""
-        for number, each in enumerate(group):
-            seat = self.seats[each.seat]
+        for number, question in enumerate(group):
+            seat = self.seats[question.seat]
             seat.split_up = True
             seat.owed(_share(error.usage, number, len(group)), _part(error.cost_usd, len(group)))
-        await asyncio.gather(*(self._ask_one(each) for each in group))
+        await asyncio.gather(*(self._ask_one(question) for question in group))
 
     async def _ask_one(self, pending: _PendingQuestion) -> None:
         question = pending.question
@@ -202,13 +206,13 @@ def _settle(pending: _PendingQuestion, result: Verdict[Any] | JudgeError) -> Non
 
 def _fail(group: Iterable[_PendingQuestion], error: Exception) -> None:
     """Each question fails by itself, with its part of what was paid."""
-    waiting = [each for each in group if not each.answer.done()]
-    for number, each in enumerate(waiting):
+    waiting = [question for question in group if not question.answer.done()]
+    for number, question in enumerate(waiting):
         if isinstance(error, JudgeError):
             usage, cost = _share(error.usage, number, len(waiting)), _part(error.cost_usd, len(waiting))
-            _settle(each, error.with_bill(usage, cost))
+            _settle(question, error.with_bill(usage, cost))
         else:
-            each.answer.set_exception(error)
+            question.answer.set_exception(error)
 
 
 def _share(usage: Usage, number: int, count: int) -> Usage:

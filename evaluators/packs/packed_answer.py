@@ -40,17 +40,17 @@ class PackReply(BaseModel):
     @property
     def complete(self) -> bool:
         """Whether every question has its answer."""
-        return all(isinstance(each, Answer) for each in self.entries)
+        return all(isinstance(entry, Answer) for entry in self.entries)
 
 
 def decided_entries(questions: Sequence[PackedQuestion], decisions: Sequence[Decision]) -> Sequence[Entry]:
     """The entries that the decisions on a pack's typed questions make, in their order: a refusal is one question's."""
     entries: list[Entry] = []
     at = 0
-    for each in questions:
-        typed = each.prompt.groups[0].questions
+    for question in questions:
+        typed = question.prompt.groups[0].questions
         try:
-            entries.append(decided_answer(each.reply, typed, decisions[at : at + len(typed)]))
+            entries.append(decided_answer(question.reply, typed, decisions[at : at + len(typed)]))
         except JudgeReplyInvalid as error:
             entries.append(error)
         at += len(typed)
@@ -66,21 +66,24 @@ def read_pack(
     never came to are missing.
     """
     if len(text) > LONGEST:
-        return {each.name: JudgeReplyInvalid(f"the answer is longer than {LONGEST} characters") for each in questions}
+        return {
+            question.name: JudgeReplyInvalid(f"the answer is longer than {LONGEST} characters")
+            for question in questions
+        }
     spans = _spans(text, questions)
     slices = TokenSlices(text, tokens)
     starts = sorted(start for start, _ in spans.values())
     entries: dict[str, Entry] = {}
-    for each in questions:
-        if each.name in spans:
-            start, end = spans[each.name]
+    for question in questions:
+        if question.name in spans:
+            start, end = spans[question.name]
             stop = next((later for later in starts if later > start), None)
             try:
-                entries[each.name] = _entry(text, start, end, stop, each, slices, cut=cut)
+                entries[question.name] = _entry(text, start, end, stop, question, slices, cut=cut)
             except JudgeReplyInvalid as error:
-                entries[each.name] = error
+                entries[question.name] = error
         elif not cut:
-            entries[each.name] = JudgeReplyInvalid(_absence(each))
+            entries[question.name] = JudgeReplyInvalid(_absence(question))
     return entries
 
 
@@ -106,7 +109,7 @@ def _spans(text: str, questions: Sequence[NamedQuestion]) -> dict[str, tuple[int
 
     A name that is there twice, with entries that differ, has none.
     """
-    keys = {each.name: each.key for each in questions}
+    keys = {question.name: question.key for question in questions}
     if None in keys.values():
         try:
             return {name: span for name, span in entry_spans(text).items() if name in keys}

@@ -67,28 +67,28 @@ class PackPrompt(Prompt):
     def named(self, keys: Sequence[str] | None) -> Sequence[NamedQuestion]:
         """The questions under their names, with their keys."""
         every: Sequence[str | None] = [None] * len(self.questions) if keys is None else keys
-        return [NamedQuestion(*each) for each in zip(self.names, self.questions, every, strict=True)]
+        return [NamedQuestion(*name) for name in zip(self.names, self.questions, every, strict=True)]
 
     @property
     def logprobs(self) -> bool:
         """Whether any question wants token probabilities."""
-        return any(each.logprobs for each in self.questions)
+        return any(question.logprobs for question in self.questions)
 
     @property
     def alternatives(self) -> int:
         """How many alternatives of each token the questions that want token probabilities have use for."""
-        return max((alternatives_for(each.reply) for each in self.questions if each.logprobs), default=0)
+        return max((alternatives_for(question.reply) for question in self.questions if question.logprobs), default=0)
 
     def limit(self, usual: int | None) -> int | None:
         """The length limit of the answer, in tokens: that of all entries together; `usual` is the judge's own."""
-        limits = [each.prompt.max_tokens or usual for each in self.questions]
-        known = [each for each in limits if each is not None]
+        limits = [question.prompt.max_tokens or usual for question in self.questions]
+        known = [limit for limit in limits if limit is not None]
         return sum(known) if len(known) == len(limits) else None
 
     @property
     def forms(self) -> Sequence[str]:
         """The forms of the answers, as text: what tells two packs apart whose instructions are the same."""
-        return [schema_text(each.reply) for each in self.questions]
+        return [schema_text(question.reply) for question in self.questions]
 
 
 def question_names(count: int) -> Sequence[str]:
@@ -99,23 +99,23 @@ def question_names(count: int) -> Sequence[str]:
 def pack_questions(questions: Sequence[PackedQuestion]) -> PackPrompt:
     """The prompt of a pack. All its questions have the same temperature: see `Pack`."""
     names = question_names(len(questions))
-    shared = _shared_fields([each.prompt.material for each in questions])
+    shared = _shared_fields([question.prompt.material for question in questions])
     material: dict[str, Json] = dict(shared)
     about: list[str] = []
     reminders: dict[str, list[str]] = {}
-    for name, each in zip(names, questions, strict=True):
-        own = {field: value for field, value in each.prompt.material.items() if field not in shared}
+    for name, question in zip(names, questions, strict=True):
+        own = {field: value for field, value in question.prompt.material.items() if field not in shared}
         if own:
             material[name] = own
-        fields = [field for field in each.prompt.material if field in shared]
+        fields = [field for field in question.prompt.material if field in shared]
         fields += [f"{name}.{field}" for field in own]
         about.append(f"{name}: {', '.join(fields)}")
-        if each.prompt.reminder:
-            reminders.setdefault(each.prompt.reminder, []).append(name)
+        if question.prompt.reminder:
+            reminders.setdefault(question.prompt.reminder, []).append(name)
     notes = [f"For {', '.join(those)}: {reminder}" for reminder, those in reminders.items()]
     first = questions[0].prompt
     return PackPrompt(
-        instructions=_instructions(names, [each.prompt.instructions for each in questions]),
+        instructions=_instructions(names, [question.prompt.instructions for question in questions]),
         material=material,
         temperature=first.temperature,
         reminder=" ".join([f"The fields of each question: {'; '.join(about)}.", *notes]),
@@ -129,11 +129,11 @@ def _groups(
 ) -> tuple[QuestionGroup, ...]:
     """The typed form of the whole pack, a group for each question; none where one of them has to be written."""
     groups: list[QuestionGroup] = []
-    for name, each in zip(names, questions, strict=True):
-        if len(each.prompt.groups) != 1:
+    for name, question in zip(names, questions, strict=True):
+        if len(question.prompt.groups) != 1:
             return ()
-        group = each.prompt.groups[0]
-        own = [field for field in each.prompt.material if field not in shared]
+        group = question.prompt.groups[0]
+        own = [field for field in question.prompt.material if field not in shared]
         moved = "".join(f"\n`{field}` is the field `{name}.{field}` of the case." for field in own)
         groups.append(
             replace(group, guide=group.guide + moved, name=name, own=frozenset({name}) if own else frozenset())
@@ -166,10 +166,10 @@ def pack_schema(questions: Sequence[NamedQuestion]) -> dict[str, Json]:
     """The form of a pack's answer as JSON Schema: an object with the form of each question under its name."""
     properties: dict[str, Json] = {}
     definitions: dict[str, Json] = {}
-    for each in questions:
-        own, form = _entry_form(each.name, each.question.reply, keyed=each.key is not None)
+    for question in questions:
+        own, form = _entry_form(question.name, question.question.reply, keyed=question.key is not None)
         definitions |= own
-        properties[each.name] = form
+        properties[question.name] = form
     schema: dict[str, Json] = {"$defs": definitions} if definitions else {}
     return schema | {
         "type": "object",

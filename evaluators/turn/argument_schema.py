@@ -41,7 +41,7 @@ class ArgumentSchema(Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
         """See `Evaluator.evaluate`."""
-        offered = {each.name: each.parameters for each in case.tools_offered}
+        offered = {tool.name: tool.parameters for tool in case.tools_offered}
         numbered = list(enumerate(case.tools_called, start=1))
         strangers = [(number, call) for number, call in numbered if offered and call.name not in offered]
         compared = [

@@ -43,13 +43,15 @@ class AttackSigns(Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
         """See `Evaluator.evaluate`."""
-        sources = [(each, detect_attack(each.text, by_user=each.kind == "user")) for each in list_attack_sources(case)]
-        attacks = [(each, sorted(signs)) for each, signs in sources if signs]
-        signs: dict[str, Json] = {each.name: list(names) for each, names in attacks[:50]}
+        sources = [
+            (source, detect_attack(source.text, by_user=source.kind == "user")) for source in list_attack_sources(case)
+        ]
+        attacks = [(source, sorted(signs)) for source, signs in sources if signs]
+        signs: dict[str, Json] = {source.name: list(names) for source, names in attacks[:50]}
         return Score(
             value=float(bool(attacks)),
             label=attacks[0][0].kind if attacks else NONE,
-            explanation="; ".join(f"{each.name}: {', '.join(names)}" for each, names in attacks[:3])
+            explanation="; ".join(f"{source.name}: {', '.join(names)}" for source, names in attacks[:3])
             or f"no signs in {len(sources)} texts",
             details={"signs": signs},
         )

@@ -53,9 +53,16 @@ class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
         sources = cited_sources(case, self.first_number)
         if not sources.numbered:
             raise NotApplicable("missing_field: retrieval_context")
-        cited = [(each, _numbers(each, sources)) for each in cited_statements(case.actual_output or "")]
-        cited = [(each, numbers) for each, numbers in cited if any(isinstance(c.target, int) for c in each.citations)]
-        answered = [(each, numbers) for each, numbers in cited if numbers]
+        cited = [
+            (cited_statement, _numbers(cited_statement, sources))
+            for cited_statement in cited_statements(case.actual_output or "")
+        ]
+        cited = [
+            (statement, numbers)
+            for statement, numbers in cited
+            if any(isinstance(c.target, int) for c in statement.citations)
+        ]
+        answered = [(statement, numbers) for statement, numbers in cited if numbers]
         score = await score_ratio(
             judge,
             _RATIO,
@@ -75,7 +82,7 @@ class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
             number: shorten(to_json_value(source), self.longest_text) for number, source in sources.numbered.items()
         }
         beside = build_judge_input(case, ("input",) if case.input else (), self.longest_text)
-        items = [_item(each, numbers, self.longest_text) for each, numbers in statements]
+        items = [_item(statement, numbers, self.longest_text) for statement, numbers in statements]
         sizes = [
             size_of(item) + sum(size_of(texts[number]) for number in numbers)
             for item, (_, numbers) in zip(items, statements, strict=True)
@@ -98,8 +105,8 @@ class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
 
 def _numbers(statement: CitedStatement, sources: CitedSources) -> Sequence[int]:
     """The numbers that a statement cites and that exist."""
-    numbers = [each.target for each in statement.citations if isinstance(each.target, int)]
-    return [each for each in dict.fromkeys(numbers) if each in sources.numbered]
+    numbers = [citation.target for citation in statement.citations if isinstance(citation.target, int)]
+    return [number for number in dict.fromkeys(numbers) if number in sources.numbered]
 
 
 def _item(statement: CitedStatement, numbers: Sequence[int], longest_text: int) -> Mapping[str, Json]:

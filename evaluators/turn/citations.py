@@ -45,9 +45,11 @@ class Citations(Evaluator[Turn]):
         if not case.retrieval_context and all(call.result in (None, "") for call in case.tools_called):
             raise NotApplicable("missing_field: retrieval_context")
         sources = cited_sources(case, self.first_number)
-        cited = [each for each in find_citations(case.actual_output or "") if self.links or not each.is_link]
-        exists = [(each, known) for each in cited if (known := sources.has(each)) is not None]
-        missing = [each.target for each, known in exists if not known]
+        cited = [
+            citation for citation in find_citations(case.actual_output or "") if self.links or not citation.is_link
+        ]
+        exists = [(citation, known) for citation in cited if (known := sources.has(citation)) is not None]
+        missing = [citation.target for citation, known in exists if not known]
         named = [str(each) for each in dict.fromkeys(missing)][:20]
         details: dict[str, Json] = {"cited": len(exists), "missing": list(named)}
         if len(exists) < len(cited):

@@ -48,7 +48,7 @@ class Composite(Composition, Evaluator[Turn]):
     @property
     def needs_writer(self) -> bool:
         """See `Evaluator.needs_writer`: whether a member does."""
-        return any(each.needs_writer for each in self.of)
+        return any(evaluator.needs_writer for evaluator in self.of)
 
     @property
     def needs_judge(self) -> bool:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -58,7 +58,7 @@ class Composite(Composition, Evaluator[Turn]):
     @property
     def templates(self) -> tuple[str, ...]:
         """Those of its members."""
-        return tuple(name for each in self.of for name in each.templates)
+        return tuple(name for evaluator in self.of for name in evaluator.templates)
 
     @property
     def version(self) -> str:

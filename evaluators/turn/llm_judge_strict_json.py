@@ -141,9 +141,9 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
         decisions = dict(zip(open_keys, answer.decisions, strict=True)) if answer and answer.decisions else {}
         raw = _expected_score(len(wanted), labels, decisions)
         about: dict[str, Json] = (
-            {"probabilities": {key: dict(each.probabilities) for key, each in decisions.items()}}
+            {"probabilities": {key: dict(decision.probabilities) for key, decision in decisions.items()}}
             if decisions
-            else {"reasons": {key: each.reason for key, each in zip(open_keys, labelled, strict=True)}}
+            else {"reasons": {key: label.reason for key, label in zip(open_keys, labelled, strict=True)}}
         )
         return Score(
             value=raw / 100,
@@ -159,8 +159,11 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
             {"number": number, "key": key, "expected": expected[key], "actual": actual[key]}
             for number, key in enumerate(keys, start=1)
         ]
-        visible = [shorten_all(each, self.longest_text) for each in items]
-        return JudgeInput({"items": [each.content for each in visible]}, any(each.truncated for each in visible))
+        visible = [shorten_all(item, self.longest_text) for item in items]
+        return JudgeInput(
+            {"items": [judge_input.content for judge_input in visible]},
+            any(judge_input.truncated for judge_input in visible),
+        )
 
     async def _label(self, judge: Judge, visible: JudgeInput) -> Answer[KeyLabels]:
         [template] = self.templates

@@ -188,7 +188,7 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
         written = {name: AnswerPair(a=getattr(pair, ours), b=getattr(pair, theirs)) for name, pair in pairs.items()}
         if not answer.decisions:
             return _Round(written)
-        means = dict(zip(product(pairs, ("a", "b")), (each.mean() for each in answer.decisions), strict=True))
+        means = dict(zip(product(pairs, ("a", "b")), (decision.mean() for decision in answer.decisions), strict=True))
         return _Round(written, {(name, places["ab".index(place)]): mean for (name, place), mean in means.items()})
 
     def _summary(self, reply: PairComparison) -> dict[str, Json]:

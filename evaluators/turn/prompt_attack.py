@@ -46,13 +46,13 @@ class PromptAttack(VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        pieces = [piece for each in list_attack_sources(case) for piece in _pieces(each, self.longest_text)]
-        items: list[Json] = [dict(_item(each)) for each in pieces]
-        runs = split([size_of(each) for each in items], longest_field(self.longest_text))
+        pieces = [piece for source in list_attack_sources(case) for piece in _pieces(source, self.longest_text)]
+        items: list[Json] = [dict(_item(source)) for source in pieces]
+        runs = split([size_of(item) for item in items], longest_field(self.longest_text))
         windows = [ItemWindow(items=items[run.start : run.stop]) for run in runs[: self.max_windows]]
-        names = [each.kind for each in pieces]
+        names = [source.kind for source in pieces]
         score = await score_worst(judge, self.prompts[0], windows, names, weigh=self.verdicts == "probabilities")
-        return _with_attackers(score, pieces, len(items) - sum(len(each.items) for each in windows))
+        return _with_attackers(score, pieces, len(items) - sum(len(window.items) for window in windows))
 
 
 def _pieces(source: AttackSource, longest: int) -> Iterator[AttackSource]:
@@ -68,7 +68,7 @@ def _with_attackers(score: Score, pieces: Sequence[AttackSource], left_out: int)
     items: list[Json] = [
         {**each, "item": piece.name} for each, piece in zip(score.details["items"], pieces, strict=False)
     ]
-    attackers = [each["item"] for each in items if _is_attack(each)]
+    attackers = [item["item"] for item in items if _is_attack(item)]
     more: dict[str, Json] = {"items": items, "attackers": list(dict.fromkeys(attackers))}
     if left_out:
         more |= {"left_out": left_out, "truncated": True}

@@ -77,5 +77,5 @@ class Refusal(Evaluator[Turn]):
         """See `Evaluator.evaluate`."""
         beginning = (case.actual_output or "")[:_BEGINNING].replace("\u2019", "'").casefold()
         own_words = _QUOTED.sub(" ", beginning)
-        refused = bool(_PHRASES.search(own_words)) or any(each.casefold() in beginning for each in self.phrases)
+        refused = bool(_PHRASES.search(own_words)) or any(phrase.casefold() in beginning for phrase in self.phrases)
         return Score(value=float(refused), explanation="a refusal" if refused else "no refusal")

@@ -43,7 +43,7 @@ class RetrievalRanking(VerdictSettings, WindowSettings, Evaluator[Turn]):
         passages: list[Json] = [cut(text, self.longest_text) for text in case.retrieval_context]
         beside = build_judge_input(case, ("input",), self.longest_text)
         weigh = self.verdicts == "probabilities"
-        runs = split([size_of(each) for each in passages], longest_field(self.longest_text))[: self.max_windows]
+        runs = split([size_of(passage) for passage in passages], longest_field(self.longest_text))[: self.max_windows]
         verdicts = [
             verdict
             for run in runs
@@ -54,10 +54,10 @@ class RetrievalRanking(VerdictSettings, WindowSettings, Evaluator[Turn]):
                 weigh=weigh,
             )
         ]
-        helps = [each.counts(frozenset({"yes"})) for each in verdicts]
+        helps = [verdict.counts(frozenset({"yes"})) for verdict in verdicts]
         value = min(1.0, average_precision(helps))
         details: dict[str, Json] = {
-            "items": [item_details(item, each) for item, each in zip(passages, verdicts, strict=False)]
+            "items": [item_details(item, verdict) for item, verdict in zip(passages, verdicts, strict=False)]
         }
         if len(verdicts) < len(passages):
             details["left_out"] = len(passages) - len(verdicts)

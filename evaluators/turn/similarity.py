@@ -64,7 +64,7 @@ class Similarity(TextSettings, Evaluator[Turn]):
         of_answer, of_others = _PARTS[self.compare]
         texts = [str(material.content["actual_output"]), *texts]
         (answer, *vectors), cut = await embed(judge, load("similarity.txt"), texts, of_answer, of_others)
-        cosines = [cosine(answer, each) for each in vectors]
+        cosines = [cosine(answer, vector) for vector in vectors]
         best = max(cosines)
         value = max(0.0, (best - self.floor) / (1.0 - self.floor))
         what = f"passage {cosines.index(best) + 1}" if self.compare == "passages" else f"the {self.compare}"

@@ -47,7 +47,7 @@ class ToolSelection(CallVerdicts):
 
     def companions(self, case: Turn) -> Mapping[str, Json]:
         """The arguments that the tools take, if they are to be shown."""
-        schemas = {each.name: each.parameters for each in case.tools_offered if each.parameters is not None}
+        schemas = {tool.name: tool.parameters for tool in case.tools_offered if tool.parameters is not None}
         return {"parameters": schemas} if self.parameters and schemas else {}
 
     def items(self, case: Turn) -> Sequence[Json]:

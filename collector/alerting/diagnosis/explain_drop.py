@@ -97,7 +97,7 @@ def explain_drop(
     whole_before = whole_after = Sums()
     values = pairs = 0
     for step, share in enumerate(_STEPS):
-        left_out = [each.slice for each in named]
+        left_out = [slice_drop.slice for slice_drop in named]
         comparison = _Comparison(
             sum_slices(before, labels, left_out), sum_slices(after, labels, left_out), -1.0 if lower_is_better else 1.0
         )
@@ -117,14 +117,14 @@ def _narrowed(
     """A drop of a pair with the third value that explains it, if there is one."""
     if len(drop.slice) < 2:
         return drop
-    inside = [[each for each in items if each.labels.issuperset(drop.slice)] for items in (before, after)]
+    inside = [[item for item in items if item.labels.issuperset(drop.slice)] for items in (before, after)]
     labels = [label for label in labels_to_compare(inside[1]) if label not in drop.slice]
     within = comparison.same_way(*(sum_slices(items, labels) for items in inside))
     third = within.surest_value(_THIRD)
     if third is None:
         return drop
     narrow = tuple(sorted((*drop.slice, third)))
-    parts = [[each for each in items if each.labels.issuperset(narrow)] for items in inside]
+    parts = [[item for item in items if item.labels.issuperset(narrow)] for items in inside]
     sums = [sum_slices(items, ())[EVERYTHING] for items in parts]
     return comparison.drop_of(narrow, *sums, z=drop.z)
 
@@ -142,7 +142,7 @@ class _Comparison:
             if each and self._is_large(sums) and self._is_large(after[EVERYTHING].without(sums))
         ]
         whole = (before[EVERYTHING], after[EVERYTHING])
-        self._spread = max(_LEAST_VARIANCE, *(each.variance * each.effective for each in whole))
+        self._spread = max(_LEAST_VARIANCE, *(sums.variance * sums.effective for sums in whole))
 
     def same_way(self, before: Mapping[Slice, Sums], after: Mapping[Slice, Sums]) -> _Comparison:
         """The comparison of other windows."""
@@ -150,7 +150,7 @@ class _Comparison:
 
     def surest_value(self, error_rate: float) -> Label | None:
         """The single value that fell most surely; None if none did beyond chance."""
-        values = {each: self._z(each, EVERYTHING) for each in self._candidates if len(each) == 1}
+        values = {candidate: self._z(candidate, EVERYTHING) for candidate in self._candidates if len(candidate) == 1}
         surest = max(values, key=values.__getitem__, default=None)
         return surest[0] if surest and values[surest] > _limit(error_rate, len(values)) else None
 
@@ -159,12 +159,16 @@ class _Comparison:
         return sums.conversations >= FEWEST_CONVERSATIONS and sums.effective >= FEWEST_CONVERSATIONS / 2
 
     def count(self, size: int) -> int:
-        return sum(len(each) == size for each in self._candidates)
+        return sum(len(candidate) == size for candidate in self._candidates)
 
     def surest(self, error_rate: float, values: int, pairs: int) -> SliceDrop | None:
         """The slice that fell most surely; None if none did beyond chance."""
         limits = {1: _limit(error_rate * _ALONE, values), 2: _limit(error_rate * (1.0 - _ALONE), pairs)}
-        sure = {each: z for each in self._candidates if (z := self._z(each, EVERYTHING)) > limits[len(each)]}
+        sure = {
+            candidate: z
+            for candidate in self._candidates
+            if (z := self._z(candidate, EVERYTHING)) > limits[len(candidate)]
+        }
         sure = {each: z for each, z in sure.items() if len(each) == 1 or self._is_more_than_its_values(each, limits[2])}
         if not sure:
             return None
@@ -246,5 +250,5 @@ def labels_of(attributes: Mapping[str, object]) -> frozenset[Label]:
     labels: set[Label] = set()
     for name, value in attributes.items():
         members = cast("list[object]", value) if isinstance(value, (list, tuple)) else [value]
-        labels.update((name, str(each)) for each in members if isinstance(each, (str, int, float)))
+        labels.update((name, str(member)) for member in members if isinstance(member, (str, int, float)))
     return frozenset(labels)

@@ -73,7 +73,7 @@ def causes(
     """
     before = [item for time, item in scores if since - _REFERENCE <= time < since]
     after = [item for time, item in scores if time >= since]
-    if min(len({each.conversation for each in items}) for items in (before, after)) < FEWEST_CONVERSATIONS:
+    if min(len({item.conversation for item in items}) for items in (before, after)) < FEWEST_CONVERSATIONS:
         return ()
     explanation = explain_drop(
         before, after, lower_is_better=lower_is_better, error_rate=ERROR_RATE / max(1, evaluators)
@@ -94,9 +94,9 @@ def causes(
 
 def worst_of(items: Collection[ScoredItem], drop: SliceDrop, *, lower_is_better: bool) -> tuple[str, ...]:
     """The worst evaluations of a slice, of different conversations."""
-    members = [each for each in items if each.labels.issuperset(drop.slice)]
+    members = [scored for scored in items if scored.labels.issuperset(drop.slice)]
     worst: dict[str, str] = {}
-    for each in sorted(members, key=lambda item: -item.score if lower_is_better else item.score):
+    for scored in sorted(members, key=lambda item: -item.score if lower_is_better else item.score):
         if len(worst) < _TO_READ:
-            worst.setdefault(each.conversation, each.evaluation_id)
+            worst.setdefault(scored.conversation, scored.evaluation_id)
     return tuple(worst.values())

@@ -154,8 +154,8 @@ class _Adder:
             return
         totals: dict[Slice, list[float]] = {}
         for labels, (w, wy) in by_labels.items():
-            for each in self._find_slices(labels):
-                total = totals.setdefault(each, [0.0, 0.0])
+            for find_slice in self._find_slices(labels):
+                total = totals.setdefault(find_slice, [0.0, 0.0])
                 total[0] += w
                 total[1] += wy
         for each, (w, wy) in totals.items():
@@ -165,7 +165,7 @@ class _Adder:
         sums = self._sums_of.get(labels)
         if sums is None:
             slices = self._find_slices(labels)
-            sums = self._sums_of[labels] = [self.sums.setdefault(each, Sums()) for each in slices]
+            sums = self._sums_of[labels] = [self.sums.setdefault(slice_, Sums()) for slice_ in slices]
         return sums
 
     def _find_slices(self, labels: frozenset[Label]) -> tuple[Slice, ...]:

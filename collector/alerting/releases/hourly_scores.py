@@ -87,9 +87,9 @@ class HourlyScores:
             time=time,
         ).mean
         sums = EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
-        for each in attributes:
-            value = text_of(evaluation.attributes.get(each.name))
-            versions = self._versions(each, evaluation, value)
+        for attribute in attributes:
+            value = text_of(evaluation.attributes.get(attribute.name))
+            versions = self._versions(attribute, evaluation, value)
             if versions is not None:
                 hours = versions.setdefault(value, {}).setdefault(judged, {})
                 hour = int(time // HOUR)
@@ -100,8 +100,8 @@ class HourlyScores:
         before, self._compared = self._compared, compared
         for place in list(self.places):
             monitor = place.monitor
-            staying = [each for each in compared.get(monitor, ()) if each in before.get(monitor, ())]
-            if place.attribute not in [each.name for each in staying]:
+            staying = [attribute for attribute in compared.get(monitor, ()) if attribute in before.get(monitor, ())]
+            if place.attribute not in [attribute.name for attribute in staying]:
                 del self.places[place]
                 self._numbers.pop(place, None)
 
@@ -127,7 +127,7 @@ class HourlyScores:
         place = ComparedPlace(evaluation.monitor, attribute.name, _scope(attribute, evaluation.attributes))
         known = self.places.get(place)
         if known is None:
-            if sum(each[:2] == place[:2] for each in self.places) >= SCOPES:
+            if sum(compared_place[:2] == place[:2] for compared_place in self.places) >= SCOPES:
                 return None
             known = self.places[place] = {}
         numbers = self._numbers.setdefault(place, Counter())
@@ -155,8 +155,8 @@ def _scope(attribute: ComparedAttribute, attributes: Mapping[str, Json]) -> str:
 def total(sums: Iterable[EstimatorSums]) -> EstimatorSums:
     """Several sums as one."""
     whole = _NOTHING
-    for each in sums:
-        whole += each
+    for estimator_sums in sums:
+        whole += estimator_sums
     return whole
 
 

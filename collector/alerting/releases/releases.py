@@ -90,7 +90,7 @@ def releases(parts: Iterable[HourlyScores], rules: ReleaseRules, now: float) -> 
     comparisons: list[Release] = []
     hour = int(now // HOUR)
     for place, versions in merge(parts):
-        (attribute,) = (each for each in rules.attributes[place.monitor] if each.name == place.attribute)
+        (attribute,) = (compared for compared in rules.attributes[place.monitor] if compared.name == place.attribute)
         for baseline, version, started in _chosen(attribute, versions, hour):
             comparisons += _compared(place, versions, (baseline, version, started), rules)
     return sorted(comparisons, key=lambda each: (-each.started, each.place, each.version, each.judged))
@@ -101,9 +101,9 @@ def _chosen(attribute: ComparedAttribute, versions: Versions, now: int) -> Itera
     seen = {each: _seen(judged) for each, judged in versions.items()}
     if attribute.values:
         first = attribute.values[0]
-        for each in attribute.values[1:]:
-            if first in seen and each in seen and _is_fresh(seen[each], now):
-                yield first, each, max(seen[first][0], seen[each][0])
+        for value in attribute.values[1:]:
+            if first in seen and value in seen and _is_fresh(seen[value], now):
+                yield first, value, max(seen[first][0], seen[value][0])
         return
     begin = min(first for first, _ in seen.values())
     new = [each for each, span in seen.items() if span[0] > begin + _SETTLING and _is_fresh(span, now)]

@@ -80,15 +80,21 @@ class ReleaseStage:
         differences: dict[tuple[str, ...], float] = {}
         bounds: dict[tuple[str, ...], float] = {}
         worse: dict[tuple[str, ...], float] = {}
-        for each in self.current:
-            place = (each.place.monitor, each.place.attribute, each.place.within, each.baseline, each.version)
-            labels = (each.judged.evaluator, each.judged.version, *place)
-            starts[place] = each.started
-            worse[labels] = float(each.is_worse)
-            if each.difference is not None:
-                differences[labels] = each.difference.estimate
-                bounds[(*labels, "low")] = each.difference.low
-                bounds[(*labels, "high")] = each.difference.high
+        for release in self.current:
+            place = (
+                release.place.monitor,
+                release.place.attribute,
+                release.place.within,
+                release.baseline,
+                release.version,
+            )
+            labels = (release.judged.evaluator, release.judged.version, *place)
+            starts[place] = release.started
+            worse[labels] = float(release.is_worse)
+            if release.difference is not None:
+                differences[labels] = release.difference.estimate
+                bounds[(*labels, "low")] = release.difference.low
+                bounds[(*labels, "high")] = release.difference.high
         self._telemetry.replace(RELEASE_STARTED, starts)
         self._telemetry.replace(RELEASE_DIFFERENCE, differences)
         self._telemetry.replace(RELEASE_BOUND, bounds)

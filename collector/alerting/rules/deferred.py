@@ -21,7 +21,7 @@ _HOUR = 3600.0
 
 def deferred_groups(settings: Settings, timing: Timing) -> Sequence[RuleGroup]:
     """The alert, where a monitor's evaluations may wait."""
-    if all(each.urgency == "now" for each in settings.monitors.values()):
+    if all(monitor.urgency == "now" for monitor in settings.monitors.values()):
         return ()
     once, twice = (due_after(settings, batches) for batches in (1, 2))
     oldest = f"max({DEFERRED_OLDEST.name})"

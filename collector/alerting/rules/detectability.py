@@ -29,12 +29,12 @@ def alert_lines(config: Config) -> Iterator[str]:
         detectable = _describe(target, detector(target, every, alerts, segments), alerts.page_standard_errors)
         yield f"alerts     {name}: target {_two_decimals(target.mean)}; {detectable}"
     yield from _threshold_lines(every, config)
-    if any(each.mean is not None and each.monitor in _limited(config) for each in every):
+    if any(target.mean is not None and target.monitor in _limited(config) for target in every):
         yield (
             "alerts     a budget may leave fewer evaluations than that: from a quarter of them a drop must be twice as "
             "large to page as soon"
         )
-    if any(each.mean is not None and config.settings.monitors[each.monitor].sample == "auto" for each in every):
+    if any(target.mean is not None and config.settings.monitors[target.monitor].sample == "auto" for target in every):
         yield (
             "alerts     sample: auto makes as many evaluations as its error needs, which may be far fewer than all: "
             "then small drops page later"
@@ -54,14 +54,14 @@ def alert_lines(config: Config) -> Iterator[str]:
 def _threshold_lines(every: Sequence[Target], config: Config) -> Iterator[str]:
     """Targets that nobody chose: a mean that falls to the threshold, from wherever, does not alert."""
     named = {name: monitor.alerts.targets for name, monitor in config.settings.monitors.items()}
-    scored = [each for each in every if each.mean is not None and each.label is None]
-    unnamed = [each for each in scored if each.source not in named[each.monitor]]
+    scored = [target for target in every if target.mean is not None and target.label is None]
+    unnamed = [target for target in scored if target.source not in named[target.monitor]]
     if not unnamed:
         return
     first = unnamed[0]
     assert first.mean is not None
     verb = "rises" if first.lower_is_better else "falls"
-    names = ", ".join(f"{each.monitor}/{each.evaluator}" for each in unnamed)
+    names = ", ".join(f"{target.monitor}/{target.evaluator}" for target in unnamed)
     yield f"alerts     targets of {names}: pass thresholds, as none are set;"
     yield (
         f"           a mean that {verb} to {_two_decimals(first.mean)}, from wherever, never alerts: "
@@ -72,28 +72,28 @@ def _threshold_lines(every: Sequence[Target], config: Config) -> Iterator[str]:
 def _limited(config: Config) -> frozenset[str]:
     """The monitors whose rates a budget may lower."""
     whole = config.settings.evaluate.budget.limited
-    return frozenset(name for name, each in config.settings.monitors.items() if whole or each.budget.limited)
+    return frozenset(name for name, monitor in config.settings.monitors.items() if whole or monitor.budget.limited)
 
 
-def _describe(target: Target, of: DropDetector, page: float) -> str:
+def _describe(target: Target, drop_detector: DropDetector, page: float) -> str:
     known = target.turns_per_hour is not None and target.scope == "turn"
     hourly = target.turns_per_hour * target.sample if known and target.turns_per_hour else ASSUMED_PER_HOUR
     basis = f"at {hourly:,.4g} evaluations/h" if known else f"at an assumed {hourly:g} evaluations/h{_remedy(target)}"
     binary = target.label is not None
-    gap = smallest_detectable_drop(of, 24.0 * hourly, page, clustered=False, binary=binary)
-    most = of.shortfall(1.0, 1.0 if of.lower_is_better else 0.0)
+    gap = smallest_detectable_drop(drop_detector, 24.0 * hourly, page, clustered=False, binary=binary)
+    most = drop_detector.shortfall(1.0, 1.0 if drop_detector.lower_is_better else 0.0)
     if gap > most:
         return f"{basis} no drop is detected within 24 h: raise the sampling rate"
-    half = evaluations_until_page(of, gap, page, MEDIAN, binary=binary) / hourly
-    change = "rise" if of.lower_is_better else "drop"
+    half = evaluations_until_page(drop_detector, gap, page, MEDIAN, binary=binary) / hourly
+    change = "rise" if drop_detector.lower_is_better else "drop"
     text = (
-        f"{basis} a lasting {change} to {_end(of, gap)} pages within 24 h in 9 cases of 10, and within {half:.2g} h "
-        "in half of them"
+        f"{basis} a lasting {change} to {_end(drop_detector, gap)} pages within 24 h in 9 cases of 10, "
+        f"and within {half:.2g} h in half of them"
     )
     if target.scope == "conversation":
         return text
-    clustered = smallest_detectable_drop(of, 24.0 * hourly, page, clustered=True)
-    reached = f"one to {_end(of, clustered)}" if clustered <= most else "none"
+    clustered = smallest_detectable_drop(drop_detector, 24.0 * hourly, page, clustered=True)
+    reached = f"one to {_end(drop_detector, clustered)}" if clustered <= most else "none"
     return f"{text}; where conversations of 3 turns are good or bad as a whole, {reached}"
 
 

@@ -31,7 +31,7 @@ def doubt_rule(target: Target, alerts: AlertSettings, timing: Timing) -> Recordi
     # of a label's share nobody knows how a judge has shifted it, and audits correct a shift of the cheap one
     if not target.is_derived:
         parts.insert(1, f"max({shifted})")
-    return RecordingRule(series.SCORE_DOUBT, " + ".join(f"({each} or vector(0))" for each in parts), where)
+    return RecordingRule(series.SCORE_DOUBT, " + ".join(f"({part} or vector(0))" for part in parts), where)
 
 
 def alerted(target: Target) -> str:

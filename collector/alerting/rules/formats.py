@@ -94,7 +94,7 @@ def alertmanager(rules: RuleSet) -> dict[str, Any]:
                 {"matchers": ['severity="warning"'], "receiver": "evalstream"},
             ],
         },
-        "inhibit_rules": [_inhibition(each) for each in rules.inhibitions],
+        "inhibit_rules": [_inhibition(inhibition) for inhibition in rules.inhibitions],
         "receivers": receivers,
     }
 
@@ -117,7 +117,7 @@ def _group(group: RuleGroup, rules: RuleSet) -> dict[str, Any]:
     return {
         "name": group.name,
         "interval": duration(group.interval),
-        "rules": [_recording(each) if isinstance(each, RecordingRule) else _alert(each, rules) for each in group.rules],
+        "rules": [_recording(rule) if isinstance(rule, RecordingRule) else _alert(rule, rules) for rule in group.rules],
     }
 
 

@@ -70,7 +70,9 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
             configured, alerts, timing, by, cascades=bool(config.settings.cascades), people=_labelled(config)
         ),
         delta_group(timing, by, drops),
-        service_group([each for each in configured if not each.is_derived], alerts, timing, limited=_limited(config)),
+        service_group(
+            [target for target in configured if not target.is_derived], alerts, timing, limited=_limited(config)
+        ),
         release_group(_compared(config), alerts, timing),
         feedback_group(alerts, timing),
         *deferred_groups(config.settings, timing),
@@ -112,12 +114,12 @@ def _within_segments(inhibition: Inhibition) -> Inhibition:
 
 def _compared(config: Config) -> list[str]:
     """The monitors whose versions are compared, and alerted on."""
-    return [name for name, each in config.settings.monitors.items() if each.compare and each.alerts.enabled]
+    return [name for name, monitor in config.settings.monitors.items() if monitor.compare and monitor.alerts.enabled]
 
 
 def _limited(config: Config) -> bool:
-    budgets = (config.settings.evaluate.budget, *(each.budget for each in config.settings.monitors.values()))
-    return any(each.limited for each in budgets)
+    budgets = (config.settings.evaluate.budget, *(monitor.budget for monitor in config.settings.monitors.values()))
+    return any(budget.limited for budget in budgets)
 
 
 def _labelled(config: Config) -> bool:

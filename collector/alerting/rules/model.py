@@ -141,4 +141,4 @@ def quoted(value: str) -> str:
 
 def any_of(names: Iterable[str]) -> str:
     """The string of a matcher (`=~`) for one of these values, dots and the like escaped."""
-    return quoted("|".join(re.escape(each).replace("\\-", "-") for each in names))
+    return quoted("|".join(re.escape(name).replace("\\-", "-") for name in names))

@@ -35,8 +35,10 @@ def people_rules(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -
     withheld = f"on ({', '.join(series.BY)}) ({PEOPLE_WITHHELD.name} > 0)"
     labels = f"sum by ({grouped}) ({once} unless {withheld})"
     yield RecordingRule(series.AUDITED_INCREASE, labels, {"window": series.WEEK})
-    audited = [each.evaluator for each in targets if each.audited]
-    plain = [each.evaluator for each in targets if not each.is_derived and f"{each.evaluator}:audit" not in audited]
+    audited = [target.evaluator for target in targets if target.audited]
+    plain = [
+        target.evaluator for target in targets if not target.is_derived and f"{target.evaluator}:audit" not in audited
+    ]
     for name, value in _scores(list(dict.fromkeys(plain)), list(dict.fromkeys(audited)), timing, by):
         yield RecordingRule(series.AUDITED_INCREASE, value, {"window": series.WEEK, "sum": name})
 

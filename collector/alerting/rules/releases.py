@@ -15,7 +15,7 @@ WORSE = "EvalstreamReleaseWorse"
 def release_group(monitors: Sequence[str], alerts: AlertSettings, timing: Timing) -> RuleGroup:
     """The alert on the releases of monitors; the comparison itself is the service's."""
     by = RELEASE_WORSE.labels
-    chosen = quoted("|".join(re.escape(each).replace("\\-", "-") for each in monitors))
+    chosen = quoted("|".join(re.escape(monitor).replace("\\-", "-") for monitor in monitors))
     rule = AlertingRule(
         name=WORSE,
         board="quality",

@@ -120,7 +120,7 @@ def _corrected_means(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRul
 
 def _audits(targets: Sequence[Target], timing: Timing, by: Sequence[str], *, people: bool) -> Iterator[RecordingRule]:
     """Means that audits and people correct. People do once a mean is there to be corrected: the one of a minute ago."""
-    audited = any(each.audited for each in targets)
+    audited = any(target.audited for target in targets)
     people = people and bool(targets)
     if audited:
         windows = WINDOWS | ({series.WEEK: PEOPLE_WINDOW} if people else {})
@@ -193,12 +193,12 @@ def _target_rules(
         yield RecordingRule(series.SCORE_TARGET, f"vector({target.mean:g})", where)
         yield doubt_rule(target, alerts, timing)
         errors: dict[Severity, float] = {"page": alerts.page_standard_errors, "warning": alerts.warn_standard_errors}
-        below = [_below(target, target.mean, each, how, alerts.min_conversations, by) for how, each in errors.items()]
+        below = [_below(target, target.mean, error, how, alerts.min_conversations, by) for how, error in errors.items()]
         yield from by_proof(target, below)
         yield from uncalibrated_alert(target, timing)
     if target.objective is not None:
         yield RecordingRule(series.PASS_OBJECTIVE, f"vector({target.objective:g})", where)
-        burns = [_burn(target, target.objective, each, alerts.min_conversations, by, timing) for each in target.burns]
+        burns = [_burn(target, target.objective, burn, alerts.min_conversations, by, timing) for burn in target.burns]
         yield from by_proof(target, burns)
 
 

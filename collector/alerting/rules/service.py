@@ -123,7 +123,7 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
         ),
     )
     # What waits for batches has its weights up to a day after its traffic: over hours they do not add up to it.
-    if prompt := [each for each in targets if not each.deferred]:
+    if prompt := [target for target in targets if not target.deferred]:
         yield from _weights(prompt, alerts, long)
 
 
@@ -134,7 +134,9 @@ _POPULATIONS: Mapping[Scope, str] = {
 
 
 def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> Iterator[RecordingRule | AlertingRule]:
-    checks = [_check(scope, targets, window) for scope in _POPULATIONS if any(each.scope == scope for each in targets)]
+    checks = [
+        _check(scope, targets, window) for scope in _POPULATIONS if any(target.scope == scope for target in targets)
+    ]
     yield RecordingRule(series.WEIGHT_CHECK, " or ".join(checks))
     yield AlertingRule(
         name=WEIGHTS,

@@ -142,7 +142,7 @@ def detector(
     `interval` is the time between two looks in seconds, that of the rules if left out.
     """
     assert target.mean is not None
-    series = segments * sum(each.mean is not None for each in all_targets)
+    series = segments * sum(all_target.mean is not None for all_target in all_targets)
     return DropDetector(
         target=target.mean,
         threshold=threshold(alerts.false_alarm_days * DAY, interval or INTERVAL, series),

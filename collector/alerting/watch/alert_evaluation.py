@@ -67,7 +67,7 @@ def fall_of(life: DropLife, buckets: Mapping[int, Bucket], interval: float) -> F
     if earlier is not None:
         return FallOfMean(fall.number, fall.since * interval, earlier.level, fall.level)
     first = fall.since - int(WINDOWS["24h"] // interval)
-    day = sum_from({number: each for number, each in buckets.items() if number < fall.since}, first)
+    day = sum_from({number: bucket for number, bucket in buckets.items() if number < fall.since}, first)
     return FallOfMean(fall.number, fall.since * interval, day.mean if day.w else None, fall.level)
 
 
@@ -78,9 +78,9 @@ UNSCORED_WINDOW, FEWEST_WANTED = "1h", 20
 def unscored_share(buckets: Iterable[Mapping[int, Bucket]], *, now: float, interval: float) -> float:
     """The share of evaluations that should have a score and have none; 0 of too few."""
     first = int((now - WINDOWS[UNSCORED_WINDOW]) // interval)
-    recent = [each for part in buckets for number, each in part.items() if number >= first]
-    wanted = sum(each.wanted for each in recent)
-    return sum(each.unscored for each in recent) / wanted if wanted >= FEWEST_WANTED else 0.0
+    recent = [bucket for part in buckets for number, bucket in part.items() if number >= first]
+    wanted = sum(bucket.wanted for bucket in recent)
+    return sum(bucket.unscored for bucket in recent) / wanted if wanted >= FEWEST_WANTED else 0.0
 
 
 def sum_from(buckets: Mapping[int, Bucket], first: int) -> EstimatorSums:
@@ -147,8 +147,8 @@ def _mean_of(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tupl
 
     Where audits correct the mean, the sums are those of as many equal scores as would be as sure.
     """
-    audited = [each.audited for number, each in buckets.items() if number >= first and each.audited is not None]
-    if not audited and any(each.audited is not None for each in buckets.values()):
+    audited = [bucket.audited for number, bucket in buckets.items() if number >= first and bucket.audited is not None]
+    if not audited and any(bucket.audited is not None for bucket in buckets.values()):
         return None
     if audited:
         mean = sum(audited[1:], audited[0]).corrected()

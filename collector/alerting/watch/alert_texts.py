@@ -36,39 +36,41 @@ class Watched:
         return {"evaluator": self.evaluator, "evaluator_version": self.version, "monitor": self.monitor}
 
 
-def drop_alert(of: Watched, fall: FallOfMean, miss: TargetMiss | None, settings: AlertSettings) -> AlertInstance:
+def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, settings: AlertSettings) -> AlertInstance:
     """The mean has fallen: since when, from which level to which. Each fall of an incident is an alert of its own."""
     before = "an unknown level" if fall.before is None else f"{fall.before:.3g}"
-    change = "risen" if of.detector.lower_is_better else "dropped"
+    change = "risen" if watched.detector.lower_is_better else "dropped"
     now = "" if miss is None else f" Now: {_mean(miss)}."
-    subject, whose = ("the share of the label has", "its") if of.of_label else ("scores have", "their")
+    subject, whose = ("the share of the label has", "its") if watched.of_label else ("scores have", "their")
     return _alert(
         DROPPED,
-        "warning" if of.uncalibrated else "page",
-        of.labels | {"fall": str(fall.number)},
-        f"{of.evaluator} of {of.monitor}: {subject} {change} from {before} to {fall.level:.3g}; {whose} target is "
-        f"{of.detector.target:g}{_mark(of)}",
-        f"Since {_time(fall.since)} the mean of {of.evaluator} ({of.monitor}) is {fall.level:.3g}; before, it was "
-        f"{before}. Its target is {of.detector.target:g}.{now} The alert ends when scores show that the mean has "
-        f"recovered, and not before. {_explained(of.causes)}{_unproven(of)}",
+        "warning" if watched.uncalibrated else "page",
+        watched.labels | {"fall": str(fall.number)},
+        f"{watched.evaluator} of {watched.monitor}: {subject} {change} from {before} to {fall.level:.3g}; "
+        f"{whose} target is {watched.detector.target:g}{_mark(watched)}",
+        f"Since {_time(fall.since)} the mean of {watched.evaluator} ({watched.monitor}) is {fall.level:.3g}; "
+        f"before, it was {before}. Its target is {watched.detector.target:g}.{now} "
+        "The alert ends when scores show that the mean has "
+        f"recovered, and not before. {_explained(watched.causes)}{_unproven(watched)}",
         settings,
-        of.causes,
+        watched.causes,
     )
 
 
-def mean_alert(of: Watched, miss: TargetMiss, settings: AlertSettings) -> AlertInstance:
+def mean_alert(target: Watched, miss: TargetMiss, settings: AlertSettings) -> AlertInstance:
     """The mean of a window is on the wrong side of its target, by many standard errors."""
-    side = "above" if of.detector.lower_is_better else "below"
-    measure = "the share of the label" if of.of_label else "the mean score"
+    side = "above" if target.detector.lower_is_better else "below"
+    measure = "the share of the label" if target.of_label else "the mean score"
     return _alert(
         BELOW,
-        "page" if miss.errors > settings.page_standard_errors and not of.uncalibrated else "warning",
-        of.labels,
-        f"{of.evaluator} of {of.monitor}: {measure} is {side} its target of {of.detector.target:g}{_mark(of)}",
-        f"The target of {of.evaluator} is {of.detector.target:g}. {_mean(miss)[:1].upper()}{_mean(miss)[1:]}: "
-        f"{miss.errors:.1f} standard errors on the wrong side. {_explained(of.causes)}{_unproven(of)}",
+        "page" if miss.errors > settings.page_standard_errors and not target.uncalibrated else "warning",
+        target.labels,
+        f"{target.evaluator} of {target.monitor}: {measure} is {side} its target of {target.detector.target:g}"
+        f"{_mark(target)}",
+        f"The target of {target.evaluator} is {target.detector.target:g}. {_mean(miss)[:1].upper()}{_mean(miss)[1:]}: "
+        f"{miss.errors:.1f} standard errors on the wrong side. {_explained(target.causes)}{_unproven(target)}",
         settings,
-        of.causes,
+        target.causes,
     )
 
 

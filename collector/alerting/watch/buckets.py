@@ -126,7 +126,7 @@ class Buckets:
         """Drop buckets that are older than the memory."""
         oldest = int((now - self._memory) // self._interval)
         for series, buckets in list(self._by_series.items()):
-            for number in [each for each in buckets if each < oldest]:
+            for number in [bucket for bucket in buckets if bucket < oldest]:
                 del buckets[number]
             if not buckets:
                 del self._by_series[series]

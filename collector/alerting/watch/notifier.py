@@ -60,7 +60,7 @@ class Notifier:
 
     async def notify(self, active: Sequence[AlertInstance], now: float) -> None:
         """Notify of what fires at `now` (seconds since the epoch)."""
-        current = {each.key: each for each in active}
+        current = {instance.key: instance for instance in active}
         for key in [each for each in self._firing if each not in current]:
             self._ended[key] = self._firing.pop(key)
         for key, alert in current.items():
@@ -76,25 +76,25 @@ class Notifier:
     async def _post_to_alertmanager(self, ended: Sequence[_TrackedAlert], now: float) -> bool:
         if self.alertmanager is None or not (self._firing or ended):
             return True
-        alerts = [_v2(each, now + 4 * self.interval) for each in self._firing.values()]
-        alerts += [_v2(each, now) for each in ended]
+        alerts = [_v2(alert, now + 4 * self.interval) for alert in self._firing.values()]
+        alerts += [_v2(alert, now) for alert in ended]
         return await self._post(f"{self.alertmanager.rstrip('/')}/api/v2/alerts", alerts, self._to_alertmanager)
 
     async def _post_to_webhook(self, ended: Sequence[_TrackedAlert], now: float) -> bool:
         if self.webhook is None:
             return True
-        fresh = [each for each in self._firing.values() if not each.notified]
+        fresh = [alert for alert in self._firing.values() if not alert.notified]
         done = True
         messages: tuple[tuple[Literal["firing", "resolved"], Sequence[_TrackedAlert]], ...] = (
             ("firing", fresh),
-            ("resolved", [each for each in ended if each.notified]),
+            ("resolved", [alert for alert in ended if alert.notified]),
         )
         for status, changed in messages:
             if changed and not await self._post(self.webhook, _message(status, changed, now), self._to_webhook):
                 done = False
             elif status == "firing":
-                for each in changed:
-                    each.notified = True
+                for alert in changed:
+                    alert.notified = True
         return done
 
     async def _post(self, url: str, body: Any, log: FailureLog) -> bool:
@@ -124,14 +124,14 @@ def _message(status: Literal["firing", "resolved"], changed: Sequence[_TrackedAl
     alerts = [
         {
             "status": status,
-            "labels": dict(each.alert.labels),
-            "annotations": dict(each.alert.annotations),
-            "startsAt": _time(each.since),
+            "labels": dict(alert.alert.labels),
+            "annotations": dict(alert.alert.annotations),
+            "startsAt": _time(alert.since),
             "endsAt": _time(now) if status == "resolved" else "0001-01-01T00:00:00Z",
             "generatorURL": "",
-            "fingerprint": each.alert.key,
+            "fingerprint": alert.alert.key,
         }
-        for each in changed
+        for alert in changed
     ]
     return {
         "version": "4",

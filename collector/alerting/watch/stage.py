@@ -169,7 +169,7 @@ class WatchStage:
         recent = self.recent
         if recent is None:
             return False
-        due = [each for each in self._suspects if now >= self._causes.get(each, (-math.inf, ()))[0]]
+        due = [suspect for suspect in self._suspects if now >= self._causes.get(suspect, (-math.inf, ()))[0]]
         for series in due:
             if series not in self._suspects:
                 continue  # by another configuration's targets, which came meanwhile
@@ -187,23 +187,23 @@ class WatchStage:
             # without a cause it is looked for again soon: scores are few at the beginning
             pause = _EXPLAIN_EVERY if explanations else _LEAST_PAUSE * (self._clock() - began)
             self._causes[series] = (now + pause, explanations)
-        for series in [each for each in self._causes if each not in self._suspects]:
+        for series in [cause for cause in self._causes if cause not in self._suspects]:
             self._show(series, ())
             del self._causes[series]
         return bool(due)
 
     def _show(self, series: Series, explanations: tuple[Cause, ...]) -> None:
         monitor, evaluator, _ = series
-        shares = {each.part: 0.0 for each in self._causes.get(series, (0.0, ()))[1]}
-        shares |= {each.part: each.share for each in explanations}
+        shares = {cause.part: 0.0 for cause in self._causes.get(series, (0.0, ()))[1]}
+        shares |= {cause.part: cause.share for cause in explanations}
         for part, share in shares.items():
             self._telemetry.gauge(DROP_EXPLAINED, evaluator, monitor, part).set(share)
 
     def update(self, now: float) -> list[AlertInstance]:
         """Evaluate, and remember what fires."""
         active = list(self.evaluate(now))
-        since = {each.alert.key: each.since for each in self.firing}
-        self.firing = tuple(ActiveAlert(each, since.get(each.key, now)) for each in active)
+        since = {alert.alert.key: alert.since for alert in self.firing}
+        self.firing = tuple(ActiveAlert(instance, since.get(instance.key, now)) for instance in active)
         return active
 
     def evaluate(self, now: float) -> Iterator[AlertInstance]:
@@ -257,7 +257,7 @@ class WatchStage:
         ):
             self._suspects[series] = life.start * self._interval
         fall = fall_of(life, buckets, self._interval)
-        if fall is not None and not (doubt and all(each.errors <= SURE for each in misses)):
+        if fall is not None and not (doubt and all(miss.errors <= SURE for miss in misses)):
             yield drop_alert(subject, fall, worst, self._settings)
         if worst is not None and worst.errors > self._settings.warn_standard_errors:
             yield mean_alert(subject, worst, self._settings)

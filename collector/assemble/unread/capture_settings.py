@@ -46,10 +46,10 @@ def setting_for(scope: str, keys: Iterable[str] = ()) -> str | None:
 def missing_settings(parsed_spans: Iterable[ParsedSpan]) -> dict[str, str]:
     """The settings for the scopes of model calls without question or answer, by scope."""
     settings: dict[str, str] = {}
-    for each in parsed_spans:
-        call = each.call
+    for parsed_span in parsed_spans:
+        call = parsed_span.call
         if call.kind == "model" and call.error is None and (call.input is None or call.output is None):
-            setting = setting_for(each.span.scope, each.span.attributes)
+            setting = setting_for(parsed_span.span.scope, parsed_span.span.attributes)
             if setting is not None:
-                settings[each.span.scope] = setting
+                settings[parsed_span.span.scope] = setting
     return settings

@@ -99,7 +99,7 @@ def ids_of(trace: CollectedTrace, identity: IdentityLookup) -> tuple[str, dict[s
             return service, {}
         for attribute, value in identity.list_conversations(span.attributes):
             values.setdefault(attribute, set()).add(value)
-    return service, {attribute: next(iter(each)) for attribute, each in values.items() if len(each) == 1}
+    return service, {attribute: next(iter(value)) for attribute, value in values.items() if len(value) == 1}
 
 
 def find_unrepeated(traces: Iterable[CollectedTrace], identity: IdentityLookup) -> list[UnrepeatedId]:

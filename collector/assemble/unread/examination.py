@@ -52,9 +52,9 @@ class Examination:
         """What to tell the user; no judged text."""
         if self.unread:
             yield f"text in {self.traces} traces without a complete turn:"
-            for each in self.unread[:_MOST]:
-                looks = {"input": ": looks like questions", "output": ": looks like answers"}.get(each.side or "", "")
-                yield f"  {each.place} on {each.spans} spans {each.span_name!r} of {each.scope or 'no scope'}{looks}"
+            for text in self.unread[:_MOST]:
+                looks = {"input": ": looks like questions", "output": ": looks like answers"}.get(text.side or "", "")
+                yield f"  {text.place} on {text.spans} spans {text.span_name!r} of {text.scope or 'no scope'}{looks}"
             if len(self.unread) > _MOST:
                 yield f"  and {len(self.unread) - _MOST} further places"
         if self.proposal is not None:
@@ -62,7 +62,7 @@ class Examination:
             yield from self.proposal.lines()
         for scope, setting in sorted(self.settings.items()):
             yield f"{scope} writes no question or no answer; to turn them on: {setting}"
-        yield from (each.sentence() for each in self.unrepeated)
+        yield from (unrepeated.sentence() for unrepeated in self.unrepeated)
 
 
 def examine(traces: Iterable[Sequence[TracePiece]], assembler: Assembler) -> Examination:
@@ -71,7 +71,7 @@ def examine(traces: Iterable[Sequence[TracePiece]], assembler: Assembler) -> Exa
     bare, texts, settings = unread_texts(whole, assembler)
     proposal = propose(bare, assembler) if texts else None
     if texts and proposal is None:
-        settings |= {each.span.scope: setting for each in texts if (setting := setting_for(each.span.scope))}
+        settings |= {text.span.scope: setting for text in texts if (setting := setting_for(text.span.scope))}
     return Examination(
         traces=len(bare),
         unread=list_unread(texts),
@@ -91,7 +91,10 @@ def unread_texts(
     for _, analysis in bare:
         settings |= missing_settings(analysis.parsed_spans)
     read: set[str | None] = {
-        each.span.span_id for _, analysis in bare for each in analysis.parsed_spans if _is_read(each.call)
+        parsed_span.span.span_id
+        for _, analysis in bare
+        for parsed_span in analysis.parsed_spans
+        if _is_read(parsed_span.call)
     }
     unread = [_without(trace, read) for trace, _ in bare]
     return unread, [text for trace in unread for text in texts_of(trace) if text.weight > 0], settings
@@ -99,9 +102,9 @@ def unread_texts(
 
 def _has_outcome(analysis: TraceAnalysis) -> bool:
     """Whether a turn was read: it is complete, it failed, continues, or no mapping can cure what it lacks."""
-    turns = (each.turn for each in analysis.assembly.turns)
-    return any(each.is_step for each in analysis.calls) or any(
-        each.error is not None or each.incomplete not in _CURABLE for each in turns
+    turns = (turn.turn for turn in analysis.assembly.turns)
+    return any(call.is_step for call in analysis.calls) or any(
+        turn.error is not None or turn.incomplete not in _CURABLE for turn in turns
     )
 
 
@@ -114,8 +117,10 @@ def _is_read(call: Call) -> bool:
 
 def _without(trace: CollectedTrace, read: Container[str | None]) -> CollectedTrace:
     """The trace with nothing in the spans that are read; they only complete the tree."""
-    spans = (each._replace(attributes={}, events=()) if each.span_id in read else each for each in trace.spans)
-    return trace._replace(spans=tuple(spans), records=tuple(each for each in trace.records if each.span_id not in read))
+    spans = (span._replace(attributes={}, events=()) if span.span_id in read else span for span in trace.spans)
+    return trace._replace(
+        spans=tuple(spans), records=tuple(record for record in trace.records if record.span_id not in read)
+    )
 
 
 _STEPS = frozenset({"tool", "retrieval", "auxiliary", "other"})
@@ -134,6 +139,6 @@ def read_trace(pieces: Iterable[TracePiece]) -> CollectedTrace:
         if piece.signal == "traces":
             spans |= {span.span_id: span for span in spans_of(request)}
         else:
-            records += (each for each in records_of(request) if each.span_id)
+            records += (log_record for log_record in records_of(request) if log_record.span_id)
     ordered = sorted(spans.values(), key=lambda span: (span.start, span.end, span.span_id))
     return CollectedTrace(tuple(ordered), tuple(sorted(records, key=lambda record: record.time)))

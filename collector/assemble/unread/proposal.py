@@ -77,16 +77,16 @@ def texts_of(trace: CollectedTrace) -> Iterator[TextAt]:
 
 def _span_ids(texts: Iterable[TextAt]) -> dict[str, set[str]]:
     ids: dict[str, set[str]] = {}
-    for each in texts:
-        ids.setdefault(each.text, set()).add(each.span.span_id)
+    for text in texts:
+        ids.setdefault(text.text, set()).add(text.span.span_id)
     return ids
 
 
 def _candidates(texts: Sequence[TextAt], traces: Sequence[CollectedTrace], name: str) -> Iterator[DialectMapping]:
     """Mappings worth a try: spans of one scope and form of name, with what looks most like question and answer."""
     groups: dict[tuple[str, str], list[TextAt]] = {}
-    for each in texts:
-        groups.setdefault((each.span.scope, shape_of(each.span.name)), []).append(each)
+    for text in texts:
+        groups.setdefault((text.span.scope, shape_of(text.span.name)), []).append(text)
     ranked = sorted(groups.items(), key=lambda item: (-_weigh(item[1]), item[0]))
     choices = [list(_pairs(group)) for _, group in ranked]
     for rank in range(_PLACES_EACH**2):
@@ -105,7 +105,7 @@ def _candidates(texts: Sequence[TextAt], traces: Sequence[CollectedTrace], name:
 def _weigh(group: Sequence[TextAt]) -> int:
     """How much a group looks like calls: both sides, and a model."""
     sides = {
-        side: max((each.weight for each in group if each.side == side), default=-9) for side in ("input", "output")
+        side: max((text.weight for text in group if text.side == side), default=-9) for side in ("input", "output")
     }
     return min(sides.values()) * 2 + sum(sides.values()) + _names_model(group)
 
@@ -115,10 +115,10 @@ def _pairs(group: Sequence[TextAt]) -> Iterable[tuple[str, str]]:
     sides: list[list[str]] = []
     for side in ("input", "output"):
         weights: dict[str, float] = {}
-        for each in group:
-            if each.side == side or (each.side is None and each.weight == 0):
-                weight = each.weight + (1 if each.side == side else -1) - each.place.count(".") / 20
-                weights[each.place] = max(weights.get(each.place, -99.0), weight)
+        for text in group:
+            if text.side == side or (text.side is None and text.weight == 0):
+                weight = text.weight + (1 if text.side == side else -1) - text.place.count(".") / 20
+                weights[text.place] = max(weights.get(text.place, -99.0), weight)
         sides.append(sorted(weights, key=lambda place: (-weights[place], place))[:_PLACES_EACH])
     pairs = [(question, answer) for question, answer in product(*sides) if question != answer]
     return sorted(pairs, key=lambda pair: sides[0].index(pair[0]) + sides[1].index(pair[1]))
@@ -128,16 +128,16 @@ _MODEL = ("model", "token", "usage")
 
 
 def _names_model(group: Sequence[TextAt]) -> bool:
-    return any(word in key.lower() for each in group for key in each.span.attributes for word in _MODEL)
+    return any(word in key.lower() for text in group for key in text.span.attributes for word in _MODEL)
 
 
 def _match(scope: str, shape: str, group: Sequence[TextAt], traces: Sequence[CollectedTrace]) -> SpanMatch:
     """What selects the spans of a group: the scope, and where others have it too, an attribute or the name."""
-    ids = {each.span.span_id for each in group}
+    ids = {text.span.span_id for text in group}
     others = [span for trace in traces for span in trace.spans if span.scope == scope and span.span_id not in ids]
     if scope and not others:
         return SpanMatch(scope=scope)
-    spans = [each.span for each in group]
+    spans = [text.span for text in group]
     for key, value in spans[0].attributes.items():
         if isinstance(value, str) and len(value) < 40 and " " not in value and _is_kind(key):
             same = all(span.attributes.get(key) == value for span in spans)
@@ -157,10 +157,10 @@ def _try(
     dialects = Dialects([make_dialect(mapping), *assembler.dialects.all])
     trial = Assembler(dialects, assembler.identity)
     turns = [
-        each.turn
+        turn.turn
         for trace in traces
-        for each in trial.analyze(_without_evidence(trace)).assembly.turns
-        if each.turn.error is None and each.turn.incomplete is None
+        for turn in trial.analyze(_without_evidence(trace)).assembly.turns
+        if turn.turn.error is None and turn.turn.incomplete is None
     ]
     complete = [turn for turn in turns if turn.input and turn.actual_output and turn.dialect == mapping.name]
     if not complete:

@@ -115,7 +115,9 @@ def _in_value(place: str, value: Json, span: Span) -> Iterator[TextAt]:
 def _as_messages(place: str, value: Json, span: Span) -> Iterator[TextAt]:
     """The last message of a value that is messages of a known shape."""
     transcript = parse_messages(value, "?")
-    messages = [each for each in transcript.messages if each.text.strip() and each.role in {"user", "assistant"}]
+    messages = [
+        message for message in transcript.messages if message.text.strip() and message.role in {"user", "assistant"}
+    ]
     if messages:
         side: Side = "input" if messages[-1].role == "user" else "output"
         last = normalize_whitespace(messages[-1].text)
@@ -181,11 +183,11 @@ def list_unread(texts: Sequence[TextAt]) -> list[UnreadText]:
     """The places of texts, those that look most like questions and answers first."""
     spans: dict[tuple[str, str, str], set[str]] = {}
     best: dict[tuple[str, str, str], TextAt] = {}
-    for each in texts:
-        key = (each.place, each.span.scope, shape_of(each.span.name))
-        spans.setdefault(key, set()).add(each.span.span_id)
-        if key not in best or best[key].weight < each.weight:
-            best[key] = each
+    for text in texts:
+        key = (text.place, text.span.scope, shape_of(text.span.name))
+        spans.setdefault(key, set()).add(text.span.span_id)
+        if key not in best or best[key].weight < text.weight:
+            best[key] = text
     order = sorted(best, key=lambda key: (-best[key].weight, -len(spans[key]), key))
     return [
         UnreadText(place=key[0], scope=key[1], span_name=key[2], spans=len(spans[key]), side=best[key].side)

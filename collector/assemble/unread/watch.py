@@ -40,14 +40,14 @@ class UnreadTextWatch:
 
     def look(self, _trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
         """Count the spans of a trace whose text nobody reads. `now` is the log's time, in seconds."""
-        if not self.is_due(now) or sum(len(each.value) for each in pieces) > _MAX_BYTES:
+        if not self.is_due(now) or sum(len(piece.value) for piece in pieces) > _MAX_BYTES:
             return
         self._next = now + _INTERVAL
         texts = unread_texts([read_trace(pieces)], self._assembler)[1]
-        for scope in sorted({each.span.scope for each in texts}):
-            of_scope = [each for each in texts if each.span.scope == scope]
-            if {each.side for each in of_scope} >= {"input", "output"}:
-                spans = {each.span.span_id for each in of_scope}
+        for scope in sorted({text.span.scope for text in texts}):
+            of_scope = [text for text in texts if text.span.scope == scope]
+            if {text.side for text in of_scope} >= {"input", "output"}:
+                spans = {text.span.span_id for text in of_scope}
                 self._telemetry.counter(UNREAD_TEXT, self._label(scope)).inc(len(spans))
 
     def _label(self, scope: str) -> str:
@@ -90,7 +90,7 @@ class ConversationIdWatch:
 
     def look(self, trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
         """Take a trace into the statistics. `now` is the log's time, in seconds."""
-        if not self.is_due(now) or sum(len(each.value) for each in pieces) > _MAX_BYTES:
+        if not self.is_due(now) or sum(len(piece.value) for piece in pieces) > _MAX_BYTES:
             return
         self._next = now + _INTERVAL
         service, ids = ids_of(read_trace(pieces), self._identity)
@@ -104,8 +104,8 @@ class ConversationIdWatch:
             self._report()
 
     def _report(self) -> None:
-        for each in self._statistics.find():
-            if (each.service, each.attribute) not in self._reported:
-                self._reported.add((each.service, each.attribute))
-                self._telemetry.counter(UNREPEATED_IDS, each.attribute[:_LONGEST_SCOPE]).inc()
-                logger.warning("%s", each.sentence())
+        for unrepeated in self._statistics.find():
+            if (unrepeated.service, unrepeated.attribute) not in self._reported:
+                self._reported.add((unrepeated.service, unrepeated.attribute))
+                self._telemetry.counter(UNREPEATED_IDS, unrepeated.attribute[:_LONGEST_SCOPE]).inc()
+                logger.warning("%s", unrepeated.sentence())

@@ -103,7 +103,7 @@ def _check(config: Config, options: AlignOptions) -> None:
 def _proposer(config: Config, options: AlignOptions) -> str:
     """The name of the judge that proposes: one that writes."""
     judges = config.settings.judges
-    writers = sorted(name for name, each in judges.items() if each.kind not in _VECTORS and not each.decides)
+    writers = sorted(name for name, judge in judges.items() if judge.kind not in _VECTORS and not judge.decides)
     name = options.proposer or config.evaluators[options.evaluator].judge or ""
     if options.proposer is not None and name not in judges:
         raise ConfigError(f"--proposer: {unknown('judge', name, writers)}")
@@ -168,9 +168,9 @@ def _check_scope(read: LabelledCases, evaluator: Evaluator[Any], options: AlignO
         raise ConfigError(
             f"{source}: has no labels of {evaluator.name} with what they are about{lost}; write {EXAMPLE}"
         )
-    for each in read.labels:
-        if isinstance(each.case, Turn) is not (evaluator.scope == "turn"):
-            raise ConfigError(f"{source}: {each.name}: {evaluator.name} scores a {evaluator.scope}; label that")
+    for subject in read.labels:
+        if isinstance(subject.case, Turn) is not (evaluator.scope == "turn"):
+            raise ConfigError(f"{source}: {subject.name}: {evaluator.name} scores a {evaluator.scope}; label that")
 
 
 def _check_parts(parts: Parts, read: LabelledCases, options: AlignOptions) -> None:

@@ -121,7 +121,7 @@ def _change(evaluator: Evaluator[Any], proposal: ProposedChange, cases: Mapping[
         return _with_clause(evaluator, proposal.clause)
     if proposal.change == "rubric":
         return _with_rubric(evaluator, proposal.rubric)
-    named = [cases[each] for each in dict.fromkeys(proposal.examples) if each in cases]
+    named = [cases[example] for example in dict.fromkeys(proposal.examples) if example in cases]
     return _with_examples(evaluator, named)
 
 
@@ -141,12 +141,12 @@ def _with_clause(evaluator: Evaluator[Any], text: str) -> _Change | None:
 
 def _with_rubric(evaluator: Evaluator[Any], levels: Sequence[ProposedLevel]) -> _Change | None:
     """A rubric in place of what there was, on the same scale: the threshold is to mean the same."""
-    outcomes = [clean(each.outcome) for each in levels]
+    outcomes = [clean(level.outcome) for level in levels]
     if not levels or not isinstance(evaluator, Rating) or _SIGNS & detect({"outcomes": [*outcomes]}):
         return None
     rubric = [
-        {"score_range": [each.lowest, each.highest], "expected_outcome": outcome}
-        for each, outcome in zip(levels, outcomes, strict=True)
+        {"score_range": [level.lowest, level.highest], "expected_outcome": outcome}
+        for level, outcome in zip(levels, outcomes, strict=True)
     ]
     fields = {"rubric": rubric, "scale": list(scale_of(evaluator)), "grades": None}
     return _Change(f"rubric: {plural(len(levels), 'level')}", fields)
@@ -161,7 +161,7 @@ def _answers(evaluator: Evaluator[Any]) -> tuple[dict[str, Json], dict[str, Json
     if isinstance(evaluator, Classification) and "examples" in type(evaluator).model_fields:
         labels: Mapping[str, Any] = evaluator.label_definitions
         failing, passing = (
-            [name for name, each in labels.items() if each.passes is passes] for passes in (False, True)
+            [name for name, label in labels.items() if label.passes is passes] for passes in (False, True)
         )
         if len(failing) == len(passing) == 1:
             return {"label": failing[0]}, {"label": passing[0]}
@@ -171,14 +171,14 @@ def _answers(evaluator: Evaluator[Any]) -> tuple[dict[str, Json], dict[str, Json
 def _with_examples(evaluator: Evaluator[Any], cases: Sequence[ExampleCase]) -> _Change | None:
     """Worked examples behind those that there are; a case with a sign of an attack is none."""
     answers = _answers(evaluator)
-    harmless = [each for each in cases if each.material and not detect(each.material)][:_MOST_EXAMPLES]
+    harmless = [case for case in cases if case.material and not detect(case.material)][:_MOST_EXAMPLES]
     if answers is None or not harmless:
         return None
     own = getattr(evaluator, "examples", ())
     before: list[Any] = [each.model_dump(mode="json", exclude_defaults=True) for each in own]
     added = [
-        {"case": _clean_json(shorten_all(each.material, LONGEST_TEXT).content), **answers[each.passes]}
-        for each in harmless
+        {"case": _clean_json(shorten_all(case.material, LONGEST_TEXT).content), **answers[case.passes]}
+        for case in harmless
     ]
     return _Change(f"examples: {plural(len(added), 'more example', 'more examples')}", {"examples": [*before, *added]})
 

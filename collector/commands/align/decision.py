@@ -54,22 +54,27 @@ class HoldoutTest:
 def agreed(part: Sequence[LabelledSubject], verdicts: Verdicts, *, weighted: bool) -> list[Agreed]:
     """The labels that have a verdict, and whether it is people's. Without weights each label counts alike."""
     return [
-        Agreed(each.conversation, each.passes, verdicts[each.name] is each.passes, each.weight if weighted else 1.0)
-        for each in part
-        if each.name in verdicts
+        Agreed(
+            subject.conversation,
+            subject.passes,
+            verdicts[subject.name] is subject.passes,
+            subject.weight if weighted else 1.0,
+        )
+        for subject in part
+        if subject.name in verdicts
     ]
 
 
 def training_trial(part: Sequence[LabelledSubject], before: Verdicts, after: Verdicts) -> TrainingTrial:
     """A candidate's verdicts on the training part beside those of the evaluator as it is; each label counts alike."""
-    both = [each for each in part if each.name in before and each.name in after]
+    both = [subject for subject in part if subject.name in before and subject.name in after]
     old, new = (agreement_of(agreed(both, verdicts, weighted=False)) for verdicts in (before, after))
     return TrainingTrial(old, new, _answered(part, before, after))
 
 
 def _answered(part: Sequence[LabelledSubject], before: Verdicts, after: Verdicts) -> float:
-    scored = [each for each in part if each.name in before]
-    return sum(each.name in after for each in scored) / len(scored) if scored else 0.0
+    scored = [subject for subject in part if subject.name in before]
+    return sum(subject.name in after for subject in scored) / len(scored) if scored else 0.0
 
 
 def chosen(trials: Sequence[TrainingTrial]) -> int | None:
@@ -82,14 +87,14 @@ def holdout_test(parts: Parts, before: Verdicts, after: Verdicts) -> HoldoutTest
     """The one test of the chosen candidate."""
     changes = [
         Changed(
-            each.conversation,
-            each.passes,
-            before[each.name] is each.passes,
-            after[each.name] is each.passes,
-            each.weight if parts.at_random else 1.0,
+            subject.conversation,
+            subject.passes,
+            before[subject.name] is subject.passes,
+            after[subject.name] is subject.passes,
+            subject.weight if parts.at_random else 1.0,
         )
-        for each in parts.holdout
-        if each.name in before and each.name in after
+        for subject in parts.holdout
+        if subject.name in before and subject.name in after
     ]
     return HoldoutTest(gain_of(changes), _answered(parts.holdout, before, after))
 

@@ -84,7 +84,7 @@ class Gain:
 def agreement_of(subjects: Sequence[Agreed]) -> float | None:
     """The agreement; None where people have passed all or failed all."""
     parts = _parts(subjects)
-    return None if parts is None else sum(_share(each, lambda one: one.right) for each in parts) / 2
+    return None if parts is None else sum(_share(part, lambda one: one.right) for part in parts) / 2
 
 
 def gain_of(subjects: Sequence[Changed]) -> Gain | None:
@@ -92,24 +92,24 @@ def gain_of(subjects: Sequence[Changed]) -> Gain | None:
     parts = _parts(subjects)
     if parts is None:
         return None
-    changes = [_change(each) for each in parts]
+    changes = [_change(part) for part in parts]
     difference = sum(value for value, _, _ in changes) / 2
-    down, up = (math.hypot(*(each[end] for each in changes)) / 2 for end in (1, 2))
+    down, up = (math.hypot(*(change[end] for change in changes)) / 2 for end in (1, 2))
     return Gain(
         before=_balanced(parts, lambda each: each.before),
         after=_balanced(parts, lambda each: each.after),
         plain=(_share(subjects, lambda each: each.before), _share(subjects, lambda each: each.after)),
         gain=Share(difference, (max(-1.0, difference - down), min(1.0, difference + up))),
         labels=len(subjects),
-        better=sum(_is_better(each) for each in subjects),
-        worse=sum(_is_worse(each) for each in subjects),
+        better=sum(_is_better(change) for change in subjects),
+        worse=sum(_is_worse(change) for change in subjects),
     )
 
 
 def best_possible(subjects: Sequence[Agreed]) -> Gain | None:
     """The gain of an evaluator that agrees with people everywhere."""
     return gain_of(
-        [Changed(each.cluster, each.passes, each.right, after=True, weight=each.weight) for each in subjects]
+        [Changed(agreed.cluster, agreed.passes, agreed.right, after=True, weight=agreed.weight) for agreed in subjects]
     )
 
 
@@ -117,28 +117,28 @@ Subject = TypeVar("Subject", Agreed, Changed)
 
 
 def _parts(subjects: Sequence[Subject]) -> tuple[Sequence[Subject], Sequence[Subject]] | None:
-    passed, failed = ([each for each in subjects if each.passes is passes] for passes in (True, False))
+    passed, failed = ([change for change in subjects if change.passes is passes] for passes in (True, False))
     return (passed, failed) if passed and failed else None
 
 
-def _is_better(of: Changed) -> bool:
-    return of.after and not of.before
+def _is_better(change: Changed) -> bool:
+    return change.after and not change.before
 
 
-def _is_worse(of: Changed) -> bool:
-    return of.before and not of.after
+def _is_worse(changed: Changed) -> bool:
+    return changed.before and not changed.after
 
 
 def _share(part: Sequence[Subject], holds: Callable[[Subject], bool]) -> float:
-    return math.fsum(each.weight for each in part if holds(each)) / math.fsum(each.weight for each in part)
+    return math.fsum(change.weight for change in part if holds(change)) / math.fsum(change.weight for change in part)
 
 
 def _effective(part: Sequence[Changed]) -> float:
     """The number of equally heavy conversations that tell as much."""
     weights: dict[str, float] = {}
-    for each in part:
-        weights[each.cluster] = weights.get(each.cluster, 0.0) + each.weight
-    return math.fsum(weights.values()) ** 2 / math.fsum(each * each for each in weights.values())
+    for change in part:
+        weights[change.cluster] = weights.get(change.cluster, 0.0) + change.weight
+    return math.fsum(weights.values()) ** 2 / math.fsum(weight * weight for weight in weights.values())
 
 
 def _limits(share: float, number: float) -> tuple[float, float]:

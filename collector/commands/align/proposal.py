@@ -125,8 +125,8 @@ def proposal_prompt(request: ProposalRequest) -> Prompt:
         "changes": fill(listed, {"lowest": str(lowest), "highest": str(highest)}),
     }
     material: dict[str, Json] = {
-        "disagreements": [_plain(each) for each in request.labels if not each.right],
-        "agreements": [_plain(each) for each in request.labels if each.right],
+        "disagreements": [_plain(label) for label in request.labels if not label.right],
+        "agreements": [_plain(label) for label in request.labels if label.right],
     }
     return Prompt(fill(_INSTRUCTIONS, values), material, max_tokens=_MAX_TOKENS)
 
@@ -138,7 +138,7 @@ def _plain(label: LabelToLearn) -> Json:
     if label.reason and not label.right:
         described["reason"] = cut(label.reason, _LONGEST_NOTE)
     if label.notes:
-        described["notes"] = [cut(each, _LONGEST_NOTE) for each in label.notes]
+        described["notes"] = [cut(note, _LONGEST_NOTE) for note in label.notes]
     return described
 
 

@@ -69,10 +69,10 @@ async def labelled_cases(
     lower = evaluator.direction == "lower_is_better"
     others = 0
     if path is None:
-        named = [each async for each in _page_labels(logs.labels, evaluator.name, lower=lower)]
+        named = [page_label async for page_label in _page_labels(logs.labels, evaluator.name, lower=lower)]
     else:
         lines = list(_lines(path))
-        named = [_of_line(each, path, lower=lower) for each in lines if each.evaluator in (None, evaluator.name)]
+        named = [_of_line(line, path, lower=lower) for line in lines if line.evaluator in (None, evaluator.name)]
         others = len(lines) - len(named)
     wanted = {each for label in named for each in label.ids}
     evaluations = await _evaluations(logs.evaluations, evaluator.name, wanted)
@@ -190,7 +190,7 @@ def _lines(path: Path) -> Iterator[_Line]:
 
 
 def _of_line(line: _Line, path: Path, *, lower: bool) -> _Named:
-    texts = {name: each for name, each in line.fields.items() if name not in (*OWN_KEYS, "score", *_NOTES)}
+    texts = {name: field for name, field in line.fields.items() if name not in (*OWN_KEYS, "score", *_NOTES)}
     has_texts = any(name in texts for name in _TEXTS)
     ids = (line.row.evaluation_id, line.row.turn_id)
     note = next((each for name in _NOTES if isinstance(each := line.fields.get(name), str)), "")

@@ -44,16 +44,20 @@ async def replayed(
     bench: ReplayBench, evaluator: Evaluator[Any], subjects: Sequence[LabelledSubject], max_usd: float | None
 ) -> Replayed:
     """A definition's verdicts on the subjects."""
-    jobs = {job.evaluation_id: (each, job) for each in subjects for job in (_job(bench, evaluator, each),)}
+    jobs = {job.evaluation_id: (subject, job) for subject in subjects for job in (_job(bench, evaluator, subject),)}
     made = await run_jobs(
         [job for _, job in jobs.values()], output=None, concurrency=bench.concurrency, run=bench.run, max_usd=max_usd
     )
     scale = ScoreScale.of(evaluator)
-    scored = {jobs[each.evaluation_id][0].name: each for each in made.evaluations if each.score is not None}
+    scored = {
+        jobs[evaluation.evaluation_id][0].name: evaluation
+        for evaluation in made.evaluations
+        if evaluation.score is not None
+    }
     return Replayed(
-        passes={name: _passes(each, scale) for name, each in scored.items()},
-        reasons={name: each.explanation for name, each in scored.items() if each.explanation},
-        no_score=Counter(_no_score_reason(each) for each in made.evaluations if each.score is None),
+        passes={name: _passes(evaluation, scale) for name, evaluation in scored.items()},
+        reasons={name: evaluation.explanation for name, evaluation in scored.items() if evaluation.explanation},
+        no_score=Counter(_no_score_reason(evaluation) for evaluation in made.evaluations if evaluation.score is None),
         left=made.left,
         spent_usd=made.spent_usd,
     )

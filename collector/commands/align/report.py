@@ -87,8 +87,8 @@ def as_json(report: AlignReport) -> str:
             "disagreements_in_training": report.disagreements,
         },
         "no_score": dict(report.no_score),
-        "contradictions": [asdict(each) for each in report.contradictions],
-        "candidates": [_plain_trial(each) for each in report.tried],
+        "contradictions": [asdict(contradiction) for contradiction in report.contradictions],
+        "candidates": [_plain_trial(candidate) for candidate in report.tried],
         "held_out": None if report.gain is None else asdict(report.gain),
         "definition": None if aligned is None else {report.name: aligned.definition.values},
         "why": None if aligned is None else aligned.why,
@@ -138,18 +138,21 @@ def _read(report: AlignReport) -> Iterator[str]:
 
 
 def _contradicting(report: AlignReport) -> Iterator[str]:
-    for each in report.contradictions[:_MOST_CONTRADICTIONS]:
-        what = "the same subject" if each.same else "nearly the same subject"
-        yield f"Labels contradict each other: of {what}, {plain(_who(each))}."
+    for contradiction in report.contradictions[:_MOST_CONTRADICTIONS]:
+        what = "the same subject" if contradiction.same else "nearly the same subject"
+        yield f"Labels contradict each other: of {what}, {plain(_who(contradiction))}."
     if (more := len(report.contradictions) - _MOST_CONTRADICTIONS) > 0:
         yield f"… and {plural(more, 'contradiction')} more (--json has all)."
-    if any(each.same for each in report.contradictions):
+    if any(contradiction.same for contradiction in report.contradictions):
         yield "Where labels of the same subject contradict each other, most of them count; none, where it is a tie."
 
 
-def _who(of: Contradiction) -> str:
-    passes, fails = "passes" if len(of.passing) == 1 else "pass", "fails" if len(of.failing) == 1 else "fail"
-    return f"{listed(of.passing)} {passes} it, {listed(of.failing)} {fails} it"
+def _who(contradiction: Contradiction) -> str:
+    passes, fails = (
+        "passes" if len(contradiction.passing) == 1 else "pass",
+        "fails" if len(contradiction.failing) == 1 else "fail",
+    )
+    return f"{listed(contradiction.passing)} {passes} it, {listed(contradiction.failing)} {fails} it"
 
 
 def _table(report: AlignReport) -> Table:
@@ -157,10 +160,12 @@ def _table(report: AlignReport) -> Table:
     table.add_column("changed", overflow="fold")
     for name in ("scored", "before", "after"):
         table.add_column(name, justify="right", no_wrap=True)
-    for each in report.tried:
-        figures = ("–" if figure is None else f"{figure:.3f}" for figure in (each.trial.before, each.trial.after))
-        mark = " (chosen)" if each.candidate is report.chosen else ""
-        table.add_row(f"{each.candidate.changed}{mark}", f"{each.trial.answered:.0%}", *figures)
+    for candidate in report.tried:
+        figures = (
+            "–" if figure is None else f"{figure:.3f}" for figure in (candidate.trial.before, candidate.trial.after)
+        )
+        mark = " (chosen)" if candidate.candidate is report.chosen else ""
+        table.add_row(f"{candidate.candidate.changed}{mark}", f"{candidate.trial.answered:.0%}", *figures)
     return table
 
 

@@ -102,7 +102,7 @@ class Search:
     def _is_priced(self) -> bool:
         settings = self._config.settings
         names = {*settings.members(self._bench.judge_name), self._proposer.name}
-        return all(settings.judges[each].priced for each in names)
+        return all(settings.judges[name].priced for name in names)
 
     async def _run(self, report: AlignReport) -> AlignReport:
         parts = self._parts
@@ -116,8 +116,8 @@ class Search:
             candidates = await self._candidates(report.name, before)
         except NoProposal as error:
             raise _NoGain(str(error), report) from error
-        trials = [each async for each in self._trials(candidates, before)]
-        tried = [TriedCandidate(each, one) for each, one in zip(candidates, trials, strict=False)]
+        trials = [trial async for trial in self._trials(candidates, before)]
+        tried = [TriedCandidate(candidate, one) for candidate, one in zip(candidates, trials, strict=False)]
         report = replace(report, tried=tuple(tried), proposed=len(candidates))
         if not trials:
             raise _NoGain(self._limit_message("a candidate could be tried"), report)
@@ -172,7 +172,7 @@ class Search:
             labels=labels,
         )
         proposals = await self._proposals(proposal_prompt(request))
-        cases = {each.number: ExampleCase(each.material, each.passes) for each in labels if not each.right}
+        cases = {label.number: ExampleCase(label.material, label.passes) for label in labels if not label.right}
         candidates = candidates_of(old, name, proposals.proposals, cases, allowed)
         if not candidates:
             count = plural(len(proposals.proposals), "proposal")
@@ -199,10 +199,10 @@ class Search:
         training, holdout = self._parts.training, self._parts.holdout
         per_case = before.spent_usd / (len(training) + len(holdout))
         most = self._limits.max_usd
-        for each in candidates:
+        for candidate in candidates:
             if most is not None and self._spent + per_case * (len(training) + len(holdout)) > most:
                 return
-            after = await self._replayed(each.definition.evaluator, training)
+            after = await self._replayed(candidate.definition.evaluator, training)
             if after.left:
                 return
             yield training_trial(training, before.passes, after.passes)
@@ -222,16 +222,16 @@ def _labels_to_learn(
     training: Sequence[LabelledSubject], before: Replayed, evaluator: Evaluator[Any], config: Config
 ) -> Iterator[LabelToLearn]:
     """Disagreements, as many of one kind as of the other as far as there are, then some agreements; redacted."""
-    judged = [each for each in training if each.name in before.passes]
+    judged = [subject for subject in training if subject.name in before.passes]
     kinds: dict[tuple[bool, bool], list[LabelledSubject]] = {}
-    for each in judged:
-        kinds.setdefault((before.passes[each.name] is each.passes, each.passes), []).append(each)
+    for subject in judged:
+        kinds.setdefault((before.passes[subject.name] is subject.passes, subject.passes), []).append(subject)
     redactors = open_redactors(config.settings.redact)
     number = 0
     for right, most in ((False, MOST_DISAGREEMENTS), (True, MOST_AGREEMENTS)):
         both = zip_longest(kinds.get((right, True), ()), kinds.get((right, False), ()))
-        for each in [each for each in chain.from_iterable(both) if each is not None][:most]:
-            label = _label(each, number + 1, before, evaluator, redactors)
+        for subject in [each for each in chain.from_iterable(both) if each is not None][:most]:
+            label = _label(subject, number + 1, before, evaluator, redactors)
             if label is not None:
                 number += 1
                 yield label

@@ -50,7 +50,7 @@ class LabelledSubject:
 def material_of(case: Turn | Conversation, evaluator: Evaluator[Any]) -> dict[str, Json]:
     """What an evaluator sees of a case, as far as it is there; of a conversation what was said."""
     if isinstance(case, Conversation):
-        return {"turns": [_fields(each, _OF_A_TURN) for each in case.turns]}
+        return {"turns": [_fields(turn, _OF_A_TURN) for turn in case.turns]}
     return _fields(case, sorted(name for name in evaluator.requires if hasattr(case, name)))
 
 
@@ -85,35 +85,37 @@ def consistent(labels: Sequence[LabelledSubject]) -> Consistent:
     A small difference may be the one that matters, so what is only nearly the same is reported, and used.
     """
     groups: dict[tuple[str, ...], list[LabelledSubject]] = {}
-    for each in labels:
-        groups.setdefault(each.content, []).append(each)
+    for subject in labels:
+        groups.setdefault(subject.content, []).append(subject)
     same = [each for group in groups.values() if (each := _contradiction(group, same=True)) is not None]
-    subjects = [each for group in groups.values() for each in _by_most(group)]
+    subjects = [subject for group in groups.values() for subject in _by_most(group)]
     near = [Contradiction((one.name,), (other.name,), same=False) for one, other in _near_opposites(subjects)]
     return Consistent(tuple(subjects), (*same, *near))
 
 
 def _contradiction(group: Sequence[LabelledSubject], *, same: bool) -> Contradiction | None:
-    passing, failing = (tuple(each.name for each in group if each.passes is passes) for passes in (True, False))
+    passing, failing = (
+        tuple(subject.name for subject in group if subject.passes is passes) for passes in (True, False)
+    )
     return Contradiction(passing, failing, same) if passing and failing else None
 
 
 def _by_most(group: Sequence[LabelledSubject]) -> Iterator[LabelledSubject]:
     """The labels of the majority, one for each subject; none if there is no majority."""
-    balance = sum(1 if each.passes else -1 for each in group)
+    balance = sum(1 if subject.passes else -1 for subject in group)
     if not balance:
         return
     subjects: dict[tuple[str, str], LabelledSubject] = {}
-    for each in group:
-        if each.passes is (balance > 0):
-            subjects.setdefault(subject_id_of(each.case), each)
+    for subject in group:
+        if subject.passes is (balance > 0):
+            subjects.setdefault(subject_id_of(subject.case), subject)
     yield from subjects.values()
 
 
 def _near_opposites(subjects: Sequence[LabelledSubject]) -> Iterator[tuple[LabelledSubject, LabelledSubject]]:
     """Each subject that people pass with the first that they fail though it is nearly the same."""
     passing, failing = (
-        [(each, [text[:_COMPARED] for text in each.content]) for each in subjects if each.passes is passes]
+        [(subject, [text[:_COMPARED] for text in subject.content]) for subject in subjects if subject.passes is passes]
         for passes in (True, False)
     )
     for one, texts in passing:
@@ -144,14 +146,14 @@ def split(subjects: Sequence[LabelledSubject], share: float) -> Parts:
     traffic. Else all count alike, and what is gained is gained among labels like these.
     """
     groups = _groups(subjects)
-    is_holdout = {each: _uniform(each) < share for each in set(groups.values())}
-    holdout = [each for each in subjects if is_holdout[groups[each.conversation]]]
-    random = [each for each in holdout if each.at_random]
+    is_holdout = {group: _uniform(group) < share for group in set(groups.values())}
+    holdout = [subject for subject in subjects if is_holdout[groups[subject.conversation]]]
+    random = [subject for subject in holdout if subject.at_random]
     if shortage(random) is None:
-        tested = {groups[each.conversation] for each in random}
-        training = [each for each in subjects if groups[each.conversation] not in tested]
+        tested = {groups[subject.conversation] for subject in random}
+        training = [subject for subject in subjects if groups[subject.conversation] not in tested]
         return Parts(tuple(training), tuple(random), at_random=True)
-    training = [each for each in subjects if not is_holdout[groups[each.conversation]]]
+    training = [subject for subject in subjects if not is_holdout[groups[subject.conversation]]]
     return Parts(tuple(training), tuple(holdout), at_random=False)
 
 
@@ -166,10 +168,10 @@ def _groups(subjects: Sequence[LabelledSubject]) -> dict[str, str]:
         return name
 
     first: dict[tuple[str, ...], str] = {}
-    for each in subjects:
-        one, other = leader(each.conversation), leader(first.setdefault(each.content, each.conversation))
+    for subject in subjects:
+        one, other = leader(subject.conversation), leader(first.setdefault(subject.content, subject.conversation))
         leaders[max(one, other)] = min(one, other)
-    return {each.conversation: leader(each.conversation) for each in subjects}
+    return {subject.conversation: leader(subject.conversation) for subject in subjects}
 
 
 def _uniform(name: str) -> float:
@@ -180,7 +182,7 @@ def _uniform(name: str) -> float:
 def shortage(part: Sequence[LabelledSubject]) -> str | None:
     """What a part has too few of, None if it has enough."""
     for passes, word in ((True, "pass"), (False, "fail")):
-        count = len({each.conversation for each in part if each.passes is passes})
+        count = len({subject.conversation for subject in part if subject.passes is passes})
         if count < FEWEST:
             return f"{count} that people {word}"
     return None

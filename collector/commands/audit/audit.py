@@ -120,7 +120,7 @@ async def _audit(config: Config, logs: Logs) -> Audit:
         if log is not logs.turns:
             await _count(log, contents[log.name], {group: commits[group]})
     letters = await letter_states(logs.dead_letters)
-    result.dead_letters = dict(Counter((each.stage, each.state) for each in letters))
+    result.dead_letters = dict(Counter((letter.stage, letter.state) for letter in letters))
     left_out = _left_out(letters)
     with EvaluationAudit() as comparison:
         done_below = dict[int, int]()
@@ -156,17 +156,17 @@ _LeftOut = Mapping[tuple[int, int], Sequence[LetterState]]
 
 def _left_out(letters: Collection[LetterState]) -> _LeftOut:
     by_place: dict[tuple[int, int], list[LetterState]] = {}
-    for each in letters:
-        if (each.stage, each.source) == (GROUP, "turns"):
-            by_place.setdefault((each.partition, each.position), []).append(each)
+    for letter in letters:
+        if (letter.stage, letter.source) == (GROUP, "turns"):
+            by_place.setdefault((letter.partition, letter.position), []).append(letter)
     return by_place
 
 
 def _what_was_processed(record: StoredRecord, letters: Sequence[LetterState]) -> StoredRecord | None:
     """What is left of a record without what was dead-lettered of it; None if that is nothing."""
-    if not is_shared(record) or any(each.size == len(record.value) for each in letters):
+    if not is_shared(record) or any(letter.size == len(record.value) for letter in letters):
         return None
-    return without_pieces(record, {each.piece for each in letters})
+    return without_pieces(record, {letter.piece for letter in letters})
 
 
 async def _count(log: Log, content: LogContent, readers: Mapping[str, Mapping[int, Committed]]) -> None:
@@ -254,7 +254,7 @@ class _PartitionTurns:
         self._began: float | None = None
         self._whole = start == 0
         self._unreadable = 0
-        self._rates_from = min((each.offset for each in controls if each.rates is not None), default=math.inf)
+        self._rates_from = min((control.offset for control in controls if control.rates is not None), default=math.inf)
 
     async def read(self, comparison: EvaluationAudit, result: Audit, done_below: int) -> None:
         """Read the partition to the end it had, and add what becomes due. What is behind `done_below` is in flight."""
@@ -271,7 +271,7 @@ class _PartitionTurns:
                 if record.offset >= end:
                     break
                 self._content.saw(record, self._readers)
-                result.turns += sum(not each.headers for each in divide_records([record]))
+                result.turns += sum(not stored.headers for stored in divide_records([record]))
                 self._began = record.timestamp if self._began is None else self._began
                 if record.headers == START_HEADERS:  # what was before was copied, and is audited where it came from
                     comparison.forget(partition)

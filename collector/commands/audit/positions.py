@@ -82,6 +82,6 @@ def reading_of(group: str, content: LogContent, committed: Mapping[int, Committe
             lost.append((partition, at, start))
         at = min(max(at, start), end)
         read += at - start
-        behind += end - at - sum(at <= each < end for each in content.decisions.get(partition, ()))
+        behind += end - at - sum(at <= decision < end for decision in content.decisions.get(partition, ()))
     behind -= content.ticks_behind.get(group, 0)
     return Reading(group, content.name, read, behind, tuple(lost), tuple(beyond), new=not committed)

@@ -22,7 +22,7 @@ def as_text(audit: Audit, *, drained: bool) -> tuple[list[str], str]:
     lines = [*_lines(audit), ""]
     if problems:
         lines += [f"{plural(len(problems), 'thing')} {'does' if len(problems) == 1 else 'do'} not add up:"]
-        lines += [f"  - {each}" for each in problems]
+        lines += [f"  - {problem}" for problem in problems]
     else:
         lines += ["It adds up."]
     return problems, "\n".join(lines)
@@ -34,12 +34,13 @@ def as_json(audit: Audit, problems: Sequence[str]) -> str:
         "adds_up": not problems,
         "problems": problems,
         "logs": {
-            each.name: {"records": each.records, "gaps": [list(gap) for gap in each.gaps]} for each in audit.contents
+            content.name: {"records": content.records, "gaps": [list(gap) for gap in content.gaps]}
+            for content in audit.contents
         },
-        "consumers": [_reading(each) for each in audit.readings],
+        "consumers": [_reading(reading) for reading in audit.readings],
         "turns": audit.turns,
-        "evaluations": [asdict(each) for each in audit.balances],
-        "exporters": [_reading(each) for each in audit.exports],
+        "evaluations": [asdict(balance) for balance in audit.balances],
+        "exporters": [_reading(reading) for reading in audit.exports],
         "dead_letters": [
             {"stage": stage, "state": state, "number": number}
             for (stage, state), number in sorted(audit.dead_letters.items())
@@ -63,16 +64,16 @@ def _reading(reading: Reading) -> dict[str, Any]:
 
 
 def _lines(audit: Audit) -> Iterator[str]:
-    records = {each.name: each.records for each in audit.contents}
+    records = {content.name: content.records for content in audit.contents}
     yield f"accepted   {plural(records['spans'], 'record')} in the spans log{_behind(audit.readings[0])}"
     yield f"assembled  {plural(audit.turns, 'turn')} in the turns log{_behind(audit.readings[-1])}"
-    for each in audit.balances:
-        yield f"due        {each.evaluator} of {each.monitor}: {each.due:,}{_balance(each)}"
-    for each in audit.exports:
-        yield f"exported   {each.group.removeprefix('export.')}: {plural(each.read, 'record')}{_behind(each)}"
-    for each in audit.readings:
-        if each.log == "judged_spans":
-            yield f"spans      {plural(records[each.log], 'record')} of spans and their scores{_behind(each)}"
+    for balance in audit.balances:
+        yield f"due        {balance.evaluator} of {balance.monitor}: {balance.due:,}{_balance(balance)}"
+    for balance in audit.exports:
+        yield f"exported   {balance.group.removeprefix('export.')}: {plural(balance.read, 'record')}{_behind(balance)}"
+    for balance in audit.readings:
+        if balance.log == "judged_spans":
+            yield f"spans      {plural(records[balance.log], 'record')} of spans and their scores{_behind(balance)}"
     if audit.dead_letters:
         letters = [f"{number:,} of {stage} ({state})" for (stage, state), number in sorted(audit.dead_letters.items())]
         yield f"letters    {listed(letters)}"
@@ -99,14 +100,15 @@ def _balance(balance: Balance) -> str:
 
 
 def _problems(audit: Audit, *, drained: bool) -> Iterator[str]:
-    for each in audit.contents:
-        yield from _gaps(each)
-    for each in (*audit.readings, *audit.exports):
-        yield from _losses(each)
-        if drained and each.behind:
-            yield f"{plural(each.behind, 'record')} of the {each.log} log {_are(each.behind)} not read by {each.group}"
-    for each in audit.balances:
-        yield from _missing(each, drained=drained)
+    for content in audit.contents:
+        yield from _gaps(content)
+    for content in (*audit.readings, *audit.exports):
+        yield from _losses(content)
+        if drained and content.behind:
+            behind = f"{plural(content.behind, 'record')} of the {content.log} log {_are(content.behind)}"
+            yield f"{behind} not read by {content.group}"
+    for content in audit.balances:
+        yield from _missing(content, drained=drained)
     if bad := audit.unreadable_turns:
         yield f"{plural(bad, 'record')} of the turns log cannot be read and {_have(bad)} no dead letter"
 
@@ -137,7 +139,7 @@ def _losses(reading: Reading) -> Iterator[str]:
 def _missing(balance: Balance, *, drained: bool) -> Iterator[str]:
     of = f"by {balance.evaluator} of {balance.monitor}"
     if balance.missing:
-        where = listed([f"turns[{each.partition}] offset {each.offset}" for each in balance.examples])
+        where = listed([f"turns[{evaluation.partition}] offset {evaluation.offset}" for evaluation in balance.examples])
         more = "" if balance.missing <= len(balance.examples) else ", for example"
         number = plural(balance.missing, "evaluation")
         yield f"{number} {of} became due and {_have(balance.missing)} no outcome: due by{more} {where}"

@@ -95,13 +95,15 @@ def _check(config: Config, options: CasesOptions) -> None:
         raise ConfigError(f"--as: {unknown('format', options.form, sorted(FORMATS))}")
     if options.monitor is not None and options.monitor not in config.settings.monitors:
         raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, sorted(config.settings.monitors))}")
-    for each in options.evaluators:
-        if each not in config.evaluators:
-            raise ConfigError(f"--evaluator: {unknown('evaluator', each, sorted(config.evaluators))}")
+    for evaluator in options.evaluators:
+        if evaluator not in config.evaluators:
+            raise ConfigError(f"--evaluator: {unknown('evaluator', evaluator, sorted(config.evaluators))}")
     if options.alike_by is not None:
         named = config.evaluators.get(options.alike_by)
         if named is None or named.evaluator.kind != Similarity.kind:
-            similar = sorted(name for name, each in config.evaluators.items() if each.evaluator.kind == Similarity.kind)
+            similar = sorted(
+                name for name, evaluator in config.evaluators.items() if evaluator.evaluator.kind == Similarity.kind
+            )
             raise ConfigError(f"--alike-by: {unknown('evaluator of kind similarity', options.alike_by, similar)}")
         if not options.diverse:
             raise ConfigError("--alike-by means nothing with --no-diverse; leave one of them out")
@@ -141,10 +143,12 @@ async def _find(config: Config, logs: Logs, options: CasesOptions, likeness: Lik
     selection = EvaluationFilter(
         since=options.since, until=options.until, monitors=monitors, evaluators=options.evaluators
     )
-    past = select([each async for each in _evaluations(logs.evaluations)], selection)
-    evaluations = [each.evaluation for each in past.scored]
+    past = select([evaluation async for evaluation in _evaluations(logs.evaluations)], selection)
+    evaluations = [evaluation.evaluation for evaluation in past.scored]
     labels = await _labels(logs.labels)
-    lower = {name for name, each in config.evaluators.items() if each.evaluator.direction == "lower_is_better"}
+    lower = {
+        name for name, evaluator in config.evaluators.items() if evaluator.evaluator.direction == "lower_is_better"
+    }
     every = (label for of in labels.values() for label in of)
     chosen = candidates(evaluations, every, options.which, below=options.below, lower_is_better=lower)
     turns = await _turns(logs.turns, chosen)
@@ -156,13 +160,13 @@ async def _find(config: Config, logs: Logs, options: CasesOptions, likeness: Lik
         else:
             joined.append(_selected(case, of, labels, options.which))
     cases: list[SelectedCase] = []
-    for each in joined:
+    for case in joined:
         if len(cases) >= options.most:
             break
-        if likeness is not None and await likeness.repeats(each):
+        if likeness is not None and await likeness.repeats(case):
             duplicates += 1
         else:
-            cases.append(each)
+            cases.append(case)
     left_out = f", {plural(duplicates, 'near-duplicate')} left out" if duplicates else ""
     gone = f", {plural(lost, 'turn')} no longer in the log" if lost else ""
     return _Selection(
@@ -184,7 +188,7 @@ def _selected(
     return SelectedCase(
         case=case,
         evaluations=tuple(evaluations),
-        labels=tuple(label for each in evaluations for label in labels.get(each.evaluation_id, ())),
+        labels=tuple(label for evaluation in evaluations for label in labels.get(evaluation.evaluation_id, ())),
         which=which,
         probability=evaluations[0].sampling.probability,
     )
@@ -195,15 +199,15 @@ def _by_subject(
 ) -> Iterator[tuple[Turn | Conversation | None, list[Evaluation]]]:
     """Each subject once, in the order of choice, with all its evaluations, the chosen one first."""
     by_subject: dict[tuple[str, str | None], list[Evaluation]] = {}
-    for each in every:
-        by_subject.setdefault((each.subject.conversation_id, each.subject.turn_id), []).append(each)
+    for evaluation in every:
+        by_subject.setdefault((evaluation.subject.conversation_id, evaluation.subject.turn_id), []).append(evaluation)
     seen: set[tuple[str, str | None]] = set()
-    for each in chosen:
-        key = each.subject.conversation_id, each.subject.turn_id
+    for evaluation in chosen:
+        key = evaluation.subject.conversation_id, evaluation.subject.turn_id
         if key not in seen:
             seen.add(key)
-            others = [other for other in by_subject[key] if other.evaluation_id != each.evaluation_id]
-            yield turns.case_of(each), [each, *others]
+            others = [other for other in by_subject[key] if other.evaluation_id != evaluation.evaluation_id]
+            yield turns.case_of(evaluation), [evaluation, *others]
 
 
 class _StoredTurns:
@@ -224,7 +228,7 @@ class _StoredTurns:
             return self._by_id.get(subject.turn_id)
         members = self._by_conversation.get(subject.conversation_id, {})
         spans = {span for _, span in subject.links}
-        turns = [each for each in members.values() if not spans or each.span_id in spans]
+        turns = [turn for turn in members.values() if not spans or turn.span_id in spans]
         if not turns or (spans and len(turns) < len(spans)):
             return None
         ordered = tuple(sorted(turns, key=lambda each: each.started_at.timestamp() if each.started_at else 0.0))
@@ -234,8 +238,8 @@ class _StoredTurns:
 
 
 async def _turns(log: Log, chosen: Sequence[Evaluation]) -> _StoredTurns:
-    wanted = {each.subject.turn_id for each in chosen if each.subject.turn_id}
-    conversations = {each.subject.conversation_id for each in chosen if each.subject.turn_id is None}
+    wanted = {evaluation.subject.turn_id for evaluation in chosen if evaluation.subject.turn_id}
+    conversations = {evaluation.subject.conversation_id for evaluation in chosen if evaluation.subject.turn_id is None}
     stored = _StoredTurns()
     for partition in range(log.partitions):
         async for batch in log.read(partition, 0):

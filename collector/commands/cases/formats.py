@@ -18,19 +18,19 @@ Write = Callable[[Sequence[SelectedCase], str], bytes]
 def to_jsonl(cases: Sequence[SelectedCase], name: str) -> bytes:
     """One case a line: input, output, what is known of it, and metadata."""
     del name
-    return b"".join(orjson.dumps(_plain(each)) + b"\n" for each in cases)
+    return b"".join(orjson.dumps(_plain(case)) + b"\n" for case in cases)
 
 
 def to_golden(cases: Sequence[SelectedCase], name: str) -> bytes:
     """Records as `golden.path` reads them: turns and conversations, with the scores beside their fields."""
     del name
-    return b"".join(orjson.dumps({**to_dict(each.case), "scores": _scores(each)}) + b"\n" for each in cases)
+    return b"".join(orjson.dumps({**to_dict(case.case), "scores": _scores(case)}) + b"\n" for case in cases)
 
 
 def to_turns(cases: Sequence[SelectedCase], name: str) -> bytes:
     """Records as `score` and `receive.files` read them: turns and conversations."""
     del name
-    return b"".join(orjson.dumps(to_dict(each.case)) + b"\n" for each in cases)
+    return b"".join(orjson.dumps(to_dict(case.case)) + b"\n" for case in cases)
 
 
 def to_deepeval(cases: Sequence[SelectedCase], name: str) -> bytes:
@@ -39,15 +39,15 @@ def to_deepeval(cases: Sequence[SelectedCase], name: str) -> bytes:
     goldens = [
         _known(
             {
-                "input": _input(each.case),
-                "actual_output": _output(each.case),
-                "expected_output": _expected(each.case),
-                "context": _texts(each.case, "context"),
-                "retrieval_context": _texts(each.case, "retrieval_context"),
-                "additional_metadata": metadata_of(each),
+                "input": _input(case.case),
+                "actual_output": _output(case.case),
+                "expected_output": _expected(case.case),
+                "context": _texts(case.case, "context"),
+                "retrieval_context": _texts(case.case, "retrieval_context"),
+                "additional_metadata": metadata_of(case),
             }
         )
-        for each in cases
+        for case in cases
     ]
     return _document(goldens)
 
@@ -57,13 +57,13 @@ def to_pydantic_evals(cases: Sequence[SelectedCase], name: str) -> bytes:
     rows = [
         _known(
             {
-                "name": _id(each.case),
-                "inputs": _inputs(each.case),
-                "expected_output": _expected(each.case),
-                "metadata": {**metadata_of(each), "actual_output": _output(each.case)},
+                "name": _id(case.case),
+                "inputs": _inputs(case.case),
+                "expected_output": _expected(case.case),
+                "metadata": {**metadata_of(case), "actual_output": _output(case.case)},
             }
         )
-        for each in cases
+        for case in cases
     ]
     return _document({"name": name, "cases": rows})
 
@@ -74,9 +74,9 @@ def to_phoenix(cases: Sequence[SelectedCase], name: str) -> bytes:
         {
             "action": "create",
             "name": name,
-            "inputs": [_inputs(each.case) for each in cases],
-            "outputs": [{"output": _expected(each.case) or _output(each.case)} for each in cases],
-            "metadata": [metadata_of(each) for each in cases],
+            "inputs": [_inputs(case.case) for case in cases],
+            "outputs": [{"output": _expected(case.case) or _output(case.case)} for case in cases],
+            "metadata": [metadata_of(case) for case in cases],
         }
     )
 
@@ -87,12 +87,12 @@ def to_langsmith(cases: Sequence[SelectedCase], name: str) -> bytes:
     examples = [
         _known(
             {
-                "inputs": _inputs(each.case),
-                "outputs": {"output": expected} if (expected := _expected(each.case)) is not None else None,
-                "metadata": {**metadata_of(each), "actual_output": _output(each.case)},
+                "inputs": _inputs(case.case),
+                "outputs": {"output": expected} if (expected := _expected(case.case)) is not None else None,
+                "metadata": {**metadata_of(case), "actual_output": _output(case.case)},
             }
         )
-        for each in cases
+        for case in cases
     ]
     return _document(examples)
 
@@ -101,12 +101,12 @@ def to_promptfoo(cases: Sequence[SelectedCase], name: str) -> bytes:
     """A list for `tests: file://…`; an expected answer is an assertion."""
     del name
     tests: list[dict[str, Any]] = []
-    for each in cases:
-        expected = _expected(each.case)
+    for case in cases:
+        expected = _expected(case.case)
         checks = None if expected is None else [{"type": "similar", "value": expected, "threshold": 0.8}]
-        variables = {key: value for key, value in _inputs(each.case).items() if key != "history"}
+        variables = {key: value for key, value in _inputs(case.case).items() if key != "history"}
         tests.append(
-            _known({"description": _id(each.case), "vars": variables, "assert": checks, "metadata": metadata_of(each)})
+            _known({"description": _id(case.case), "vars": variables, "assert": checks, "metadata": metadata_of(case)})
         )
     return _document(tests)
 
@@ -139,8 +139,8 @@ def metadata_of(selected: SelectedCase) -> dict[str, Any]:
             "probability": selected.probability,
             "weight": 1.0 / selected.probability,
             "scores": _scores(selected),
-            "evaluations": [each.evaluation_id for each in selected.evaluations],
-            "labels": [_label(each) for each in selected.labels] or None,
+            "evaluations": [evaluation.evaluation_id for evaluation in selected.evaluations],
+            "labels": [_label(label) for label in selected.labels] or None,
         }
     )
 
@@ -185,7 +185,9 @@ def _id(case: Turn | Conversation) -> str:
 
 
 def _scores(selected: SelectedCase) -> dict[str, float]:
-    return {each.evaluator: each.score for each in selected.evaluations if each.score is not None}
+    return {
+        evaluation.evaluator: evaluation.score for evaluation in selected.evaluations if evaluation.score is not None
+    }
 
 
 def _input(case: Turn | Conversation) -> str:
@@ -194,7 +196,7 @@ def _input(case: Turn | Conversation) -> str:
     *before, last = case.turns
     if not before:
         return last.input or ""
-    talk = [f"user: {each.input or ''}\nassistant: {each.actual_output or ''}" for each in before]
+    talk = [f"user: {turn.input or ''}\nassistant: {turn.actual_output or ''}" for turn in before]
     return "\n".join([*talk, f"user: {last.input or ''}"])
 
 

@@ -39,17 +39,17 @@ def candidates(
 
     `below` is the score under which one is low; without it, what fails its threshold.
     """
-    scored = [each for each in evaluations if each.score is not None]
+    scored = [evaluation for evaluation in evaluations if evaluation.score is not None]
     match which:
         case "failed":
-            chosen = [each for each in scored if each.passed is False]
+            chosen = [evaluation for evaluation in scored if evaluation.passed is False]
         case "low":
             limit = below if below is not None else 0.5
-            chosen = [each for each in scored if _badness(each, lower_is_better) > 1.0 - limit]
+            chosen = [evaluation for evaluation in scored if _badness(evaluation, lower_is_better) > 1.0 - limit]
             return sorted(chosen, key=lambda each: (-_badness(each, lower_is_better), _hash(each)))
         case "disagreed":
-            contradicted = {each.evaluation_id for each in labels if _contradicts(each)}
-            chosen = [each for each in scored if each.evaluation_id in contradicted]
+            contradicted = {label.evaluation_id for label in labels if _contradicts(label)}
+            chosen = [evaluation for evaluation in scored if evaluation.evaluation_id in contradicted]
         case "sampled":
             chosen = scored
     return sorted(chosen, key=_hash)
@@ -58,7 +58,7 @@ def candidates(
 def question_of(case: Turn | Conversation) -> str:
     """What a case is compared by: the question, or all questions of a conversation."""
     turns: Sequence[Turn] = (case,) if isinstance(case, Turn) else case.turns
-    return "\n".join(" ".join((each.input or "").lower().split()) for each in turns)
+    return "\n".join(" ".join((turn.input or "").lower().split()) for turn in turns)
 
 
 def _badness(evaluation: Evaluation, lower_is_better: Collection[str]) -> float:

@@ -124,7 +124,7 @@ async def _read(log: Log, options: DiagnoseOptions, names: Sequence[str]) -> lis
                 and REPLAY_OF not in evaluation.attributes
             ):
                 scores[evaluation.evaluation_id] = evaluation
-    return [each for name, each in scores.items() if name not in superseded]
+    return [score for name, score in scores.items() if name not in superseded]
 
 
 def _diagnose(
@@ -135,19 +135,21 @@ def _diagnose(
     attributes: set[str],
     evaluators: int,
 ) -> Diagnosis | None:
-    own = [each for each in evaluations if each.evaluator == name]
-    before = [_item(each, attributes) for each in own if each.time < options.since]
-    after = [_item(each, attributes) for each in own if each.time >= options.since]
-    if min(len({each.conversation for each in items}) for items in (before, after)) < FEWEST_CONVERSATIONS:
+    own = [evaluation for evaluation in evaluations if evaluation.evaluator == name]
+    before = [_item(evaluation, attributes) for evaluation in own if evaluation.time < options.since]
+    after = [_item(evaluation, attributes) for evaluation in own if evaluation.time >= options.since]
+    if min(len({item.conversation for item in items}) for items in (before, after)) < FEWEST_CONVERSATIONS:
         return None
     lower = config.evaluators[name].evaluator.direction == "lower_is_better"
     explanation = explain_drop(before, after, lower_is_better=lower, error_rate=ERROR_RATE / evaluators)
-    to_read = tuple(worst_of(after, each, lower_is_better=lower) for each in explanation.drops)
+    to_read = tuple(worst_of(after, drop, lower_is_better=lower) for drop in explanation.drops)
     return Diagnosis(evaluator=name, explanation=explanation, to_read=to_read)
 
 
 def _item(evaluation: Evaluation, attributes: set[str]) -> ScoredItem:
-    known: Mapping[str, object] = {name: each for name, each in evaluation.attributes.items() if name in attributes}
+    known: Mapping[str, object] = {
+        name: attribute for name, attribute in evaluation.attributes.items() if name in attributes
+    }
     assert evaluation.score is not None
     return ScoredItem(
         evaluation.evaluation_id,
@@ -165,7 +167,7 @@ def _document(made: Sequence[Diagnosis], options: DiagnoseOptions) -> dict[str, 
         "to": options.until,
         "against": options.reference,
         "error_rate": ERROR_RATE,
-        "evaluators": {each.evaluator: _one(each) for each in made},
+        "evaluators": {diagnosis.evaluator: _one(diagnosis) for diagnosis in made},
     }
 
 
@@ -198,10 +200,10 @@ def _lines(made: Sequence[Diagnosis], options: DiagnoseOptions) -> Iterator[str]
         f"monitor {options.monitor}, {_time(options.since)} to {_time(options.until)}, "
         f"compared with {_time(options.reference)} to {_time(options.since)}"
     )
-    for each in made:
+    for diagnosis in made:
         yield ""
-        yield from _evaluator_lines(each)
-    looked_at = max(each.explanation.looked_at for each in made)
+        yield from _evaluator_lines(diagnosis)
+    looked_at = max(diagnosis.explanation.looked_at for diagnosis in made)
     yield ""
     yield (
         f"{plural(looked_at, 'slice')} looked at for each evaluator; the chance that any is named where none fell more "

@@ -104,7 +104,7 @@ def _source(options: FetchOptions) -> Source:
         raise ConfigError(unknown("source", options.source, SOURCES))
     chosen = {"query": options.query, "service": options.services, "project": options.project}
     for name in (each for each, value in chosen.items() if value and each not in source.takes):
-        takes = ", ".join(f"--{each}" for each in sorted(source.takes))
+        takes = ", ".join(f"--{take}" for take in sorted(source.takes))
         raise ConfigError(f"--{name}: {source.title} is not searched so; it takes {takes}")
     if options.since >= options.until:
         raise ConfigError("--from and --to: the time must begin before it ends")
@@ -115,9 +115,9 @@ def _source(options: FetchOptions) -> Source:
 
 def _headers(options: FetchOptions, environment: Mapping[str, str]) -> dict[str, str]:
     headers: dict[str, str] = {}
-    for each in options.headers:
-        name, equals, value = each.partition("=")
-        if not equals or not name.strip() or not each.isprintable():
+    for header in options.headers:
+        name, equals, value = header.partition("=")
+        if not equals or not name.strip() or not header.isprintable():
             raise ConfigError("--header: write NAME=VALUE, like X-Scope-OrgID=team-a")
         if name.strip().lower() == "authorization":
             raise ConfigError(

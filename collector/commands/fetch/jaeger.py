@@ -45,7 +45,7 @@ async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
 def services_in(answer: Document) -> list[str]:
     """The names of the services, but for Jaeger's own."""
     names = answer.get("services")
-    known = [str(each) for each in names] if isinstance(names, list) else []  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+    known = [str(name) for name in names] if isinstance(names, list) else []  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
     return sorted(each for each in known if each not in {"jaeger", "jaeger-all-in-one", "jaeger-query"})
 
 
@@ -72,13 +72,13 @@ def documents_in(answer: bytes) -> list[bytes]:
     try:
         orjson.loads(answer)
     except orjson.JSONDecodeError:
-        return [each for each in answer.splitlines() if each.strip()]
+        return [line for line in answer.splitlines() if line.strip()]
     return [answer]
 
 
 def trace_ids(resources: Sequence[Document]) -> set[str]:
     """The ids of the traces that spans belong to."""
-    scopes = [scope for each in resources for scope in objects(each.get("scopeSpans"))]
+    scopes = [scope for resource in resources for scope in objects(resource.get("scopeSpans"))]
     return {str(span.get("traceId")) for scope in scopes for span in objects(scope.get("spans"))}
 
 

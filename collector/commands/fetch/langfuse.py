@@ -96,7 +96,7 @@ def trace_ids(page: Document) -> list[str]:
 
 def cut_names(observations: Sequence[Document]) -> list[str]:
     """The names of the metadata whose value may be cut in one of the observations."""
-    metadata = [object_at(each, "metadata") for each in observations]
+    metadata = [object_at(observation, "metadata") for observation in observations]
     return sorted({name for each in metadata for name, value in each.items() if len(_text(value) or "") >= _CUT})
 
 
@@ -114,12 +114,15 @@ def observations_of(trace: Document) -> list[Document]:
     whole = {"id": trace.get("id"), "type": "SPAN", "startTime": trace.get("timestamp")}
     whole |= {name: trace.get(name) for name in ("name", "input", "output", "metadata", "version")}
     observations = objects(trace.get("observations")) or [whole]
-    return [{**of_trace, **{name: value for name, value in each.items() if value is not None}} for each in observations]
+    return [
+        {**of_trace, **{name: value for name, value in observation.items() if value is not None}}
+        for observation in observations
+    ]
 
 
 def otlp_request(observations: Sequence[Document]) -> Document:
     """Observations of a trace as an OTLP request."""
-    scope = {"scope": {"name": "langfuse-sdk"}, "spans": [_span(each) for each in observations]}
+    scope = {"scope": {"name": "langfuse-sdk"}, "spans": [_span(observation) for observation in observations]}
     return {"resourceSpans": [{"resource": {}, "scopeSpans": [scope]}]}
 
 

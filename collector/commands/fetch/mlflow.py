@@ -81,13 +81,13 @@ def otlp_request(trace: Document, info: Document) -> Document:
     extra = [
         {"key": key, "value": {"stringValue": metadata[name]}} for name, key in _OF_TRACE.items() if metadata.get(name)
     ]
-    spans = [_span(each, extra) for each in objects(trace.get("spans"))]
+    spans = [_span(span, extra) for span in objects(trace.get("spans"))]
     return {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
 
 
 def _span(span: Document, extra: list[Any]) -> Document:
     attributes = objects(span.get("attributes"))
-    known = {each.get("key") for each in attributes}
+    known = {attribute.get("key") for attribute in attributes}
     return {**span, "attributes": [*attributes, *(each for each in extra if each["key"] not in known)]}
 
 

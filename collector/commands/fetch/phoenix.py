@@ -39,7 +39,7 @@ async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
 
 async def _whole(api: Api, wanted: Wanted, trace_ids: Sequence[str]) -> bytes:
     spans: list[Document] = []
-    async for page in _pages(api, wanted, [("trace_id", each) for each in trace_ids]):
+    async for page in _pages(api, wanted, [("trace_id", trace_id) for trace_id in trace_ids]):
         spans.extend(page)
         if any(each.get("trace_id") not in trace_ids for each in page):
             raise ConfigError("this Phoenix does not find traces by their ids; update it to 13.9 or newer")
@@ -66,12 +66,12 @@ def window_query(wanted: Wanted) -> list[tuple[str, str]]:
 
 def otlp_request(spans: Sequence[Document]) -> Document:
     """Spans, which Phoenix gives without resource and scope, as an OTLP request."""
-    return {"resourceSpans": [{"scopeSpans": [{"spans": [_span(each) for each in spans]}]}]}
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [_span(span) for span in spans]}]}]}
 
 
 def _span(span: Document) -> Document:
     """A span as OTLP has it: what Phoenix leaves empty is not there."""
-    attributes = [each for each in objects(span.get("attributes")) if _has_value(each.get("value"))]
+    attributes = [attribute for attribute in objects(span.get("attributes")) if _has_value(attribute.get("value"))]
     return {**{name: value for name, value in span.items() if value is not None}, "attributes": attributes}
 
 
@@ -83,7 +83,7 @@ def _check_filter(page: Sequence[Document], query: str) -> None:
     """Refuse a version that leaves out the filter: it would give what was not asked for."""
     key = query.partition(":")[0]
     for span in page:
-        if all(each.get("key") != key for each in objects(span.get("attributes"))):
+        if all(attribute.get("key") != key for attribute in objects(span.get("attributes"))):
             raise ConfigError("this Phoenix does not filter by attributes; update it, or leave out --query")
 
 

@@ -38,7 +38,7 @@ async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
                 continue
             if len(matches) >= _MOST:
                 api.left(f"of the second from {begin.isoformat()} only the first {_MOST} traces that Tempo found")
-            for trace_id in (each for each in matches if each not in seen):
+            for trace_id in (match for match in matches if match not in seen):
                 seen.add(trace_id)
                 answer = await api.get(f"/api/traces/{trace_id}", accept=_PROTOBUF, none=lambda _body: True)
                 if answer:
@@ -62,7 +62,9 @@ def trace_ids_of(answer: Document) -> list[str]:
     """The ids of the traces in a search's answer, the newest first, as Tempo writes them: without leading zeros."""
     traces = objects(answer.get("traces"))
     traces.sort(key=lambda each: str(each.get("startTimeUnixNano", "")).zfill(20), reverse=True)
-    return [each["traceID"] for each in traces if isinstance(each.get("traceID"), str) and each["traceID"].isalnum()]
+    return [
+        trace["traceID"] for trace in traces if isinstance(trace.get("traceID"), str) and trace["traceID"].isalnum()
+    ]
 
 
 def otlp_request(answer: bytes) -> bytes:

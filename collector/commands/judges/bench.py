@@ -61,7 +61,7 @@ class JudgedCase:
     @property
     def scores(self) -> list[float]:
         """The scores there are."""
-        return [each.score for each in self.attempts if each.score is not None]
+        return [attempt.score for attempt in self.attempts if attempt.score is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class LossScale:
 
     def loss(self, judged: JudgedCase) -> float:
         """The mean loss of a judge's attempts at a case that it has scored."""
-        return fmean(self._distance(each, judged.human) for each in judged.scores)
+        return fmean(self._distance(score, judged.human) for score in judged.scores)
 
     def _distance(self, score: float, human: float) -> float:
         if not self.verdicts:
@@ -132,14 +132,14 @@ def bench(
     margin: float,
 ) -> Bench:
     """The figures of judges by their names; `judged` has the same cases for each."""
-    losses = {name: {each.case: scale.loss(each) for each in cases if each.scores} for name, cases in judged.items()}
-    clusters = {each.case: each.cluster for cases in judged.values() for each in cases}
+    losses = {name: {case.case: scale.loss(case) for case in cases if case.scores} for name, cases in judged.items()}
+    clusters = {case.case: case.cluster for cases in judged.values() for case in cases}
     whole = [name for name in judged if len(losses[name]) >= ANSWERING * len(judged[name]) and losses[name]]
     best = min(
         whole or [name for name in judged if losses[name]], key=lambda name: fmean(losses[name].values()), default=None
     )
     figures = [_figures(name, models[name], cases, scale, losses[name], clusters) for name, cases in judged.items()]
-    compared = [_compared(each, losses, clusters, best, margin) for each in figures]
+    compared = [_compared(judge, losses, clusters, best, margin) for judge in figures]
     ordered = sorted(compared, key=lambda each: math.inf if each.agreement is None else -each.agreement.value)
     return Bench(evaluator, margin, ordered, _take(ordered))
 
@@ -152,21 +152,21 @@ def _figures(
     losses: Mapping[str, float],
     clusters: Mapping[str, str],
 ) -> JudgeFigures:
-    attempts = [attempt for each in cases for attempt in each.attempts]
+    attempts = [attempt for case in cases for attempt in case.attempts]
     alike = {
-        each.case: fmean(scale.alike(first, other) for n, first in enumerate(each.scores) for other in each.scores[:n])
-        for each in cases
-        if len(each.scores) > 1
+        case.case: fmean(scale.alike(first, other) for n, first in enumerate(case.scores) for other in case.scores[:n])
+        for case in cases
+        if len(case.scores) > 1
     }
-    costs = {each.case: fmean(attempt.cost_usd or 0.0 for attempt in each.attempts) for each in cases if each.attempts}
-    priced = any(each.cost_usd is not None for each in attempts)
-    times = sorted(each.seconds for each in attempts if each.score is not None)
+    costs = {case.case: fmean(attempt.cost_usd or 0.0 for attempt in case.attempts) for case in cases if case.attempts}
+    priced = any(attempt.cost_usd is not None for attempt in attempts)
+    times = sorted(attempt.seconds for attempt in attempts if attempt.score is not None)
     return JudgeFigures(
         judge=name,
         model=model,
         cases=len(cases),
         scored=len(losses),
-        failures=dict(Counter(each.error for each in attempts if each.error is not None)),
+        failures=dict(Counter(attempt.error for attempt in attempts if attempt.error is not None)),
         agreement=mean_figure({case: 1.0 - loss for case, loss in losses.items()}, clusters, (0.0, 1.0)),
         repeatability=mean_figure(alike, clusters, (0.0, 1.0)),
         cost_usd=mean_figure(costs, clusters) if priced else None,
@@ -176,22 +176,24 @@ def _figures(
 
 
 def _compared(
-    of: JudgeFigures,
+    judge_figures: JudgeFigures,
     losses: Mapping[str, Mapping[str, float]],
     clusters: Mapping[str, str],
     best: str | None,
     margin: float,
 ) -> JudgeFigures:
     """The figures with the judge's place beside the best one."""
-    if best is None or not losses[of.judge]:
-        return of
-    if of.judge == best:
-        return replace(of, behind=Figure(0.0, (0.0, 0.0)), choice="best")
-    both = losses[of.judge].keys() & losses[best].keys()
-    behind = mean_figure({case: losses[of.judge][case] - losses[best][case] for case in both}, clusters, (-1.0, 1.0))
-    if of.scored < ANSWERING * of.cases:
-        return replace(of, behind=behind, choice="silent")
-    return replace(of, behind=behind, choice=_choice(behind, margin))
+    if best is None or not losses[judge_figures.judge]:
+        return judge_figures
+    if judge_figures.judge == best:
+        return replace(judge_figures, behind=Figure(0.0, (0.0, 0.0)), choice="best")
+    both = losses[judge_figures.judge].keys() & losses[best].keys()
+    behind = mean_figure(
+        {case: losses[judge_figures.judge][case] - losses[best][case] for case in both}, clusters, (-1.0, 1.0)
+    )
+    if judge_figures.scored < ANSWERING * judge_figures.cases:
+        return replace(judge_figures, behind=behind, choice="silent")
+    return replace(judge_figures, behind=behind, choice=_choice(behind, margin))
 
 
 def _choice(behind: Figure | None, margin: float) -> Choice:
@@ -205,15 +207,15 @@ def _choice(behind: Figure | None, margin: float) -> Choice:
 
 def _take(figures: Sequence[JudgeFigures]) -> str | None:
     """The cheapest of the best and those that are enough; the fastest of these where no price is known."""
-    fit = [each for each in figures if each.choice in ("best", "enough")]
+    fit = [judge for judge in figures if judge.choice in ("best", "enough")]
     if not fit:
         return None
-    if all(each.cost_usd is not None for each in fit):
+    if all(judge.cost_usd is not None for judge in fit):
         return min(fit, key=lambda each: each.cost_usd.value if each.cost_usd else math.inf).judge
-    if all(each.cost_usd is None for each in fit):
+    if all(judge.cost_usd is None for judge in fit):
         return min(fit, key=lambda each: math.inf if each.seconds is None else each.seconds).judge
     return next(
-        each.judge for each in fit if each.choice == "best"
+        judge.judge for judge in fit if judge.choice == "best"
     )  # unpriced beside priced: nothing says which is cheaper
 
 

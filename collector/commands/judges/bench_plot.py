@@ -14,22 +14,22 @@ _COLOURS = {"best": "#16a34a", "enough": "#16a34a", "open": "#ca8a04", "worse": 
 
 def bench_svg(result: Bench) -> str:
     """An SVG document: a point with its 95 % interval for each judge. Over time, where prices are unknown."""
-    plotted = [each for each in result.figures if each.agreement is not None]
-    priced = bool(plotted) and all(each.cost_usd is not None and each.cost_usd.value > 0 for each in plotted)
-    across = _place([_amount(each, priced=priced) for each in plotted])
-    lowest = min((_low(each) for each in plotted), default=0.0)
+    plotted = [figures for figures in result.figures if figures.agreement is not None]
+    priced = bool(plotted) and all(figures.cost_usd is not None and figures.cost_usd.value > 0 for figures in plotted)
+    across = _place([_amount(figures, priced=priced) for figures in plotted])
+    lowest = min((_low(figures) for figures in plotted), default=0.0)
     floor = max(0.0, math.floor(lowest * 10) / 10)
 
     def up(value: float) -> float:
         return _EDGE + (1.0 - (value - floor) / max(1e-9, 1.0 - floor)) * _HEIGHT
 
-    marks = "".join(_mark(each, across(_amount(each, priced=priced)), up) for each in plotted)
+    marks = "".join(_mark(figures, across(_amount(figures, priced=priced)), up) for figures in plotted)
     levels = "".join(
         f'<text x="{_EDGE - 8}" y="{up(floor + (1 - floor) * part) + 4:.1f}" text-anchor="end">'
         f"{floor + (1 - floor) * part:.2f}</text>"
         for part in (0, 0.25, 0.5, 0.75, 1)
     )
-    amounts = sorted({_amount(each, priced=priced) for each in plotted})
+    amounts = sorted({_amount(figures, priced=priced) for figures in plotted})
     ends = "".join(
         f'<text x="{across(each):.1f}" y="{_EDGE + _HEIGHT + 18}" text-anchor="middle">{each:.3g}</text>'
         for each in dict.fromkeys((*amounts[:1], *amounts[-1:]))
@@ -48,16 +48,16 @@ def bench_svg(result: Bench) -> str:
     )
 
 
-def _amount(of: JudgeFigures, *, priced: bool) -> float:
-    if priced and of.cost_usd is not None:
-        return 1000 * of.cost_usd.value
-    return max(of.seconds or 0.0, 1e-3)
+def _amount(figures: JudgeFigures, *, priced: bool) -> float:
+    if priced and figures.cost_usd is not None:
+        return 1000 * figures.cost_usd.value
+    return max(figures.seconds or 0.0, 1e-3)
 
 
-def _low(of: JudgeFigures) -> float:
-    if of.agreement is None:
+def _low(judge: JudgeFigures) -> float:
+    if judge.agreement is None:
         return 0.0
-    return of.agreement.interval[0] if of.agreement.interval else of.agreement.value
+    return judge.agreement.interval[0] if judge.agreement.interval else judge.agreement.value
 
 
 def _place(amounts: Sequence[float]) -> Callable[[float], float]:
@@ -67,14 +67,14 @@ def _place(amounts: Sequence[float]) -> Callable[[float], float]:
     return lambda amount: _EDGE + _WIDTH * (0.1 + 0.8 * ((math.log10(amount) - first) / span if span else 0.5))
 
 
-def _mark(of: JudgeFigures, x: float, up: Callable[[float], float]) -> str:
-    if of.agreement is None:
+def _mark(judge_figures: JudgeFigures, x: float, up: Callable[[float], float]) -> str:
+    if judge_figures.agreement is None:
         return ""
-    colour = _COLOURS[of.choice]
-    low, high = of.agreement.interval or (of.agreement.value, of.agreement.value)
-    y = up(of.agreement.value)
+    colour = _COLOURS[judge_figures.choice]
+    low, high = judge_figures.agreement.interval or (judge_figures.agreement.value, judge_figures.agreement.value)
+    y = up(judge_figures.agreement.value)
     return (
         f'<line x1="{x:.1f}" y1="{up(low):.1f}" x2="{x:.1f}" y2="{up(high):.1f}" stroke="{colour}"/>'
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>'
-        f'<text x="{x + 8:.1f}" y="{y - 6:.1f}">{escape(of.judge)}</text>'
+        f'<text x="{x + 8:.1f}" y="{y - 6:.1f}">{escape(judge_figures.judge)}</text>'
     )

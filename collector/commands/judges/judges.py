@@ -61,7 +61,7 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     cases = read_labelled_cases(options.file)
     name = _evaluator(config, options, cases)
     configured = config.evaluators[name]
-    cases = [each for each in cases if each.evaluator in (None, name)]
+    cases = [case for case in cases if case.evaluator in (None, name)]
     judges = _judges(config, name, options)
     _check_scope(configured, cases, options.file)
     if options.max_usd is not None:
@@ -79,14 +79,14 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
 
 
 def _evaluator(config: Config, options: JudgesOptions, cases: Sequence[LabelledCase]) -> str:
-    asking = [name for name, each in config.evaluators.items() if each.judge is not None]
+    asking = [name for name, evaluator in config.evaluators.items() if evaluator.judge is not None]
     if options.evaluator is not None:
         if options.evaluator not in config.evaluators:
             raise ConfigError(f"--evaluator: {unknown('evaluator', options.evaluator, config.evaluators)}")
         if options.evaluator not in asking:
             raise ConfigError(f"--evaluator: {options.evaluator} uses no judge; name one that does")
         return options.evaluator
-    labelled = sorted({each.evaluator for each in cases if each.evaluator in asking})
+    labelled = sorted({case.evaluator for case in cases if case.evaluator in asking})
     named = labelled or asking
     if len(named) != 1:
         raise ConfigError(f"--evaluator: is missing; name one of {', '.join(named) or 'no evaluator asks a judge'}")
@@ -97,16 +97,16 @@ def _judges(config: Config, evaluator: str, options: JudgesOptions) -> list[str]
     """The judges to compare: those that are named, else all that can answer this evaluator's questions."""
     settings, writes = config.settings, config.evaluators[evaluator].evaluator.needs_writer
     if options.judges:
-        for each in options.judges:
-            if each not in settings.judge_names:
-                raise ConfigError(f"--judge: {unknown('judge', each, settings.judge_names)}")
+        for judge in options.judges:
+            if judge not in settings.judge_names:
+                raise ConfigError(f"--judge: {unknown('judge', judge, settings.judge_names)}")
         names = list(dict.fromkeys(options.judges))
     else:
-        able = [name for name, each in settings.judges.items() if each.kind != "embeddings"]
+        able = [name for name, judge in settings.judges.items() if judge.kind != "embeddings"]
         names = [name for name in able if not (writes and settings.judges[name].decides)]
-    for each in names:
-        if writes and any(settings.judges[member].decides for member in settings.members(each)):
-            raise ConfigError(f"--judge: {each} decides and cannot write, which {evaluator} needs; leave it out")
+    for name in names:
+        if writes and any(settings.judges[member].decides for member in settings.members(name)):
+            raise ConfigError(f"--judge: {name} decides and cannot write, which {evaluator} needs; leave it out")
     if len(names) < 2:
         raise ConfigError("--judge: there is nothing to compare; define several under `judges`, or name two")
     return names
@@ -114,7 +114,7 @@ def _judges(config: Config, evaluator: str, options: JudgesOptions) -> list[str]
 
 def _check_scope(configured: Configured, cases: Sequence[LabelledCase], path: Path) -> None:
     scope = configured.evaluator.scope
-    if any((scope == "conversation") != hasattr(each.case, "turns") for each in cases):
+    if any((scope == "conversation") != hasattr(case.case, "turns") for case in cases):
         raise ConfigError(f"{path}: {configured.evaluator.name} scores a {scope}; give it cases of that kind alone")
     if not cases:
         raise ConfigError(f"{path}: has no labels of {configured.evaluator.name}; name another with --evaluator")
@@ -133,12 +133,12 @@ async def _run(
 ) -> tuple[RunResult, Bench]:
     configured = config.evaluators[name]
     # each judge is opened as that of an evaluator of its own, with the layers that it has in the service
-    every = replace(config, evaluators={each: replace(configured, judge=each) for each in judges})
+    every = replace(config, evaluators={judge: replace(configured, judge=judge) for judge in judges})
     is_named = "log" in config.settings.model_fields_set
     async with open_logs(config.settings.log, create=is_named) as logs:
         definitions = await GeneratedStepsStore.open(logs.definitions)
         async with open_judges(every, definitions) as opened, guarded_run(config, from_logs=False) as run:
-            opened_judges = {each: without_answer_cache(opened[each]) for each in judges}
+            opened_judges = {judge: without_answer_cache(opened[judge]) for judge in judges}
             jobs = list(_jobs(every, opened_judges, cases, options.repeat))
             made = await run_jobs(
                 [job for job, _ in jobs],
@@ -151,7 +151,7 @@ async def _run(
     places = {job.evaluation_id: place for job, place in jobs}
     scale = LossScale(
         threshold=0.5 if configured.evaluator.threshold is None else configured.evaluator.threshold,
-        verdicts=all(each.human in (0, 1) for each in cases),
+        verdicts=all(case.human in (0, 1) for case in cases),
         lower_is_better=configured.evaluator.direction == "lower_is_better",
     )
     judged = _judged(made.evaluations, places, judges, cases, configured)
@@ -174,8 +174,8 @@ def _jobs(
         )
         for name, judge in judges.items()
     }
-    for number, each in enumerate(cases):
-        subject, revision = subject_id_of(each.case)
+    for number, labelled in enumerate(cases):
+        subject, revision = subject_id_of(labelled.case)
         for attempt in range(repeat):
             for name, assignment in assignments.items():
                 parts = (assignment.version, f"{name}\x1f{assignment.judge.model}", subject)
@@ -185,7 +185,7 @@ def _jobs(
                         evaluation_id=evaluation_id,
                         monitor=monitor,
                         assignment=assignment,
-                        case=lambda case=each.case: case,
+                        case=lambda case=labelled.case: case,
                         replay_point=ReplayPoint(0),
                         trigger_offset=0,
                         subject=(subject, revision),
@@ -204,12 +204,12 @@ def _judged(
     """The attempts by judge and case."""
     lower = configured.evaluator.direction == "lower_is_better"
     attempts: dict[_Place, list[Attempt]] = {}
-    for each in evaluations:
-        attempts.setdefault(places[each.evaluation_id], []).append(_attempt(each))
+    for evaluation in evaluations:
+        attempts.setdefault(places[evaluation.evaluation_id], []).append(_attempt(evaluation))
     return {
         name: [
-            JudgedCase(str(number), conversation_id_of(each.case), each.score(lower_is_better=lower), tuple(made))
-            for number, each in enumerate(cases)
+            JudgedCase(str(number), conversation_id_of(case.case), case.score(lower_is_better=lower), tuple(made))
+            for number, case in enumerate(cases)
             if (made := attempts.get(_Place(name, number)))
         ]
         for name in judges

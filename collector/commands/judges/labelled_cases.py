@@ -52,7 +52,7 @@ def read_labelled_cases(path: Path) -> list[LabelledCase]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file with --file") from error
     read = (_case(line, number, path) for number, line in enumerate(lines, 1) if line.strip())
-    cases = [each for each in read if each is not None]
+    cases = [case for case in read if case is not None]
     if not cases:
         raise ConfigError(f"{path}: has no labelled cases; write lines like {EXAMPLE}")
     return cases

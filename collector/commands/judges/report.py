@@ -39,16 +39,16 @@ def _table(result: Bench, cases: int) -> Table:
     for name in ("scored", "agreement", "behind", "again", "USD/1k", "s"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    for each in result.figures:
+    for figures in result.figures:
         table.add_row(
-            each.judge,
-            f"{each.scored}/{each.cases}",
-            _figure(each.agreement),
-            _behind(each.behind),
-            "–" if each.repeatability is None else f"{each.repeatability.value:.2f}",
-            "–" if each.cost_usd is None else f"{1000 * each.cost_usd.value:.3g}",
-            "–" if each.seconds is None else f"{each.seconds:.2f}",
-            _CHOICES[each.choice],
+            figures.judge,
+            f"{figures.scored}/{figures.cases}",
+            _figure(figures.agreement),
+            _behind(figures.behind),
+            "–" if figures.repeatability is None else f"{figures.repeatability.value:.2f}",
+            "–" if figures.cost_usd is None else f"{1000 * figures.cost_usd.value:.3g}",
+            "–" if figures.seconds is None else f"{figures.seconds:.2f}",
+            _CHOICES[figures.choice],
         )
     return table
 
@@ -70,21 +70,21 @@ def _behind(figure: Figure | None) -> str:
 
 
 def _conclusions(result: Bench) -> Iterator[str]:
-    for each in result.figures:
-        if each.failures:
-            reasons = (f"{count} {reason}" for reason, count in sorted(each.failures.items()))
-            yield f"{each.judge}: no score in some attempts: {', '.join(reasons)}"
+    for figures in result.figures:
+        if figures.failures:
+            reasons = (f"{count} {reason}" for reason, count in sorted(figures.failures.items()))
+            yield f"{figures.judge}: no score in some attempts: {', '.join(reasons)}"
     if result.take is None:
         return
-    chosen = next(each for each in result.figures if each.judge == result.take)
+    chosen = next(figures for figures in result.figures if figures.judge == result.take)
     yield f"Take {chosen.judge}: {_why(chosen, result)}"
-    undecided = [each.judge for each in result.figures if each.choice == "open"]
+    undecided = [figures.judge for figures in result.figures if figures.choice == "open"]
     if undecided:
         yield f"These cases do not decide about {listed(undecided)}: label more, or allow a larger --margin."
 
 
 def _why(chosen: JudgeFigures, result: Bench) -> str:
-    best = next(each for each in result.figures if each.choice == "best")
+    best = next(figures for figures in result.figures if figures.choice == "best")
     if chosen is best:
         return "it agrees with people best, and no cheaper one is proven to be enough."
     behind = chosen.behind.interval[1] if chosen.behind is not None and chosen.behind.interval is not None else 0.0

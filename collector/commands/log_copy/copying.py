@@ -110,7 +110,7 @@ class LogCopy:
         self._number = number
         self._limits = limits
         self._source = source
-        self._target = {each.name: cast("CopyableLog", each) for each in target}
+        self._target = {log.name: cast("CopyableLog", log) for log in target}
         self._now = now
         self._oldest = oldest or {}
         self._groups = groups_by_log(exporters)
@@ -176,8 +176,8 @@ class LogCopy:
     async def _copy_all(self, name: str, stretches: Mapping[int, tuple[int, int]], *, read: bool) -> None:
         """Copy parts of partitions, all in the order of their times. What was `read` may be too old to be copied."""
         source, writer = self._sources[name], self._writers[name]
-        parts = [PartitionStretch(partition, *each) for partition, each in stretches.items()]
-        together = [[each] for each in parts] if source.log.partitions == writer.target.partitions else [parts]
+        parts = [PartitionStretch(partition, *stretch) for partition, stretch in stretches.items()]
+        together = [[stretch] for stretch in parts] if source.log.partitions == writer.target.partitions else [parts]
         for each in together:
             async for record in in_order(source.log, each):
                 if self._is_wanted(name, record, read=read):
@@ -254,12 +254,12 @@ class LogCopy:
         time = 0.0
         for partition, until in read.items():
             low = commits[partition].low_watermark if partition in commits else source.starts[partition]
-            records = [each async for each in in_order(source.log, [PartitionStretch(partition, low, until)])]
+            records = [record async for record in in_order(source.log, [PartitionStretch(partition, low, until)])]
             pieces = open_pieces(records, self._limits)
-            closed += [each for each in records if each.number in pieces.closed]
-            opened += [each for each in records if each.number in pieces.open]
-            time = max([time, *(each.timestamp for each in records[-1:])])
-        needed = {(each.partition, each.number) for each in (*closed, *opened)}
+            closed += [record for record in records if record.number in pieces.closed]
+            opened += [record for record in records if record.number in pieces.open]
+            time = max([time, *(record.timestamp for record in records[-1:])])
+        needed = {(record.partition, record.number) for record in (*closed, *opened)}
         await self._copy_spans_but(needed, {number: (source.starts[number], at) for number, at in read.items()})
         low = {number: writer.end(number) for number in range(writer.target.partitions)}
         for record in sorted(closed, key=lambda each: each.timestamp):
@@ -278,7 +278,7 @@ class LogCopy:
         self, needed: Collection[tuple[int, int]], stretches: Mapping[int, tuple[int, int]]
     ) -> None:
         source, writer = self._sources["spans"], self._writers["spans"]
-        parts = [PartitionStretch(partition, *each) for partition, each in stretches.items()]
+        parts = [PartitionStretch(partition, *stretch) for partition, stretch in stretches.items()]
         async for record in in_order(source.log, parts):
             if (record.partition, record.number) not in needed and self._is_wanted("spans", record, read=True):
                 await writer.copy(record)
@@ -299,7 +299,7 @@ class LogCopy:
             )
             for partition, committed in commits.items()
         }
-        read = source.read_until(GROUP) | {number: each.offset for number, each in states.items()}
+        read = source.read_until(GROUP) | {number: transfer.offset for number, transfer in states.items()}
         writer.mark_group(TURNS_GROUP, source.commits[TURNS_GROUP], source.log.partitions)
         await self._copy_all("turns", {number: (source.starts[number], at) for number, at in read.items()}, read=True)
         begins = {number: writer.end(number) for number in range(writer.target.partitions)}
@@ -310,11 +310,11 @@ class LogCopy:
 
     async def _write_states(self, states: Mapping[int, PartitionTransfer]) -> None:
         writer = self._writers["turns"]
-        retries = {failed: new for each in states.values() for failed, new in each.retries.items()}
+        retries = {failed: new for transfer in states.values() for failed, new in transfer.retries.items()}
         for partition in range(writer.target.partitions):
             await writer.add(TransferStart(self._time(states, partition), retries).to_record(partition))
         for source, state in states.items():
-            for record in (*state.conversations, *(each.to_record() for each in state.jobs)):
+            for record in (*state.conversations, *(job.to_record() for job in state.jobs)):
                 await writer.add(_in_partition(record, writer.partition_of(record.key, source)))
 
     def _time(self, states: Mapping[int, PartitionTransfer], partition: int) -> float:
@@ -335,18 +335,18 @@ class LogCopy:
     def _contributing(self, states: Mapping[int, PartitionTransfer], partition: int) -> list[PartitionTransfer]:
         """The partitions that go into one of the target: its own where there are as many, else all."""
         same = self._source.turns.partitions == self._target["turns"].partitions
-        return [each for number, each in states.items() if number == partition or not same]
+        return [transfer for number, transfer in states.items() if number == partition or not same]
 
     def _budget_of(self, states: Sequence[PartitionTransfer], partitions: int) -> Mapping[str, Any] | None:
         """The part of a partition of the target in what partitions have spent."""
-        saved = [each.budget for each in states if each.budget is not None]
+        saved = [transfer.budget for transfer in states if transfer.budget is not None]
         same = self._source.turns.partitions == partitions
         return divide(saved, 1 if same else partitions) if saved else None
 
     async def _copy_evaluations(self, states: Mapping[int, PartitionTransfer], begins: Mapping[int, int]) -> None:
         source, writer = self._sources["evaluations"], self._writers["evaluations"]
         self._fences = {number: Fence() for number in source.starts}
-        writer.mark("ledger", {number: each.ledger_offset for number, each in states.items()})
+        writer.mark("ledger", {number: transfer.ledger_offset for number, transfer in states.items()})
         await self._copy_by_progress("evaluations")
         self._evaluated: dict[int, Committed] = {}
         budgets = BudgetController(self._plan, writer.target.partitions)
@@ -357,7 +357,7 @@ class LogCopy:
             if (budget := self._budget_of(contributing, writer.target.partitions)) is not None:
                 await writer.add(ControlRecord(offset=begin, rates=rates, budget=budget).to_record(partition))
             point = ReplayPoint(begin, self._time(states, partition), rates)
-            past = tuple(sorted({number for each in contributing for number in each.past}))
+            past = tuple(sorted({number for transfer in contributing for number in transfer.past}))
             metadata = CommitMetadata(ledger_offset=ledger, done_below=begin, replay_point=point, past=past)
             self._evaluated[partition] = Committed(begin, begin, metadata.to_json())
 
@@ -424,7 +424,7 @@ def _letter_in(record: StoredRecord) -> dict[str, Any] | None:
         names = [letter["source"], letter["stage"], letter["letter_id"]]
     except (ValueError, KeyError, TypeError):
         return None
-    return letter if all(isinstance(each, int) for each in places) and all(map(_is_text, names)) else None
+    return letter if all(isinstance(place, int) for place in places) and all(map(_is_text, names)) else None
 
 
 def _is_text(value: object) -> bool:

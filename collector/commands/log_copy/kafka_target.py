@@ -29,7 +29,7 @@ async def kafka_target(log: KafkaLogSettings, where: str, *, linking: bool, judg
     try:
         every = [f"{log.prefix}.{name}" for name in names_of(linking=True, page=True, judged_spans=True)]
         before = await asyncio.to_thread(states, settings, every)
-        if any(each.records for each in before.values()):
+        if any(state.records for state in before.values()):
             await _require_unfinished(settings, topics, before, where)
             # The note that a copy began them goes last: this may be interrupted, too.
             noted = {topics["definitions"]: before.pop(topics["definitions"])}
@@ -51,8 +51,8 @@ async def kafka_target(log: KafkaLogSettings, where: str, *, linking: bool, judg
     try:
         yield Logs(**{name: opened[name] for name in names})
     finally:
-        for each in opened.values():
-            await each.close()
+        for kafka_log in opened.values():
+            await kafka_log.close()
     await asyncio.to_thread(set_timestamps, settings, list(topics.values()), APPEND_TIME)
 
 
@@ -75,7 +75,7 @@ async def _require_unfinished(
             raise problem
     finally:
         await log.close()
-    if all(each.timestamps == APPEND_TIME for each in before.values()):
+    if all(state.timestamps == APPEND_TIME for state in before.values()):
         raise ConfigError(f"{key}: topics of this name hold a whole copy already; use them, or another prefix")
 
 

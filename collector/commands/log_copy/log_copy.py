@@ -56,7 +56,7 @@ async def copy_logs(config: Config, to: Config, say: Callable[[str], None]) -> i
 
 async def _copy(config: Config, to: Config, source: Logs, target: Logs, say: Callable[[str], None]) -> int:
     now = time.time()
-    oldest = {each.name: oldest_retained(await each.retention(), now) for each in target}
+    oldest = {log.name: oldest_retained(await log.retention(), now) for log in target}
     limits = trace_limits(config.settings.assemble)
     history = ConfigurationHistory(await GeneratedStepsStore.open(source.definitions), config)
     await history.find_newest()
@@ -77,9 +77,9 @@ async def _copy(config: Config, to: Config, source: Logs, target: Logs, say: Cal
 
 
 def _lines(copied: Sequence[CopiedLog]) -> Iterator[str]:
-    for each in copied:
-        left_out = [f"{number} {reason}" for reason, number in sorted(each.left_out.items()) if number]
-        yield f"{each.name:<14}{plural(each.written, 'record')}" + (f"; without {listed(left_out)}" if left_out else "")
+    for log in copied:
+        left_out = [f"{number} {reason}" for reason, number in sorted(log.left_out.items()) if number]
+        yield f"{log.name:<14}{plural(log.written, 'record')}" + (f"; without {listed(left_out)}" if left_out else "")
 
 
 def _require_other(config: Config, to: Config) -> None:

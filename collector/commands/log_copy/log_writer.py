@@ -127,8 +127,8 @@ class LogWriter:
         """Prepare for `commit`: a partition for which nothing is committed is to be read from its start."""
         nothing = Committed(0, 0)
         states = {partition: committed.get(partition, nothing) for partition in range(partitions)}
-        self.mark(f"{group} low", {partition: each.low_watermark for partition, each in states.items()})
-        self.mark(f"{group} next", {partition: each.offset for partition, each in states.items()})
+        self.mark(f"{group} low", {partition: state.low_watermark for partition, state in states.items()})
+        self.mark(f"{group} next", {partition: state.offset for partition, state in states.items()})
 
     async def verify(self) -> list[str]:
         """Read back what was written; a sentence for each partition that holds something else."""
@@ -171,7 +171,9 @@ def stretches_by_progress(
         part: dict[int, tuple[int, int]] = {}
         for partition, end in ends.items():
             start = starts[partition]
-            reached = sorted((min(max(each.get(partition, start), start), end) for each in positions), reverse=True)
+            reached = sorted(
+                (min(max(position.get(partition, start), start), end) for position in positions), reverse=True
+            )
             # What at least `number` consumers have read ends where the one of that rank is.
             upper = end if number == 0 else reached[number - 1]
             lower = start if number == len(positions) else reached[number]

@@ -26,7 +26,7 @@ class PartitionStretch:
 
 async def in_order(log: Log, stretches: Sequence[PartitionStretch]) -> AsyncIterator[StoredRecord]:
     """The records of stretches of different partitions, by the times of the log; each partition's in its order."""
-    readers = [_StretchReader(log, each) for each in stretches if each.start < each.end]
+    readers = [_StretchReader(log, stretch) for stretch in stretches if stretch.start < stretch.end]
     heap: list[tuple[float, int, StoredRecord]] = []
     for number, reader in enumerate(readers):
         if (record := await reader.next()) is not None:
@@ -68,9 +68,9 @@ class _StretchReader:
         batches = cast("AsyncGenerator[Sequence[StoredRecord]]", self._log.read(self._partition, self._start))
         async with aclosing(batches):
             async for batch in batches:
-                records = [each for each in batch if each.offset < self._end]
+                records = [record for record in batch if record.offset < self._end]
                 self._chunk += divide_records(records)
-                size += sum(len(each.value) for each in records)
+                size += sum(len(record.value) for record in records)
                 if records:
                     self._start = records[-1].offset + 1
                 if len(records) < len(batch) or len(self._chunk) >= CHUNK_RECORDS or size >= CHUNK_BYTES:

@@ -169,7 +169,7 @@ def _identity(record: Evaluation | Label) -> dict[str, Any]:
 
 
 def _subject(subject: Subject) -> dict[str, Any]:
-    links = _json([list(each) for each in subject.links]) if subject.links else None
+    links = _json([list(link) for link in subject.links]) if subject.links else None
     return {name: getattr(subject, name) for name in _SUBJECT} | {"links": links}
 
 

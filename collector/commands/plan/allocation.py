@@ -37,7 +37,7 @@ def neyman_boosts(day: DayFigures, share: float = 1.0) -> tuple[float, ...]:
             usd += share * day.second.usd[each]
         rates.append(math.sqrt(max(0.0, variance) / usd) if usd > 0.0 else 0.0)
     first = rates[0]
-    return (1.0, *(min(MAX_BOOST, max(1.0, each / first)) if first > 0.0 else 1.0 for each in rates[1:]))
+    return (1.0, *(min(MAX_BOOST, max(1.0, rate / first)) if first > 0.0 else 1.0 for rate in rates[1:]))
 
 
 def best_share(day: DayFigures, boosts: Sequence[float]) -> float:
@@ -74,7 +74,7 @@ def cheapest(day: DayFigures, boosts: Sequence[float], error: float) -> Allocati
 
 
 def _best(day: DayFigures, boosts: Sequence[float], error: float, shares: Sequence[float]) -> Allocation | None:
-    made = [one for each in shares if (one := _at_share(day, boosts, error, each)) is not None]
+    made = [one for share in shares if (one := _at_share(day, boosts, error, share)) is not None]
     return min(made, key=lambda each: each.usd, default=None)
 
 
@@ -95,16 +95,16 @@ def cheapest_boosts(
     `free` are changed. Evaluators that cannot reach the error at all are left out: no boost would help them.
     """
     plain = tuple(1.0 for _ in start)
-    usable = [each for each in days if cheapest(each, plain, error) is not None]
+    usable = [day for day in days if cheapest(day, plain, error) is not None]
     if not usable or not free:
         return tuple(start)
 
     def usd(boosts: Sequence[float]) -> float:
-        allocations = [cheapest(each, boosts, error) for each in usable]
-        return sum(math.inf if each is None else each.usd for each in allocations)
+        allocations = [cheapest(figures, boosts, error) for figures in usable]
+        return sum(math.inf if allocation is None else allocation.usd for allocation in allocations)
 
     starts = [tuple(start), _changed(start, plain, free)]
-    starts += [_changed(start, neyman_boosts(each, best_share(each, plain)), free) for each in usable]
+    starts += [_changed(start, neyman_boosts(figures, best_share(figures, plain)), free) for figures in usable]
     best = min(starts, key=usd)
     least = usd(best)
     for step in _STEPS:

@@ -59,7 +59,7 @@ def cheap_scores(
 
 
 def _pairs(cheap: Sequence[PricedEvaluation], dear: Sequence[PricedEvaluation]) -> Iterator[ScoredTwice]:
-    by_subject = {each.subject: each for each in dear if each.score is not None}
+    by_subject = {evaluation.subject: evaluation for evaluation in dear if evaluation.score is not None}
     for first in cheap:
         second = by_subject.get(first.subject)
         if second is not None and second.score is not None and first.score is not None:
@@ -72,12 +72,12 @@ def cheaper_audit(
 ) -> CheaperAudit | None:
     """The candidate that reaches the error for least, if that is well below what is proposed otherwise."""
     made: list[CheaperAudit] = []
-    for each in candidates:
-        allocation = cheapest(each.day, boosts, error)
-        if allocation is not None and each.day.second is not None:
-            written = rounded(each.day, boosts, allocation)
+    for score in candidates:
+        allocation = cheapest(score.day, boosts, error)
+        if allocation is not None and score.day.second is not None:
+            written = rounded(score.day, boosts, allocation)
             made.append(CheaperAudit(
-                evaluator=each.evaluator, correlation=each.day.second.correlation, allocation=written
+                evaluator=score.evaluator, correlation=score.day.second.correlation, allocation=written
             ))  # fmt: skip
     best = min(made, key=lambda each: each.allocation.usd, default=None)
     if best is None or (present is not None and best.allocation.usd > LEAST_GAIN * present.usd):

@@ -76,32 +76,34 @@ class _Cell:
 
 def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastFigures:
     """The figures of evaluations, of which at least one has a score. The first stratum has what is in none of them."""
-    scored = [each for each in past if each.score is not None]
+    scored = [evaluation for evaluation in past if evaluation.score is not None]
     audit_usd = _audit_usd(scored)
-    days = max(_SHORTEST, max(each.time for each in past) - min(each.time for each in past)) / DAY
-    total = sum(each.weight.full for each in scored)
-    mean = sum(each.weight.full * (each.score or 0.0) for each in scored) / total
+    days = (
+        max(_SHORTEST, max(evaluation.time for evaluation in past) - min(evaluation.time for evaluation in past)) / DAY
+    )
+    total = sum(evaluation.weight.full for evaluation in scored)
+    mean = sum(evaluation.weight.full * (evaluation.score or 0.0) for evaluation in scored) / total
     subjects, arrived, squares, usd = ([0.0] * len(strata) for _ in range(4))
     cells: dict[tuple[str, int], dict[tuple[int, float], _Cell]] = {}
     pairs: list[ScoredTwice] = []
-    for each in past:
-        stratum, own = _index(each.stratum, strata), each.weight.own
-        usd[stratum] += own * max(0.0, (each.usd or 0.0) - (audit_usd or 0.0) * each.was_audited)
-        if each.score is None:
+    for evaluation in past:
+        stratum, own = _index(evaluation.stratum, strata), evaluation.weight.own
+        usd[stratum] += own * max(0.0, (evaluation.usd or 0.0) - (audit_usd or 0.0) * evaluation.was_audited)
+        if evaluation.score is None:
             continue
-        before = each.weight.full / own  # what samplers before us left out
-        subjects[stratum] += each.weight.full
+        before = evaluation.weight.full / own  # what samplers before us left out
+        subjects[stratum] += evaluation.weight.full
         arrived[stratum] += own
         squares[stratum] += own * before**2
-        of = cells.setdefault((each.conversation, int(each.time // DAY)), {})
+        of = cells.setdefault((evaluation.conversation, int(evaluation.time // DAY)), {})
         cell = of.setdefault((stratum, own), _Cell(stratum, own))
-        cell.residual += before * (each.score - mean)
+        cell.residual += before * (evaluation.score - mean)
         cell.number += before
-        if each.audit is not None:
-            weight = each.weight.full / each.audit.probability
-            pairs.append(ScoredTwice(each.score, each.audit.score, weight, stratum))
+        if evaluation.audit is not None:
+            weight = evaluation.weight.full / evaluation.audit.probability
+            pairs.append(ScoredTwice(evaluation.score, evaluation.audit.score, weight, stratum))
     day = DayFigures(
-        subjects=tuple(each / days for each in subjects),
+        subjects=tuple(subject / days for subject in subjects),
         arrived=tuple(each / days for each in arrived),
         usd=tuple(each / days for each in usd),
         squares=tuple(each / days for each in squares),
@@ -128,8 +130,8 @@ def _index(stratum: str, strata: Sequence[str]) -> int:
 def _audit_usd(scored: Iterable[PricedEvaluation]) -> float | None:
     """What an audit costs: how much more audited evaluations do than others; None if there are no two kinds."""
     audited: dict[bool, list[float]] = {True: [], False: []}
-    for each in scored:
-        audited[each.was_audited].append(each.usd or 0.0)
+    for evaluation in scored:
+        audited[evaluation.was_audited].append(evaluation.usd or 0.0)
     if not audited[True] or not audited[False]:
         return None
     return max(0.0, fmean(audited[True]) - fmean(audited[False]))
@@ -154,17 +156,17 @@ def with_second_phase(day: DayFigures, pairs: Sequence[ScoredTwice], usd: float)
     """
     if len(pairs) < FEWEST_AUDITS:
         return None
-    total = sum(each.weight for each in pairs)
-    first = sum(each.weight * each.first for each in pairs) / total
-    second = sum(each.weight * each.second for each in pairs) / total
-    xx = sum(each.weight * (each.first - first) ** 2 for each in pairs) / total + VARIANCE_FLOOR
-    yy = sum(each.weight * (each.second - second) ** 2 for each in pairs) / total + VARIANCE_FLOOR
-    xy = sum(each.weight * (each.first - first) * (each.second - second) for each in pairs) / total
+    total = sum(pair.weight for pair in pairs)
+    first = sum(pair.weight * pair.first for pair in pairs) / total
+    second = sum(pair.weight * pair.second for pair in pairs) / total
+    xx = sum(pair.weight * (pair.first - first) ** 2 for pair in pairs) / total + VARIANCE_FLOOR
+    yy = sum(pair.weight * (pair.second - second) ** 2 for pair in pairs) / total + VARIANCE_FLOOR
+    xy = sum(pair.weight * (pair.first - first) * (pair.second - second) for pair in pairs) / total
     slope = xy / xx
     whole = _unexplained(pairs, first, second, slope)
     residuals: list[float] = []
     for number, squares in enumerate(day.squares):
-        own = [each for each in pairs if each.stratum == number]
+        own = [pair for pair in pairs if pair.stratum == number]
         of = _unexplained(own, first, second, slope) if len(own) >= FEWEST_AUDITS else whole
         residuals.append(of * squares)
     again = SecondPhase(
@@ -179,6 +181,6 @@ def with_second_phase(day: DayFigures, pairs: Sequence[ScoredTwice], usd: float)
 
 def _unexplained(pairs: Sequence[ScoredTwice], first: float, second: float, slope: float) -> float:
     """The mean square by which second scores miss the line; two degrees of freedom are the line's."""
-    total = sum(each.weight for each in pairs)
-    squares = sum(each.weight * (each.second - second - slope * (each.first - first)) ** 2 for each in pairs)
+    total = sum(pair.weight for pair in pairs)
+    squares = sum(pair.weight * (pair.second - second - slope * (pair.first - first)) ** 2 for pair in pairs)
     return squares / total * len(pairs) / (len(pairs) - 2)

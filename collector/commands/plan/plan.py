@@ -111,15 +111,15 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
         labels = await _labels(logs, config) if options.usd_per_label is not None else None
     monitor = config.settings.monitors[options.monitor]
     strata = _strata(monitor.boost)
-    counts = {each.name: sum(one.score is not None for one in past.get(each.name, [])) for each in uses}
-    enough = [each for each in uses if counts[each.name] >= FEWEST]
+    counts = {use.name: sum(one.score is not None for one in past.get(use.name, [])) for use in uses}
+    enough = [use for use in uses if counts[use.name] >= FEWEST]
     if not enough:
         most = max(counts.values(), default=0)
         raise EvalstreamError(
             f"monitor {options.monitor}: {plural(most, 'score')} of an evaluator in this time at most, and a plan "
             f"needs {FEWEST}; name an earlier --from, or come back when there are more"
         )
-    made = [_evaluator(each, past, config, options, strata, labels) for each in enough]
+    made = [_evaluator(use, past, config, options, strata, labels) for use in enough]
     return _planned(made, options, strata, {name: count for name, count in counts.items() if count < FEWEST})
 
 
@@ -130,10 +130,10 @@ def _uses(config: Config, options: PlanOptions) -> list[UseSettings]:
     if options.since >= options.until:
         raise ConfigError("--from and --to: the time must begin before it ends")
     uses = monitors[options.monitor].uses
-    names = sorted(each.name for each in uses)
+    names = sorted(use.name for use in uses)
     if options.evaluator is not None and options.evaluator not in names:
         raise ConfigError(f"--evaluator: {unknown('evaluator', options.evaluator, names)}")
-    return [each for each in uses if options.evaluator in (None, each.name)]
+    return [use for use in uses if options.evaluator in (None, use.name)]
 
 
 async def _read(log: Log, options: PlanOptions) -> Mapping[str, list[PricedEvaluation]]:
@@ -163,24 +163,26 @@ async def _read(log: Log, options: PlanOptions) -> Mapping[str, list[PricedEvalu
     return versions
 
 
-def priced_evaluation(of: Evaluation) -> PricedEvaluation:
+def priced_evaluation(evaluation: Evaluation) -> PricedEvaluation:
     """An evaluation as far as planning needs it."""
     return PricedEvaluation(
-        time=of.ended_at.timestamp(),
-        conversation=of.subject.conversation_id,
-        stratum=of.sampling.stratum,
-        weight=Weight.of(of.sampling),
-        score=of.score,
-        usd=of.cost_usd,
-        audit=audit_of(of),
-        was_audited=audit_outcome(of) is not None,
-        version=of.evaluator_version,
-        subject=of.subject.turn_id or f"{of.subject.conversation_id} {of.subject.revision}",
+        time=evaluation.ended_at.timestamp(),
+        conversation=evaluation.subject.conversation_id,
+        stratum=evaluation.sampling.stratum,
+        weight=Weight.of(evaluation.sampling),
+        score=evaluation.score,
+        usd=evaluation.cost_usd,
+        audit=audit_of(evaluation),
+        was_audited=audit_outcome(evaluation) is not None,
+        version=evaluation.evaluator_version,
+        subject=evaluation.subject.turn_id or f"{evaluation.subject.conversation_id} {evaluation.subject.revision}",
     )
 
 
 async def _labels(logs: Logs, config: Config) -> LabelIndex:
-    lower = [name for name, each in config.evaluators.items() if each.evaluator.direction == "lower_is_better"]
+    lower = [
+        name for name, evaluator in config.evaluators.items() if evaluator.evaluator.direction == "lower_is_better"
+    ]
     index = LabelIndex(lower)
     for partition in range(logs.labels.partitions):
         async for batch in logs.labels.read(partition, 0):
@@ -195,8 +197,8 @@ def _strata(boost: BoostSettings) -> dict[str, float]:
         ("error", boost.error),
         ("negative_feedback", boost.negative_feedback),
         ("slow", boost.slow),
-        *(("low_score", each.factor) for each in boost.low_score),
-        *((each.field, each.factor) for each in boost.matching),
+        *(("low_score", settings.factor) for settings in boost.low_score),
+        *((settings.field, settings.factor) for settings in boost.matching),
     ]
     strata = {EVERYTHING: 1.0}
     for name, factor in factors:
@@ -215,7 +217,7 @@ def _evaluator(
 ) -> PlannedEvaluator:
     configured, past = config.evaluators[use.name], everything[use.name]
     figures = figures_of(past, tuple(strata))
-    if configured.judge is not None and all(each.usd is None for each in past):
+    if configured.judge is not None and all(evaluation.usd is None for evaluation in past):
         raise ConfigError(
             f"judges.{configured.judge}: no evaluation of {use.name} has a cost; set "
             "usd_per_million_input_tokens and usd_per_million_output_tokens, and come back when there are some"
@@ -265,9 +267,9 @@ def _newest_rate(past: Sequence[PricedEvaluation], strata: Mapping[str, float]) 
 def _labelled(labels: LabelIndex, evaluator: str, version: str, monitor: str) -> list[ScoredTwice]:
     """The scores of judge and people of what was drawn to be labelled; of which stratum is not noted (-1)."""
     return [
-        ScoredTwice(each.judge, each.human, each.weight / each.probability, -1)
-        for each in labels.labels((evaluator, version))
-        if each.probability is not None and each.segment == monitor
+        ScoredTwice(label.judge, label.human, label.weight / label.probability, -1)
+        for label in labels.labels((evaluator, version))
+        if label.probability is not None and label.segment == monitor
     ]
 
 
@@ -283,29 +285,33 @@ def _allocation(day: DayFigures, rates: Sequence[float], share: float) -> Alloca
 def _planned(
     made: Sequence[PlannedEvaluator], options: PlanOptions, strata: Mapping[str, float], too_few: Mapping[str, int]
 ) -> SamplingPlan:
-    seen = [max(each.figures.conversations[number] for each in made) for number in range(len(strata))]
+    seen = [max(planned.figures.conversations[number] for planned in made) for number in range(len(strata))]
     free = [number for number, count in enumerate(seen) if number and count >= FEWEST_IN_STRATUM]
     present = tuple(strata.values())
-    boosts = cheapest_boosts([each.day for each in made], options.error, present, free)
+    boosts = cheapest_boosts([planned.day for planned in made], options.error, present, free)
     return SamplingPlan(
         strata=tuple(strata),
         present_boosts=present,
         boosts=boosts,
-        evaluators=tuple(_proposed(each, boosts, options.error) for each in made),
+        evaluators=tuple(_proposed(planned, boosts, options.error) for planned in made),
         too_few=too_few,
     )
 
 
-def _proposed(of: PlannedEvaluator, boosts: Sequence[float], error: float) -> PlannedEvaluator:
-    if not any(of.day.usd) and of.day.second is None and of.most.error <= error:
-        return replace(of, proposed=of.most)  # it costs nothing to score everything
-    proposed, alone = cheapest(of.day, boosts, error), of.day.second_alone()
-    cheaper = None if alone is None or of.second != "audits" else cheapest(alone, boosts, error)
-    proposed = None if proposed is None else rounded(of.day, boosts, proposed)
+def _proposed(planned_evaluator: PlannedEvaluator, boosts: Sequence[float], error: float) -> PlannedEvaluator:
+    if (
+        not any(planned_evaluator.day.usd)
+        and planned_evaluator.day.second is None
+        and planned_evaluator.most.error <= error
+    ):
+        return replace(planned_evaluator, proposed=planned_evaluator.most)  # it costs nothing to score everything
+    proposed, alone = cheapest(planned_evaluator.day, boosts, error), planned_evaluator.day.second_alone()
+    cheaper = None if alone is None or planned_evaluator.second != "audits" else cheapest(alone, boosts, error)
+    proposed = None if proposed is None else rounded(planned_evaluator.day, boosts, proposed)
     return replace(
-        of,
+        planned_evaluator,
         proposed=proposed,
-        cheaper=cheaper_audit(of.cheap_scores, boosts, error, proposed),
+        cheaper=cheaper_audit(planned_evaluator.cheap_scores, boosts, error, proposed),
         second_alone=cheaper if proposed is None or (cheaper is not None and cheaper.usd < proposed.usd) else None,
     )
 
@@ -327,7 +333,7 @@ async def print_plan(config: Config, options: PlanOptions, say: Callable[[str], 
 
 def configuration(config: Config, monitor: str, made: SamplingPlan) -> dict[str, Any]:
     """The piece of configuration to paste; empty if no evaluator reaches the error."""
-    reached = {each.use.name: each for each in made.evaluators if each.proposed is not None}
+    reached = {evaluator.use.name: evaluator for evaluator in made.evaluators if evaluator.proposed is not None}
     if not reached:
         return {}
     settings = config.settings.monitors[monitor]
@@ -349,7 +355,9 @@ def configuration(config: Config, monitor: str, made: SamplingPlan) -> dict[str,
             changed = audit.model_dump(exclude_none=True) | {"share": planned.proposed.share}
             piece.setdefault("evaluators", {})[name] = {"audit": changed}
     labelled = [
-        each.proposed.share for each in reached.values() if each.proposed is not None and each.second == "labels"
+        evaluator.proposed.share
+        for evaluator in reached.values()
+        if evaluator.proposed is not None and evaluator.second == "labels"
     ]
     if labelled:
         piece["page"] = {"queue": {"random": max(labelled)}}
@@ -375,19 +383,19 @@ def _document(made: SamplingPlan, options: PlanOptions, piece: Mapping[str, Any]
         "present_boosts": dict(zip(made.strata, made.present_boosts, strict=True)),
         "evaluators": [
             {
-                "evaluator": each.use.name,
-                "mean": each.figures.mean,
-                "scores": each.figures.scores,
-                "days": each.figures.days,
-                "second": each.second,
-                "correlation": each.day.second.correlation if each.day.second else None,
-                "present": _outcome(each.present),
-                "proposed": _outcome(each.proposed),
-                "most": _outcome(each.most),
-                "notes": each.notes,
-                "cheaper_audit": _cheaper(each.cheaper),
+                "evaluator": evaluator.use.name,
+                "mean": evaluator.figures.mean,
+                "scores": evaluator.figures.scores,
+                "days": evaluator.figures.days,
+                "second": evaluator.second,
+                "correlation": evaluator.day.second.correlation if evaluator.day.second else None,
+                "present": _outcome(evaluator.present),
+                "proposed": _outcome(evaluator.proposed),
+                "most": _outcome(evaluator.most),
+                "notes": evaluator.notes,
+                "cheaper_audit": _cheaper(evaluator.cheaper),
             }
-            for each in made.evaluators
+            for evaluator in made.evaluators
         ],
         "too_few": dict(made.too_few),
         "configuration": piece,
@@ -400,20 +408,20 @@ def _cheaper(of: CheaperAudit | None) -> dict[str, Any] | None:
     return {"evaluator": of.evaluator, "correlation": of.correlation, "proposed": _outcome(of.allocation)}
 
 
-def _outcome(of: Allocation | None) -> dict[str, float | None] | None:
-    if of is None:
+def _outcome(allocation: Allocation | None) -> dict[str, float | None] | None:
+    if allocation is None:
         return None
     return {
-        "sample": of.rate,
-        "share": of.share,
-        "error": None if math.isinf(of.error) else of.error,
-        "usd_per_day": of.usd,
+        "sample": allocation.rate,
+        "share": allocation.share,
+        "error": None if math.isinf(allocation.error) else allocation.error,
+        "usd_per_day": allocation.usd,
     }
 
 
 def _lines(made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator[str]:
-    for each in made.evaluators:
-        yield from _evaluator_lines(each, made, config, options)
+    for evaluator in made.evaluators:
+        yield from _evaluator_lines(evaluator, made, config, options)
     for name, count in made.too_few.items():
         yield f"{options.monitor}/{name}: {plural(count, 'score')}, too few to plan with"
     monitor = config.settings.monitors[options.monitor]

@@ -72,7 +72,7 @@ async def make_in_batches(
         LogUnavailable: the log cannot be read now.
     """
     output = run.output or INTERIM
-    wanted = [each async for each in candidates.all()]
+    wanted = [candidate async for candidate in candidates.all()]
     async with AsyncExitStack() as stack:
         batches = stack.enter_context(open_batches(True, output, run.pace))
         definitions = await GeneratedStepsStore.open(logs.definitions)
@@ -84,7 +84,7 @@ async def make_in_batches(
         )
         if batches is not None:
             batches.finish()
-    partitions = {each.request.evaluation_id: each.partition for each in wanted}
+    partitions = {candidate.request.evaluation_id: candidate.partition for candidate in wanted}
     problem = await write_into_log(logs.evaluations, made.evaluations, partitions, run.patience)
     say(_conclusion(made, len(wanted)))
     if problem is not None:
@@ -92,12 +92,12 @@ async def make_in_batches(
         return False
     if run.output is None:
         output.unlink(missing_ok=True)
-    return not made.left and all(each.outcome != "failed" for each in made.evaluations)
+    return not made.left and all(evaluation.outcome != "failed" for evaluation in made.evaluations)
 
 
 def _jobs(candidates: Sequence[Candidate], plan: Plan) -> list[Job]:
     """The jobs that the service would make of these requests."""
-    return [job for each in candidates if (job := _job(each, plan)) is not None]
+    return [job for candidate in candidates if (job := _job(candidate, plan)) is not None]
 
 
 def _job(candidate: Candidate, plan: Plan) -> Job | None:
@@ -124,7 +124,7 @@ def _job(candidate: Candidate, plan: Plan) -> Job | None:
 
 
 def _conclusion(made: RunResult, wanted: int) -> str:
-    outcomes: Mapping[str, int] = Counter(each.outcome for each in made.evaluations)
+    outcomes: Mapping[str, int] = Counter(evaluation.outcome for evaluation in made.evaluations)
     counts = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(outcomes.items()))
     failed = outcomes.get("failed", 0)
     parts = [f"made {len(made.evaluations):,} of {wanted:,}{f' ({counts})' if counts else ''}"]

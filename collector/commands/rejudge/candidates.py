@@ -88,12 +88,12 @@ class Candidates:
         if self.what == "failed":
             return
         for partition in range(self.turns.partitions):
-            async for each in self._due(partition):
-                self._superseded.update(each.job.supersedes)
-                if each.job.evaluation_id in self.known.live:
-                    names = _names(each)
-                    first, last = self._lived.get(names, (each.happened_at, each.happened_at))
-                    self._lived[names] = min(first, each.happened_at), max(last, each.happened_at)
+            async for job in self._due(partition):
+                self._superseded.update(job.job.supersedes)
+                if job.job.evaluation_id in self.known.live:
+                    names = _names(job)
+                    first, last = self._lived.get(names, (job.happened_at, job.happened_at))
+                    self._lived[names] = min(first, job.happened_at), max(last, job.happened_at)
 
     def _due(self, partition: int) -> AsyncIterator[PastDueJob]:
         return past_jobs(self.turns, partition, self.plan, self.controls[partition], self.stretch)
@@ -120,22 +120,22 @@ class Candidates:
 
     async def _new(self, partition: int) -> AsyncIterator[Candidate]:
         """What was never made by this definition, with the draw that it has."""
-        async for each in self._due(partition):
-            job = each.job
-            name = job.assignment.evaluation_id(*subject_id_of(each.case))
+        async for past_due_job in self._due(partition):
+            job = past_due_job.job
+            name = job.assignment.evaluation_id(*subject_id_of(past_due_job.case))
             if job.evaluation_id in self.known.ids or name in self.known.ids or job.evaluation_id in self._superseded:
                 continue
-            if not self.is_over(each.partition, job):
+            if not self.is_over(past_due_job.partition, job):
                 self.left_out.in_hand += 1
                 continue
             if job.skip is not None:
                 self.left_out.no_reference += 1
                 continue
-            key = subject_key(_record_of(each))
+            key = subject_key(_record_of(past_due_job))
             if self.what == "unscored" and key in self.known.by_subject:
                 continue  # scored, or among the owed
-            first, last = self._lived.get(_names(each), (None, None))
-            if first is not None and last is not None and first <= each.happened_at <= last:
+            first, last = self._lived.get(_names(past_due_job), (None, None))
+            if first is not None and last is not None and first <= past_due_job.happened_at <= last:
                 # The evaluator was at work then and did not draw it, by other rates than those of now. Together with
                 # what it drew, which weighs by its own rate, this one would count too much.
                 self.left_out.unsampled += 1
@@ -145,27 +145,33 @@ class Candidates:
                 evaluation_id=name,
                 monitor=job.monitor.name,
                 evaluator=job.assignment.evaluator.name,
-                case=each.case,
+                case=past_due_job.case,
                 sampling=job.sampling,
-                happened_at=each.happened_at,
+                happened_at=past_due_job.happened_at,
                 supersedes=job.supersedes,
                 attributes={**job.attributes, **({REPLAY_OF: before} if before else {})},
             )
-            yield Candidate(request, partition, job.monitor.name, request.evaluator, each.happened_at)
+            yield Candidate(request, partition, job.monitor.name, request.evaluator, past_due_job.happened_at)
 
     async def _find_owed(self) -> None:
         """The failures of the stretch, each with its subject."""
-        used = {(each.name, a.evaluator.name) for each in self.plan.monitors for a in each.assignments}
-        owed = [each for each in self.known.owed.values() if self._is_wanted(each.evaluation)]
-        usable = [each for each in owed if (each.evaluation.monitor, each.evaluation.evaluator) in used]
+        used = {(monitor.name, a.evaluator.name) for monitor in self.plan.monitors for a in monitor.assignments}
+        owed = [evaluation for evaluation in self.known.owed.values() if self._is_wanted(evaluation.evaluation)]
+        usable = [
+            evaluation
+            for evaluation in owed
+            if (evaluation.evaluation.monitor, evaluation.evaluation.evaluator) in used
+        ]
         self.left_out.unused = len(owed) - len(usable)
-        awaited = any(reason_of(each.evaluation) == MISSING for each in usable)
+        awaited = any(reason_of(evaluation.evaluation) == MISSING for evaluation in usable)
         references: ReferencesByKey = await references_in_log(self.turns) if awaited else {}
         for start in range(0, len(usable), _AT_ONCE):
             batch = usable[start : start + _AT_ONCE]
-            turns = await turns_in_log(self.turns, {each.evaluation.subject.conversation_id for each in batch})
-            for each in batch:
-                self._add_owed(each, case_of(each.evaluation, turns), references)
+            turns = await turns_in_log(
+                self.turns, {evaluation.evaluation.subject.conversation_id for evaluation in batch}
+            )
+            for evaluation in batch:
+                self._add_owed(evaluation, case_of(evaluation.evaluation, turns), references)
         self._again.sort(key=lambda each: each.happened_at)
 
     def _is_wanted(self, evaluation: Evaluation) -> bool:
@@ -196,15 +202,15 @@ class Candidates:
 
     def _assignment_of(self, evaluation: Evaluation) -> Assignment | None:
         for monitor in self.plan.monitors:
-            for each in monitor.of_scope(evaluation.scope):
-                if (monitor.name, each.evaluator.name) == (evaluation.monitor, evaluation.evaluator):
-                    return each
+            for assignment in monitor.of_scope(evaluation.scope):
+                if (monitor.name, assignment.evaluator.name) == (evaluation.monitor, evaluation.evaluator):
+                    return assignment
         return None
 
 
 async def _listed(candidates: Sequence[Candidate]) -> AsyncIterator[Candidate]:
-    for each in candidates:
-        yield each
+    for candidate in candidates:
+        yield candidate
 
 
 def _names(due: PastDueJob) -> tuple[str, str]:

@@ -78,7 +78,7 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         )
         await candidates.prepare()
         expected = _expected(config, known, options)
-        counts = Counter([(each.monitor, each.evaluator) async for each in candidates.all()])
+        counts = Counter([(candidate.monitor, candidate.evaluator) async for candidate in candidates.all()])
         outstanding = {name: of for name, of in requested.items() if of in versions and name not in known.ids}
         for line in _summary(counts, expected, known.spent_usd, outstanding):
             say(line)

@@ -78,15 +78,15 @@ class RequestWindow:
     async def request_all(self, candidates: AsyncIterator[Candidate]) -> None:
         """Request all that the limit covers, and wait until it is made."""
         batch: list[Candidate] = []
-        async for each in candidates:
-            while not self._is_affordable(each, batch) and (self._outstanding or batch):
+        async for candidate in candidates:
+            while not self._is_affordable(candidate, batch) and (self._outstanding or batch):
                 await self._request(batch)
                 if not await self._follow():
                     return
-            if not self._is_affordable(each, batch):
+            if not self._is_affordable(candidate, batch):
                 self.progress.out_of_money = True
                 break
-            batch.append(each)
+            batch.append(candidate)
             if len(batch) + len(self._outstanding) >= WINDOW:
                 await self._request(batch)
                 while len(self._outstanding) >= WINDOW:
@@ -111,7 +111,7 @@ class RequestWindow:
     async def _request(self, batch: list[Candidate]) -> None:
         if not batch:
             return
-        pairs = [(each.request, each.partition) for each in batch]
+        pairs = [(candidate.request, candidate.partition) for candidate in batch]
         too_large = await Backoff(cap=10.0).repeat(
             lambda: append_requests(self._turns, pairs), LogUnavailable, action="writing to the turns log"
         )
@@ -119,9 +119,11 @@ class RequestWindow:
         self.progress.too_large += len(refused)
         self.progress.requested += len(batch) - len(refused)
         self._outstanding |= {
-            each.request.evaluation_id: each.evaluator for each in batch if each.request.evaluation_id not in refused
+            candidate.request.evaluation_id: candidate.evaluator
+            for candidate in batch
+            if candidate.request.evaluation_id not in refused
         }
-        self.progress.covered_until = max(each.happened_at for each in batch)
+        self.progress.covered_until = max(candidate.happened_at for candidate in batch)
         batch.clear()
 
     async def _follow(self) -> bool:

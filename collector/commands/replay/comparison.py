@@ -69,19 +69,19 @@ def compare(pairs: Sequence[EvaluationPair], *, worst: int = 5) -> Comparison | 
     """Compare pairs; None without any. The result has the `worst` pairs that differ most."""
     if not pairs:
         return None
-    verdicts = [(bool(each.old.passed), bool(each.new.passed)) for each in pairs if _has_verdicts(each)]
+    verdicts = [(bool(pair.old.passed), bool(pair.new.passed)) for pair in pairs if _has_verdicts(pair)]
     judged = len(verdicts) == len(pairs)
-    furthest = sorted((each for each in pairs if each.difference), key=_by_distance)
+    furthest = sorted((pair for pair in pairs if pair.difference), key=_by_distance)
     return Comparison(
         pairs=len(pairs),
-        conversations=len({each.old.subject.conversation_id for each in pairs}),
-        mean=change(pairs, [(each.old.score or 0.0, each.new.score or 0.0) for each in pairs]),
+        conversations=len({pair.old.subject.conversation_id for pair in pairs}),
+        mean=change(pairs, [(pair.old.score or 0.0, pair.new.score or 0.0) for pair in pairs]),
         passing=change(pairs, verdicts) if judged else None,
         same_verdict=sum(old == new for old, new in verdicts) / len(verdicts) if judged else None,
         to_fail=sum(old and not new for old, new in verdicts) if judged else None,
         to_pass=sum(new and not old for old, new in verdicts) if judged else None,
-        rank_correlation=spearman([(each.old.score or 0.0, each.new.score or 0.0) for each in pairs]),
-        weighted=len({each.weight for each in pairs}) > 1,
+        rank_correlation=spearman([(pair.old.score or 0.0, pair.new.score or 0.0) for pair in pairs]),
+        weighted=len({pair.weight for pair in pairs}) > 1,
         worst=tuple(furthest[:worst]),
     )
 
@@ -96,7 +96,7 @@ def _has_verdicts(pair: EvaluationPair) -> bool:
 
 def change(pairs: Sequence[EvaluationPair], values: Sequence[tuple[float, float]]) -> MeanChange:
     """The weighted means of two values per pair, and their difference with its interval."""
-    weights = [each.weight for each in pairs]
+    weights = [pair.weight for pair in pairs]
     total = math.fsum(weights)
     old = math.fsum(w * value for w, (value, _) in zip(weights, values, strict=True)) / total
     new = math.fsum(w * value for w, (_, value) in zip(weights, values, strict=True)) / total
@@ -108,7 +108,7 @@ def change(pairs: Sequence[EvaluationPair], values: Sequence[tuple[float, float]
     n = len(residuals)
     if n < 2:
         return MeanChange(old, new, difference, None)
-    error = math.sqrt(math.fsum(each * each for each in residuals.values()) * n / (n - 1)) / total
+    error = math.sqrt(math.fsum(residual * residual for residual in residuals.values()) * n / (n - 1)) / total
     reach = t975(n - 1) * error
     return MeanChange(old, new, difference, (max(-1.0, difference - reach), min(1.0, difference + reach)))
 

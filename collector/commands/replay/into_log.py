@@ -40,11 +40,15 @@ async def write_into_log(
 
 
 async def _append(log: Log, evaluations: Sequence[Evaluation], partitions: Mapping[str, int | None]) -> None:
-    existing = {each.evaluation.evaluation_id for each in await read_log(log)}
+    existing = {evaluation.evaluation.evaluation_id for evaluation in await read_log(log)}
     records = [
-        Record(each.evaluation_id.encode(), evaluation_to_json(each), partition=partitions[each.evaluation_id])
-        for each in evaluations
-        if each.evaluation_id not in existing and each.outcome != "failed"
+        Record(
+            evaluation.evaluation_id.encode(),
+            evaluation_to_json(evaluation),
+            partition=partitions[evaluation.evaluation_id],
+        )
+        for evaluation in evaluations
+        if evaluation.evaluation_id not in existing and evaluation.outcome != "failed"
     ]
     for start in range(0, len(records), _APPENDED_AT_ONCE):
         await log.append(records[start : start + _APPENDED_AT_ONCE])

@@ -80,16 +80,16 @@ def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> Selec
     newest: dict[tuple[Hashable, ...], PastEvaluation] = {}
     known = 0
     superseded: set[str] = set()
-    for each in past:
+    for evaluation in past:
         known += 1
-        superseded.update(each.evaluation.supersedes)
-        if selection.matches(each.evaluation):
-            key = subject_key(each.evaluation)
+        superseded.update(evaluation.evaluation.supersedes)
+        if selection.matches(evaluation.evaluation):
+            key = subject_key(evaluation.evaluation)
             rival = newest.get(key)
-            if rival is None or rival.evaluation.ended_at <= each.evaluation.ended_at:
-                newest[key] = each
-    current = [each for each in newest.values() if each.evaluation.evaluation_id not in superseded]
-    scored = tuple(each for each in current if each.evaluation.score is not None)
+            if rival is None or rival.evaluation.ended_at <= evaluation.evaluation.ended_at:
+                newest[key] = evaluation
+    current = [evaluation for evaluation in newest.values() if evaluation.evaluation.evaluation_id not in superseded]
+    scored = tuple(evaluation for evaluation in current if evaluation.evaluation.score is not None)
     return SelectedEvaluations(scored, len(current) - len(scored), known)
 
 

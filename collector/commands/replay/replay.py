@@ -146,13 +146,13 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Repla
         names = _names(selected, new, options)
         judging = _judging(new, names.values(), options.judge)
         if options.max_usd is not None:
-            require_prices(judging, {each.judge for each in judging.evaluators.values() if each.judge})
+            require_prices(judging, {evaluator.judge for evaluator in judging.evaluators.values() if evaluator.judge})
         batches = stack.enter_context(open_batches(options.batch, options.output, options.pace))
         definitions = await GeneratedStepsStore.open(logs.definitions)
         judges = await stack.enter_async_context(open_judges(judging, definitions, batches=batches))
         priced = judging if batches is None else at_batch_prices(judging)
         assignments = {old: build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()}
-        wanted = [each for each in selected.scored if each.evaluation.evaluator in assignments]
+        wanted = [evaluation for evaluation in selected.scored if evaluation.evaluation.evaluator in assignments]
         jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
         if not jobs:
             raise EvalstreamError(
@@ -203,7 +203,7 @@ def _nothing(selected: SelectedEvaluations, options: ReplayOptions) -> str:
 
 def _names(selected: SelectedEvaluations, new: Config, options: ReplayOptions) -> dict[str, str]:
     """The new evaluators by the names of the old ones; omits those that were not named and do not exist any more."""
-    scopes = {each.evaluation.evaluator: each.evaluation.scope for each in selected.scored}
+    scopes = {evaluation.evaluation.evaluator: evaluation.evaluation.scope for evaluation in selected.scored}
     named = {old: options.by or old for old in scopes}
     if options.selection.evaluators:
         for each in named.values():
@@ -240,7 +240,7 @@ def _judging(new: Config, names: Collection[str], judge: str | None) -> Config:
 async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], options: ReplayOptions) -> Turns:
     if options.paths:
         return by_conversation(turns_in(options.paths, config))
-    stored = await turns_in_log(logs.turns, {each.evaluation.subject.conversation_id for each in past})
+    stored = await turns_in_log(logs.turns, {evaluation.evaluation.subject.conversation_id for evaluation in past})
     declared = config.settings.assemble.declared_attributes
     return {
         conversation: {turn_id: with_declared(turn, declared) for turn_id, turn in turns.items()}
@@ -253,13 +253,16 @@ def _jobs(
 ) -> list[PastJob]:
     """The jobs; those of evaluators that the new configuration's monitor packs ask together there."""
     jobs: dict[str, PastJob] = {}
-    for each in past:
-        assignment, monitor = assignments[each.evaluation.evaluator], new.settings.monitors.get(each.evaluation.monitor)
+    for evaluation in past:
+        assignment, monitor = (
+            assignments[evaluation.evaluation.evaluator],
+            new.settings.monitors.get(evaluation.evaluation.monitor),
+        )
         if monitor is not None:
             assignment = with_pack(assignment, pack_of(assignment.evaluator.name, monitor, new.evaluators), new)
-        job = _job(each.evaluation, turns, assignment)
+        job = _job(evaluation.evaluation, turns, assignment)
         if job is not None:
-            jobs[job.evaluation_id] = (each, job)
+            jobs[job.evaluation_id] = (evaluation, job)
     return list(jobs.values())
 
 
@@ -286,7 +289,7 @@ async def _not_in_log(log: Log, jobs: Sequence[PastJob]) -> list[PastJob]:
     Raises:
         ConfigError: there are none.
     """
-    existing = {each.evaluation.evaluation_id for each in await read_log(log)}
+    existing = {evaluation.evaluation.evaluation_id for evaluation in await read_log(log)}
     missing = [(past, job) for past, job in jobs if job.evaluation_id not in existing]
     if not missing:
         raise ConfigError(
@@ -299,7 +302,7 @@ async def _not_in_log(log: Log, jobs: Sequence[PastJob]) -> list[PastJob]:
 
 
 def _say_price(past: Sequence[PastEvaluation], jobs: Sequence[PastJob]) -> None:
-    costs = [each.evaluation.cost_usd for each in past if each.evaluation.cost_usd is not None]
+    costs = [evaluation.evaluation.cost_usd for evaluation in past if evaluation.evaluation.cost_usd is not None]
     before = f" (the old ones cost {sum(costs):.2f} USD)" if costs else ""
     guess = sum(job.assignment.expected_usd for _, job in jobs)
     about = f", for roughly {guess:.2f} USD" if guess else ""
@@ -311,9 +314,9 @@ def _report(
 ) -> ReplayReport:
     old_of = {job.evaluation_id: past.evaluation for past, job in jobs}
     by_name: dict[str, list[EvaluationPair]] = {}
-    for each in made.evaluations:
-        old = old_of[each.evaluation_id]
-        by_name.setdefault(old.evaluator, []).append(EvaluationPair(old, each))
+    for evaluation in made.evaluations:
+        old = old_of[evaluation.evaluation_id]
+        by_name.setdefault(old.evaluator, []).append(EvaluationPair(old, evaluation))
     return ReplayReport(
         comparisons=tuple(_replayed(pairs, options.worst) for _, pairs in sorted(by_name.items())),
         unscored=selected.unscored,
@@ -324,9 +327,9 @@ def _report(
 
 
 def _replayed(pairs: Sequence[EvaluationPair], worst: int) -> EvaluatorComparison:
-    old, new = compared_evaluators((each.old, each.new) for each in pairs)
-    without = Counter(_no_score_reason(each.new) for each in pairs if each.new.score is None)
-    scored = [each for each in pairs if each.new.score is not None]
+    old, new = compared_evaluators((pair.old, pair.new) for pair in pairs)
+    without = Counter(_no_score_reason(pair.new) for pair in pairs if pair.new.score is None)
+    scored = [pair for pair in pairs if pair.new.score is not None]
     return EvaluatorComparison(old=old, new=new, comparison=compare(scored, worst=worst), no_score=dict(without))
 
 
@@ -337,11 +340,11 @@ def _no_score_reason(evaluation: Evaluation) -> str:
 
 
 def _problems(report: ReplayReport, made: RunResult, options: ReplayOptions) -> Iterator[str]:
-    for each in report.comparisons:
-        if each.comparison is None:
-            reasons = ", ".join(f"{count} {what}" for what, count in each.no_score.items())
-            yield f"{each.new.evaluator}: nothing could be scored: {reasons}"
-    failed = sum(each.outcome == "failed" for each in made.evaluations)
+    for comparison in report.comparisons:
+        if comparison.comparison is None:
+            reasons = ", ".join(f"{count} {what}" for what, count in comparison.no_score.items())
+            yield f"{comparison.new.evaluator}: nothing could be scored: {reasons}"
+    failed = sum(evaluation.outcome == "failed" for evaluation in made.evaluations)
     if options.into_log and failed:
         yield f"{plural(failed, 'new evaluation')} failed and not written to the log; run the same command again"
     if made.left:

@@ -64,7 +64,7 @@ def compared_evaluators(pairs: Iterable[tuple[Evaluation, Evaluation]]) -> tuple
 
 def _compared_evaluator(evaluations: tuple[Evaluation, ...]) -> ComparedEvaluator:
     newest = evaluations[-1]
-    costs = [each.cost_usd for each in evaluations if each.cost_usd is not None]
+    costs = [evaluation.cost_usd for evaluation in evaluations if evaluation.cost_usd is not None]
     return ComparedEvaluator(
         evaluator=newest.evaluator,
         version=newest.evaluator_version,
@@ -76,7 +76,7 @@ def _compared_evaluator(evaluations: tuple[Evaluation, ...]) -> ComparedEvaluato
 def as_json(report: ReplayReport) -> str:
     """One JSON object."""
     document = {
-        "evaluators": [_plain(each) for each in report.comparisons],
+        "evaluators": [_plain(comparison) for comparison in report.comparisons],
         "left_out": {"no_old_score": report.unscored, "text_is_gone": report.gone, "no_money": report.left},
         "spent_usd": report.spent_usd,
     }
@@ -116,8 +116,8 @@ def _plain_pair(pair: EvaluationPair) -> dict[str, Any]:
 
 def as_text(report: ReplayReport, console: Console) -> None:
     """Print a table per evaluator, and its conclusions."""
-    for each in report.comparisons:
-        _print(each, console)
+    for comparison in report.comparisons:
+        _print(comparison, console)
     for line in _omissions(report):
         console.print(line, highlight=False)
 

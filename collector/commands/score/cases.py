@@ -25,22 +25,24 @@ def jobs_of(
     """
     watched = of_agent_runs or {}
     monitor = Monitor(name="score", assignments=(), match={}, attributes=declared)
-    of_turns = [each for each in assignments if each.evaluator.scope == "turn"]
-    of_conversations = [each for each in assignments if each.evaluator.scope == "conversation"]
+    of_turns = [assignment for assignment in assignments if assignment.evaluator.scope == "turn"]
+    of_conversations = [assignment for assignment in assignments if assignment.evaluator.scope == "conversation"]
     conversations: dict[str, dict[str, Turn]] = {}
     for turn in turns:
         is_run = turn.agent_run_of is not None
         if of_conversations and not is_run:
             conversations.setdefault(conversation_key(turn), {})[turn.turn_id] = turn
-        for each in (one for one in of_turns if is_run in watched.get(one.evaluator.name, (False,))):
-            yield _job(monitor, each, each.evaluation_id(turn.turn_id), turn)
+        for assignment in (one for one in of_turns if is_run in watched.get(one.evaluator.name, (False,))):
+            yield _job(monitor, assignment, assignment.evaluation_id(turn.turn_id), turn)
     for conversation_id, members in conversations.items():
         ordered = tuple(sorted(members.values(), key=_start))
         conversation = Conversation(
             **conversation_fields(ordered), conversation_id=conversation_id, turns=ordered, closed_by="end_of_file"
         )
-        for each in of_conversations:
-            yield _job(monitor, each, each.evaluation_id(conversation_id, turns_digest(members)), conversation)
+        for assignment in of_conversations:
+            yield _job(
+                monitor, assignment, assignment.evaluation_id(conversation_id, turns_digest(members)), conversation
+            )
 
 
 def _job(monitor: Monitor, assignment: Assignment, evaluation_id: str, case: Turn | Conversation) -> Job:

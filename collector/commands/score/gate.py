@@ -62,13 +62,13 @@ def compare_with_base(
     Pairs are of one evaluator and one subject, by the subject's id or, for turns without one, by their text's hash.
     Worse: the whole interval of the difference is below minus `tolerance`; alike: it is above; else unsure.
     """
-    old = {_key(each): each for each in base if each.score is not None}
+    old = {_key(evaluation): evaluation for evaluation in base if evaluation.score is not None}
     by_evaluator: dict[str, list[EvaluationPair]] = {}
-    for each in new:
-        pairs = by_evaluator.setdefault(each.evaluator, [])
-        before = old.get(_key(each))
-        if before is not None and each.score is not None:
-            pairs.append(EvaluationPair(before, each))
+    for evaluation in new:
+        pairs = by_evaluator.setdefault(evaluation.evaluator, [])
+        before = old.get(_key(evaluation))
+        if before is not None and evaluation.score is not None:
+            pairs.append(EvaluationPair(before, evaluation))
     return [
         _result(name, pairs, tolerance, -1.0 if name in lower_is_better else 1.0)
         for name, pairs in sorted(by_evaluator.items())
@@ -82,7 +82,7 @@ def _key(evaluation: Evaluation) -> tuple[str, str]:
 
 def _result(name: str, pairs: Sequence[EvaluationPair], tolerance: float, sign: float) -> GateResult:
     comparison = compare(pairs)
-    changed = any(each.old.evaluator_version != each.new.evaluator_version for each in pairs)
+    changed = any(pair.old.evaluator_version != pair.new.evaluator_version for pair in pairs)
     return GateResult(
         evaluator=name, verdict=_verdict(comparison, tolerance, sign), comparison=comparison, changed_version=changed
     )
@@ -108,23 +108,23 @@ def as_markdown(results: Sequence[GateResult]) -> str:
         "| evaluator | cases | base | now | difference | 95 % interval | verdict |",
         "|---|---:|---:|---:|---:|---:|---|",
     ]
-    for each in results:
-        name = each.evaluator.replace("|", "\\|")
-        if each.comparison is None:
-            rows.append(f"| {name} | 0 | – | – | – | – | {_TEXTS[each.verdict]} |")
+    for result in results:
+        name = result.evaluator.replace("|", "\\|")
+        if result.comparison is None:
+            rows.append(f"| {name} | 0 | – | – | – | – | {_TEXTS[result.verdict]} |")
             continue
-        mean = each.comparison.mean
+        mean = result.comparison.mean
         interval = "–" if mean.interval is None else f"{mean.interval[0]:+.3f} … {mean.interval[1]:+.3f}"
         rows.append(
-            f"| {name} | {each.comparison.pairs} | {mean.old:.3f} | {mean.new:.3f} | {mean.difference:+.3f} | "
-            f"{interval} | **{each.verdict}** |"
+            f"| {name} | {result.comparison.pairs} | {mean.old:.3f} | {mean.new:.3f} | {mean.difference:+.3f} | "
+            f"{interval} | **{result.verdict}** |"
         )
     return "\n".join(rows) + "\n"
 
 
 def as_junit(results: Sequence[GateResult]) -> bytes:
     """JUnit XML: a test case for each evaluator; worse is a failure, unsure and no pairs are skipped."""
-    verdicts = [each.verdict for each in results]
+    verdicts = [result.verdict for result in results]
     suite = ET.Element(
         "testsuite",
         name="evalstream score --against",
@@ -133,14 +133,14 @@ def as_junit(results: Sequence[GateResult]) -> bytes:
         skipped=str(verdicts.count("unsure") + verdicts.count("no pairs")),
         errors="0",
     )
-    for each in results:
-        case = ET.SubElement(suite, "testcase", classname="evalstream", name=each.evaluator)
-        if each.verdict == "worse":
-            ET.SubElement(case, "failure", message=each.text, type="worse").text = _examples(each)
-        elif each.verdict in ("unsure", "no pairs"):
-            ET.SubElement(case, "skipped", message=each.text)
+    for result in results:
+        case = ET.SubElement(suite, "testcase", classname="evalstream", name=result.evaluator)
+        if result.verdict == "worse":
+            ET.SubElement(case, "failure", message=result.text, type="worse").text = _examples(result)
+        elif result.verdict in ("unsure", "no pairs"):
+            ET.SubElement(case, "skipped", message=result.text)
         else:
-            ET.SubElement(case, "system-out").text = each.text
+            ET.SubElement(case, "system-out").text = result.text
     whole = ET.Element("testsuites")
     whole.append(suite)
     return ET.tostring(whole, encoding="utf-8", xml_declaration=True) + b"\n"
@@ -150,6 +150,6 @@ def _examples(result: GateResult) -> str:
     """The cases that differ most, by their ids: no judged text."""
     pairs = result.comparison.worst if result.comparison is not None else ()
     return "\n".join(
-        f"{each.new.subject.turn_id or each.new.subject.conversation_id}: {each.old.score:.3f} -> {each.new.score:.3f}"
-        for each in pairs
+        f"{pair.new.subject.turn_id or pair.new.subject.conversation_id}: {pair.old.score:.3f} -> {pair.new.score:.3f}"
+        for pair in pairs
     )

@@ -82,7 +82,7 @@ class _Jsonl:
         self._file = file
 
     def write(self, *evaluations: Evaluation) -> None:
-        self._file.write("".join(evaluation_to_json(each).decode() + "\n" for each in evaluations))
+        self._file.write("".join(evaluation_to_json(evaluation).decode() + "\n" for evaluation in evaluations))
         self._file.flush()
 
 

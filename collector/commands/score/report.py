@@ -26,7 +26,9 @@ def turned(line: float) -> float:
 
 def as_json(by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = ()) -> str:
     """One JSON object by evaluator; `lower` are those for which lower is better."""
-    return orjson.dumps({name: _plain(each, name in lower) for name, each in by_evaluator.items()}).decode() + "\n"
+    return (
+        orjson.dumps({name: _plain(summary, name in lower) for name, summary in by_evaluator.items()}).decode() + "\n"
+    )
 
 
 def _plain(summary: ScoreSummary, lower_is_better: bool) -> dict[str, object]:

@@ -68,9 +68,9 @@ async def run_jobs(
         ConfigError: the output cannot be written, or is something else.
     """
     wanted = {job.evaluation_id: job for job in jobs}
-    made = [each for each in read_earlier(output) if each.evaluation_id in wanted]
-    for each in made:
-        del wanted[each.evaluation_id]
+    made = [evaluation for evaluation in read_earlier(output) if evaluation.evaluation_id in wanted]
+    for evaluation in made:
+        del wanted[evaluation.evaluation_id]
     if again := len(failed_earlier(output) & wanted.keys()):
         print(f"evalstream: {plural(again, 'evaluation')} of an earlier run failed, made again", file=sys.stderr)  # noqa: T201
     spend_limit = SpendLimit(max_usd)

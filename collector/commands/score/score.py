@@ -78,7 +78,9 @@ def score(config: Config, options: ScoreOptions) -> int:
         print(f"evalstream: interrupted{resume_hint(options.output)}", file=sys.stderr)  # noqa: T201
         raise
     by_evaluator = summarize(made.evaluations)
-    lower = {name for name, each in config.evaluators.items() if each.evaluator.direction == "lower_is_better"}
+    lower = {
+        name for name, evaluator in config.evaluators.items() if evaluator.evaluator.direction == "lower_is_better"
+    }
     show = as_json if options.json else as_table
     print(show(by_evaluator, lower), end="")  # noqa: T201 - the command's data
     problems = list(_problems(by_evaluator, options.fail_under, lower))
@@ -100,12 +102,12 @@ def _gate(results: Sequence[GateResult], options: ScoreOptions) -> Iterator[str]
                 path.write_bytes(content)
             except OSError as error:
                 raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file") from error
-    for each in results:
+    for result in results:
         if not options.json:
-            print(f"{each.evaluator}: {each.text}")  # noqa: T201 - the command's data
-        if each.verdict == "worse":
-            yield f"{each.evaluator}: {each.text}"
-    if results and all(each.comparison is None for each in results):
+            print(f"{result.evaluator}: {result.text}")  # noqa: T201 - the command's data
+        if result.verdict == "worse":
+            yield f"{result.evaluator}: {result.text}"
+    if results and all(result.comparison is None for result in results):
         yield f"{options.against}: no case of it has a score in both runs; is it of the same files and evaluators?"
 
 
@@ -134,7 +136,7 @@ def _unlinked(paths: Sequence[str], assembler: Assembler) -> Iterator[Turn]:
         matches = sorted(glob.glob(path)) if glob.has_magic(path) else [path]  # noqa: PTH207 - any path, absolute ones too
         if not matches:
             raise ConfigError(f"{path}: no file matches")
-        yield from normalize([Path(each) for each in matches], assembler)
+        yield from normalize([Path(match) for match in matches], assembler)
 
 
 async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -> RunResult:
@@ -166,13 +168,17 @@ async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -
 
 def _of_agent_runs(plan: Plan) -> Mapping[str, frozenset[bool]]:
     """By evaluator, whether its monitors watch runs of agents, turns, or, some of them, both."""
-    uses = [(each.evaluator.name, monitor.agent_runs) for monitor in plan.monitors for each in monitor.assignments]
+    uses = [
+        (assignment.evaluator.name, monitor.agent_runs)
+        for monitor in plan.monitors
+        for assignment in monitor.assignments
+    ]
     return {name: frozenset(runs for other, runs in uses if other == name) for name, _ in uses}
 
 
 def _assignments(plan: Plan, named: Sequence[str]) -> list[Assignment]:
     """The named evaluators; without names all that some monitor uses, each once."""
-    every = {each.evaluator.name: each for monitor in plan.monitors for each in monitor.assignments}
+    every = {assignment.evaluator.name: assignment for monitor in plan.monitors for assignment in monitor.assignments}
     unknown = sorted(set(named) - set(every))
     if unknown:
         raise ConfigError(f"--evaluator: no monitor uses {unknown[0]!r}; {suggestion(unknown[0], sorted(every))}")

@@ -58,5 +58,5 @@ def require_prices(config: Config, judges: Iterable[str]) -> None:
 
 def judges_of(config: Config, assignments: Iterable[Assignment]) -> set[str]:
     """The names of the judges that these evaluators use in a configuration."""
-    judges = (config.evaluators[each.evaluator.name].judge for each in assignments)
-    return {each for each in judges if each is not None}
+    judges = (config.evaluators[assignment.evaluator.name].judge for assignment in assignments)
+    return {judge for judge in judges if judge is not None}

@@ -70,7 +70,7 @@ class PastAlerts:
                 while numbers[starts[window]] <= number - length / MINUTE:
                     starts[window] += 1
             windows = [_between(totals[first], totals[-1]) for first in starts.values()]
-            if dropped or any(self._misses(each, day=windows[-1]) for each in windows):
+            if dropped or any(self._misses(window, day=windows[-1]) for window in windows):
                 yield (number + 1) * MINUTE
 
     def _misses(self, window: WindowSums, day: WindowSums) -> bool:
@@ -95,16 +95,16 @@ def minutes_of(scores: Iterable[PastScore]) -> Iterator[tuple[int, Minute]]:
     sums = BoundedSums()
     for number, group in groupby(scores, key=lambda each: int(each.time // MINUTE)):
         mean, evidence_, count = EstimatorSums(), EstimatorSums(), 0
-        for each in group:
+        for score in group:
             count += 1
-            grown = sums.add(None, each.conversation, weight=each.weight, score=each.score, time=each.time)
+            grown = sums.add(None, score.conversation, weight=score.weight, score=score.score, time=score.time)
             mean += _sums(grown.mean)
             evidence_ += _sums(grown.evidence)
         yield number, Minute(mean, evidence_, count)
 
 
-def _sums(of: EstimatorIncrements) -> EstimatorSums:
-    return EstimatorSums(of.w, of.wy, of.w2, of.w2y, of.w2y2)
+def _sums(increments: EstimatorIncrements) -> EstimatorSums:
+    return EstimatorSums(increments.w, increments.wy, increments.w2, increments.w2y, increments.w2y2)
 
 
 def with_fall(
@@ -118,13 +118,13 @@ def with_fall(
     room = 1.0 - mean if lower_is_better else mean
     share = min(1.0, fall / room) if room > 0.0 else 0.0
     bad: dict[str, bool] = {}
-    for each in _round(scores, start - DAY, start + LONGEST):
-        if each.time < start:
-            yield each
+    for score in _round(scores, start - DAY, start + LONGEST):
+        if score.time < start:
+            yield score
             continue
-        if each.conversation not in bad:
-            bad[each.conversation] = chance.random() < share
-        yield each._replace(score=float(lower_is_better)) if bad[each.conversation] else each
+        if score.conversation not in bad:
+            bad[score.conversation] = chance.random() < share
+        yield score._replace(score=float(lower_is_better)) if bad[score.conversation] else score
 
 
 def _round(scores: Sequence[PastScore], begin: float, end: float) -> Iterator[PastScore]:
@@ -133,8 +133,8 @@ def _round(scores: Sequence[PastScore], begin: float, end: float) -> Iterator[Pa
     span = max(1.0, (last - first) // DAY + ((last - first) % DAY > 0)) * DAY
     lap = int((begin - first) // span)
     while first + lap * span < end:
-        for each in scores:
-            time = each.time + lap * span
+        for score in scores:
+            time = score.time + lap * span
             if begin <= time < end:
-                yield each._replace(time=time, conversation=f"{lap}/{each.conversation}")
+                yield score._replace(time=time, conversation=f"{lap}/{score.conversation}")
         lap += 1

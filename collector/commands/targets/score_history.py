@@ -57,14 +57,14 @@ def history_of(scores: Sequence[PastScore]) -> ScoreHistory:
     """The figures of scores in order of time, of which there is at least one."""
     sums, hourly = BoundedSums(), dict[int, EstimatorSums]()
     independent = 0.0
-    for each in scores:
-        grown = sums.add(None, each.conversation, weight=each.weight, score=each.score, time=each.time).mean
-        hour = int(each.time // HOUR)
+    for score in scores:
+        grown = sums.add(None, score.conversation, weight=score.weight, score=score.score, time=score.time).mean
+        hour = int(score.time // HOUR)
         added = EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
         hourly[hour] = hourly.get(hour, EstimatorSums()) + added
     whole = sum(hourly.values(), EstimatorSums())
-    for each in scores:
-        independent += (each.weight.full * (each.score - whole.mean)) ** 2
+    for score in scores:
+        independent += (score.weight.full * (score.score - whole.mean)) ** 2
     clustered = (whole.stderr * whole.w) ** 2
     return ScoreHistory(
         scores=len(scores),

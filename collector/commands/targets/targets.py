@@ -91,16 +91,16 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
     async with open_logs(log, create=False) as logs:
         scores = await _read(logs.evaluations, options)
     made: list[Proposal] = []
-    for each in chosen:
-        known = scores.get((each.monitor, each.evaluator), [])
+    for target in chosen:
+        known = scores.get((target.monitor, target.evaluator), [])
         if len(known) >= FEWEST:
-            made.append(_propose(each, known, config, every))
+            made.append(_propose(target, known, config, every))
     if not made:
         raise EvalstreamError(
             f"no evaluator has {FEWEST} scores in this time; name an earlier --from, or come back when there are more"
         )
     if as_json:
-        say(orjson.dumps({"targets": [_document(each) for each in made]}, option=orjson.OPT_INDENT_2).decode())
+        say(orjson.dumps({"targets": [_document(proposal) for proposal in made]}, option=orjson.OPT_INDENT_2).decode())
         return DONE
     for line in _lines(made, chosen, scores):
         say(line)
@@ -108,12 +108,12 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
 
 
 def _chosen(every: Sequence[Target], options: TargetsOptions) -> list[Target]:
-    monitors = sorted({each.monitor for each in every})
+    monitors = sorted({target.monitor for target in every})
     if options.monitor is not None and options.monitor not in monitors:
         raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, monitors)}")
     if options.since >= options.until:
         raise ConfigError("--from and --to: the time must begin before it ends")
-    return [each for each in every if not each.is_derived and options.monitor in (None, each.monitor)]
+    return [target for target in every if not target.is_derived and options.monitor in (None, target.monitor)]
 
 
 async def _read(log: Log, options: TargetsOptions) -> Mapping[tuple[str, str], list[PastScore]]:
@@ -140,7 +140,7 @@ async def _read(log: Log, options: TargetsOptions) -> Mapping[tuple[str, str], l
     for key, version, past in scored.values():
         if newest[key][1] == version:
             scores.setdefault(key, []).append(past)
-    return {key: sorted(each) for key, each in scores.items()}
+    return {key: sorted(score) for key, score in scores.items()}
 
 
 def _propose(of: Target, scores: Sequence[PastScore], config: Config, every: Sequence[Target]) -> Proposal:
@@ -168,7 +168,7 @@ def _try(
 ) -> Trial:
     assert mean is not None
     alerts = config.settings.alerts
-    watching = [each for each in every if each.mean is not None or each is of]
+    watching = [target for target in every if target.mean is not None or target is of]
     detecting = detector(replace(of, mean=mean), watching, alerts, segment_count(config))
     past = PastAlerts(detecting, alerts.page_standard_errors, alerts.min_conversations)
     after: list[FallDelay] = []
@@ -207,17 +207,19 @@ def _document(made: Proposal) -> dict[str, Any]:
 def _lines(
     made: Sequence[Proposal], chosen: Sequence[Target], scores: Mapping[tuple[str, str], Sequence[PastScore]]
 ) -> Iterator[str]:
-    for each in made:
-        yield from _proposal_lines(each)
+    for proposal in made:
+        yield from _proposal_lines(proposal)
     for target in chosen:
         count = len(scores.get((target.monitor, target.evaluator), ()))
         if count < FEWEST:
             yield f"{target.monitor}/{target.evaluator}: {plural(count, 'score')}, too few to propose a target"
     yield ""
     yield "monitors:"
-    for monitor in dict.fromkeys(each.of.monitor for each in made):
+    for monitor in dict.fromkeys(proposal.of.monitor for proposal in made):
         proposed = ", ".join(
-            f"{each.of.evaluator}: {each.proposed.target:g}" for each in made if each.of.monitor == monitor
+            f"{proposal.of.evaluator}: {proposal.proposed.target:g}"
+            for proposal in made
+            if proposal.of.monitor == monitor
         )
         yield f"  {monitor}: {{alerts: {{targets: {{{proposed}}}}}}}"
 
@@ -241,7 +243,7 @@ def _trial(trial: Trial, made: Proposal) -> str:
     would = "would not have paged" if not count else f"would have paged {plural(count, 'time')}"
     last = "" if not count else f", last at {datetime.fromtimestamp(trial.pages[-1], UTC):%Y-%m-%d %H:%M}"
     word = "rise" if made.of.lower_is_better else "fall"
-    falls = "; ".join(f"of {each.fall:g} after {_span(each.half)}, {_span(each.most)}" for each in trial.delays)
+    falls = "; ".join(f"of {delay.fall:g} after {_span(delay.half)}, {_span(delay.most)}" for delay in trial.delays)
     return f"{would}{last}; a {word} (half, 9 of 10) {falls}"
 
 

@@ -71,14 +71,14 @@ class PartitionBudget:
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
         return {
-            "windows": {name: [each.to_json() for each in windows] for name, windows in self.windows.items()},
-            "demands": [[*names, each.per_second] for names, each in self.demands.items()],
+            "windows": {name: [window.to_json() for window in windows] for name, windows in self.windows.items()},
+            "demands": [[*names, demand.per_second] for names, demand in self.demands.items()],
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Continue from what `to_json` gave; budgets that it does not contain start empty."""
         for name, saved_windows in saved["windows"].items():
-            by_period = {each["period"]: each for each in saved_windows}
+            by_period = {saved_window["period"]: saved_window for saved_window in saved_windows}
             for window in self.windows.get(name, ()):
                 if window.period in by_period:
                     window.restore(by_period[window.period])
@@ -93,7 +93,7 @@ class BudgetController:
     def __init__(self, plan: Plan, partitions: int) -> None:
         self._plan = plan
         self._partitions = partitions
-        self._budgets = {each.name: each.budget for each in plan.monitors if each.budget.limited}
+        self._budgets = {monitor.name: monitor.budget for monitor in plan.monitors if monitor.budget.limited}
         if plan.budget.limited:
             self._budgets[ALL_MONITORS] = plan.budget
         self._planner = RatePlanner(plan, partitions)
@@ -148,7 +148,9 @@ class BudgetController:
     def initial_rates(self) -> Rates:
         """The rates before anything is known."""
         planned = self._planner.monitors
-        names = [each.name for each in self._plan.monitors if self._limited(each.name) or each.name in planned]
+        names = [
+            monitor.name for monitor in self._plan.monitors if self._limited(monitor.name) or monitor.name in planned
+        ]
         return Rates({name: RateReduction(FIRST_FACTOR) for name in names}) if names else FULL_RATES
 
     def _limited(self, monitor: str) -> bool:
@@ -171,13 +173,15 @@ class BudgetController:
             return True
         if not partition_budget.started:
             return False
-        return self._fallback_is_due(now) or any(each.has_jumped(elapsed) for each in partition_budget.demands.values())
+        return self._fallback_is_due(now) or any(
+            demand.has_jumped(elapsed) for demand in partition_budget.demands.values()
+        )
 
     def _fallback_is_due(self, now: float) -> bool:
         """Whether a fallback judge would take over by what is spent, and has not yet."""
         return any(
             not self._last.of(monitor.name).fallback
-            and any(each.fallback is not None for each in monitor.assignments)
+            and any(assignment.fallback is not None for assignment in monitor.assignments)
             and any(
                 self.used_fraction(name, now) >= self._budgets[name].fallback_at
                 for name in (monitor.name, ALL_MONITORS)
@@ -189,14 +193,16 @@ class BudgetController:
     def decide_rates(self, partition: int, now: float) -> tuple[Rates, Mapping[str, Any]]:
         """The rates of the next minutes, and the partition's budget to be saved with them."""
         partition_budget = self._by_partition[partition]
-        for each in partition_budget.demands.values():
-            each.update(now - partition_budget.decided_at)
+        for demand in partition_budget.demands.values():
+            demand.update(now - partition_budget.decided_at)
         partition_budget.decided_at, partition_budget.started = now, True
-        for each in self._by_partition.values():
-            for windows in each.windows.values():
+        for demand in self._by_partition.values():
+            for windows in demand.windows.values():
                 for window in windows:
                     window.accrue(now)
-        shares = {each.name: self._share(each, now) for each in self._plan.monitors if self._limited(each.name)}
+        shares = {
+            monitor.name: self._share(monitor, now) for monitor in self._plan.monitors if self._limited(monitor.name)
+        }
         self._last = Rates(shares)
         return self._with_planned(now), self.saved(partition)
 
@@ -204,8 +210,8 @@ class BudgetController:
         """The rates that budgets leave, or lower ones that are planned."""
         rates = dict(self._last.by_monitor)
         for name in self._planner.monitors:
-            of = self._last.of(name)
-            rates[name] = RateReduction(min(of.factor, self._planner.rate(name, now)), of.fallback)
+            reduction = self._last.of(name)
+            rates[name] = RateReduction(min(reduction.factor, self._planner.rate(name, now)), reduction.fallback)
         return Rates(rates)
 
     def learn(self, partition: int, job: Job, evaluation: Evaluation) -> None:
@@ -230,10 +236,10 @@ class BudgetController:
     def _demand_usd(self, monitor: Monitor, fallback: bool) -> float:
         """US dollars per second that judging without a budget would cost."""
         return sum(
-            (partition_budget.demand(monitor.name, each.evaluator.name).per_second or 0.0)
-            * self.expected_usd(each, fallback)
-            for each in monitor.assignments
-            if each.asks_judge
+            (partition_budget.demand(monitor.name, assignment.evaluator.name).per_second or 0.0)
+            * self.expected_usd(assignment, fallback)
+            for assignment in monitor.assignments
+            if assignment.asks_judge
             for partition_budget in self._by_partition.values()
         )
 

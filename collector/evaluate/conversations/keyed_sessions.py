@@ -85,7 +85,7 @@ class KeyedSessions:
 
     def abandon(self) -> list[ReplayPoint]:
         """Remove all windows without closing them; returns the replay points that are not needed any more."""
-        points = [each.replay_point for each in self._conversations.values()]
+        points = [conversation.replay_point for conversation in self._conversations.values()]
         self._conversations.clear()
         self._by_age.clear()
         return [*self.take_released(), *points]
@@ -101,7 +101,7 @@ class KeyedSessions:
                 window.needed_at = time
                 return "duplicate", []
         at = incoming.packed.happened_at
-        matching = [each for each in windows if self._fits(each, at)]
+        matching = [session_window for session_window in windows if self._fits(session_window, at)]
         if not matching and at + self._reach <= time:
             if windows:
                 windows[-1].needed_at = time
@@ -234,7 +234,7 @@ class KeyedSessions:
         conversation = self._conversations.get(conversation_id)
         if conversation is None:
             return []
-        closed = [self._close(conversation, each, "evicted") for each in conversation.windows if not each.closed]
+        closed = [self._close(conversation, window, "evicted") for window in conversation.windows if not window.closed]
         for window in list(conversation.windows):
             self._remove(conversation, window)
         self._remove_if_empty(conversation_id, conversation)
@@ -324,7 +324,7 @@ class KeyedSessions:
     @property
     def low_watermark(self) -> ReplayPoint | None:
         """The oldest replay point of a conversation."""
-        return next((each.replay_point for each in self._conversations.values()), None)
+        return next((conversation.replay_point for conversation in self._conversations.values()), None)
 
     @property
     def has_released(self) -> bool:

@@ -83,7 +83,7 @@ class SnapshotOutline(Struct, gc=False):
     @property
     def needed_at(self) -> tuple[float, ...]:
         """The `needed_at` of each window; 0.0 where it is not newer than the last turn."""
-        return tuple(each.needed for each in self.sessions)
+        return tuple(outline.needed for outline in self.sessions)
 
 
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -113,7 +113,7 @@ def snapshot_record(
         conversation_id,
         conversation.replay_point.offset,
         next_offset,
-        [_written(each) for each in conversation.windows],
+        [_written(window) for window in conversation.windows],
         conversation.retries or UNSET,
     )
     return Record(conversation_id.encode(), _ENCODER.encode(written), SNAPSHOT_HEADERS, partition)
@@ -165,7 +165,7 @@ def parse_snapshot(value: bytes) -> ConversationSnapshot:
         read = _DECODER.decode(value)
     except _UNREADABLE as error:
         raise _not_a_snapshot(error) from None
-    windows = tuple(_window(read.conversation_id, each) for each in read.sessions)
+    windows = tuple(_window(read.conversation_id, window) for window in read.sessions)
     retries = NO_RETRIES if read.retries is UNSET else read.retries
     return ConversationSnapshot(read.monitor, read.conversation_id, read.first, read.since, windows, retries)
 

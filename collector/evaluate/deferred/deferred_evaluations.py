@@ -78,7 +78,7 @@ class DeferredEvaluations:
         """Let one or a pack wait, if there is room, or it was `resumed` and had room before; then call `leave`."""
         if self._room.full and not resumed:
             return False
-        self._room.enter(jobs, max(each.size for each in jobs))
+        self._room.enter(jobs, max(job.size for job in jobs))
         return True
 
     def leave(self, jobs: Sequence[Job]) -> None:
@@ -106,8 +106,8 @@ class DeferredEvaluations:
                 self._count_undeferred(jobs)
             return made
         finally:
-            for each in reservations:
-                each.release()
+            for reservation in reservations:
+                reservation.release()
 
     def forget(self, jobs: Sequence[Job]) -> None:
         """What these have asked is of no more use: they are in the ledger."""
@@ -124,7 +124,7 @@ class DeferredEvaluations:
             self._room.move(jobs, "submitted")
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             # What has become of a batch that failed as a whole is for the evaluation to hear: it does not rest again.
-            rests = not any(each.done() and each.exception() is not None for each in waiting)
+            rests = not any(future.done() and future.exception() is not None for future in waiting)
             self._room.move(jobs, "gathering")
 
     def _by_batches(self, job: Job) -> Job:

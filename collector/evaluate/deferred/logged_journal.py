@@ -81,17 +81,17 @@ class LoggedJournal(BatchJournal):
 
     async def submitted(self, key: str, batch_id: str) -> None:
         """See `BatchJournal.submitted`."""
-        if any(each.key == key and each.id == batch_id for each in self.open_batches()):
+        if any(open_batch.key == key and open_batch.id == batch_id for open_batch in self.open_batches()):
             return
         await self.note({"event": "submitted", "key": key, "id": batch_id})
         await super().submitted(key, batch_id)
 
     async def record(self, home: str, results: Iterable[BatchResult]) -> None:
         """See `BatchJournal.record`."""
-        for part in _parts([(each, _packed(each.content)) for each in results]):
-            answers = [[each.name, each.status, content] for each, content in part]
+        for part in _parts([(result, _packed(result.content)) for result in results]):
+            answers = [[result.name, result.status, content] for result, content in part]
             await self.note({"event": "answered", "home": home, "answers": answers})
-            await super().record(home, [each for each, _ in part])
+            await super().record(home, [result for result, _ in part])
 
     async def end(self, key: str, missing: Mapping[str, Missing], otherwise: Missing) -> None:
         """See `BatchJournal.end`."""
@@ -133,11 +133,11 @@ def _read_result(answer: Sequence[Any]) -> BatchResult:
 def _parts(results: Sequence[tuple[BatchResult, str]]) -> Iterator[Sequence[tuple[BatchResult, str]]]:
     part: list[tuple[BatchResult, str]] = []
     size = 0
-    for each in results:
-        if part and size + len(each[1]) > _BYTES_AT_ONCE:
+    for result in results:
+        if part and size + len(result[1]) > _BYTES_AT_ONCE:
             yield part
             part, size = [], 0
-        part.append(each)
-        size += len(each[1]) + 100
+        part.append(result)
+        size += len(result[1]) + 100
     if part:
         yield part

@@ -42,11 +42,11 @@ class WaitingRoom:
     @property
     def oldest(self) -> float | None:
         """When the oldest one that waits was triggered, in seconds since the epoch; None if nothing waits."""
-        return min((each.since for each in self._waiting.values()), default=None)
+        return min((entry.since for entry in self._waiting.values()), default=None)
 
     def count(self, state: DeferredState) -> int:
         """How many wait to be submitted, or for the answers of what is."""
-        return sum(each.state == state for each in self._waiting.values())
+        return sum(entry.state == state for entry in self._waiting.values())
 
     def enter(self, jobs: Iterable[Job], size: int) -> None:
         """These wait now, in so many bytes together."""

@@ -77,7 +77,7 @@ class DayFigures:
         number = self.scored_again(rates, share)
         if number < FEWEST_AUDITS:
             return math.inf
-        unexplained = sum(each / rate for each, rate in zip(self.second.residuals, rates, strict=True))
+        unexplained = sum(residual / rate for residual, rate in zip(self.second.residuals, rates, strict=True))
         squares = self.second.spread * sum_of_squares + (1.0 / share - 1.0) * unexplained
         return math.sqrt(max(0.0, squares) * number / (number - 2.0)) / total
 
@@ -102,7 +102,7 @@ class DayFigures:
 
 def rates_of(rate: float, boosts: Sequence[float]) -> tuple[float, ...]:
     """The rates of strata: the first one's, times the boosts, at most 1."""
-    return tuple(min(1.0, rate * each) for each in boosts)
+    return tuple(min(1.0, rate * boost) for boost in boosts)
 
 
 def least_rate(

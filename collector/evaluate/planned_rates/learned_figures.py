@@ -81,8 +81,8 @@ class LearnedFigures:
         self.seconds = self.seconds * factor + MEMORY * (1.0 - factor)
         self.scored *= factor
         self.arrivals *= factor
-        self._sums = {name: [factor * each for each in values] for name, values in self._sums.items()}
-        self._pairs = {name: factor * each for name, each in self._pairs.items()}
+        self._sums = {name: [factor * value for value in values] for name, values in self._sums.items()}
+        self._pairs = {name: factor * pair for name, pair in self._pairs.items()}
 
     def learn(self, conversation: str, sampling: Sampling, score: float, audit: AuditScore | None, time: float) -> None:
         """A subject was scored at `time` (s since the epoch)."""
@@ -113,17 +113,26 @@ class LearnedFigures:
     def __len__(self) -> int:
         return len(self._conversations)
 
-    def _add_to(self, of: _LearnedConversation, stratum: int, own: float, number: float, score: float) -> None:
+    def _add_to(
+        self, learned_conversation: _LearnedConversation, stratum: int, own: float, number: float, score: float
+    ) -> None:
         """Add what the products of the conversation's sums grow by."""
-        cell = next((each for each in of.cells if (each.stratum, each.own) == (stratum, own)), None)
+        cell = next(
+            (
+                learned_cell
+                for learned_cell in learned_conversation.cells
+                if (learned_cell.stratum, learned_cell.own) == (stratum, own)
+            ),
+            None,
+        )
         if cell is None:
             cell = _LearnedCell(stratum, own)
-            of.cells.append(cell)
-        for each in of.cells:
-            larger = max(own, each.own)
+            learned_conversation.cells.append(cell)
+        for learned_cell in learned_conversation.cells:
+            larger = max(own, learned_cell.own)
             for one, other, first, second in (
-                (stratum, each.stratum, (number, score), (each.number, each.score)),
-                (each.stratum, stratum, (each.number, each.score), (number, score)),
+                (stratum, learned_cell.stratum, (number, score), (learned_cell.number, learned_cell.score)),
+                (learned_cell.stratum, stratum, (learned_cell.number, learned_cell.score), (number, score)),
             ):
                 self._add_products(one, other, larger, first, second)
         self._add_products(stratum, stratum, own, (number, score), (number, score))
@@ -151,9 +160,9 @@ class LearnedFigures:
             "version": self.version,
             "strata": self.strata,
             "time": round(self._time, 3),
-            **{name: _short(each) for name, each in numbers.items()},
+            **{name: _short(number) for name, number in numbers.items()},
             "sums": {name: list(map(_short, values)) for name, values in self._sums.items()},
-            "pairs": {name: _short(each) for name, each in self._pairs.items()},
+            "pairs": {name: _short(pair) for name, pair in self._pairs.items()},
         }
 
     @classmethod
@@ -187,7 +196,7 @@ def day_of(parts: Iterable[LearnedFigures], share: float | None, whole: float = 
     All parts are of one definition. With a `share` of audits the figures are those of the second scores. Costs are not
     learnt: all are 0.
     """
-    parts = [each for each in parts if each.seconds > 0.0]
+    parts = [figures for figures in parts if figures.seconds > 0.0]
     if not parts:
         return None
     sums: dict[str, list[float]] = {}
@@ -197,7 +206,7 @@ def day_of(parts: Iterable[LearnedFigures], share: float | None, whole: float = 
             known = sums.setdefault(name, [0.0] * len(values))
             sums[name] = [one + scale * more for one, more in zip(known, values, strict=True)]
     number = len(parts[0].strata)
-    scored = sum(each.scored for each in parts)
+    scored = sum(figures.scored for figures in parts)
     if not any(sums["subjects"]):
         return _unseen(sums["arrivals"][0], number, share)
     mean = sum(sums["scores"]) / sum(sums["subjects"])
@@ -237,7 +246,7 @@ def _products(
 
 def _audited(day: DayFigures, parts: Sequence[LearnedFigures]) -> DayFigures:
     """The figures of audits; with too few of them, as if the first scores said nothing about them."""
-    pairs = {name: sum(each.pairs[name] for each in parts) for name in _PAIRS}
+    pairs = {name: sum(figures.pairs[name] for figures in parts) for name in _PAIRS}
     number = pairs["w"] ** 2 / pairs["ww"] if pairs["ww"] else 0.0
     spread, unexplained, correlation = 1.0, LARGEST_VARIANCE, 0.0
     if number >= FEWEST_AUDITS:

@@ -36,7 +36,7 @@ class RatePlanner:
 
     def __init__(self, plan: Plan, partitions: int) -> None:
         self._partitions = partitions
-        self._monitors = {each.name: each for each in plan.monitors if each.standard_error is not None}
+        self._monitors = {monitor.name: monitor for monitor in plan.monitors if monitor.standard_error is not None}
         self._by_partition: dict[int, dict[tuple[str, str], LearnedFigures]] = {}
 
     @property
@@ -49,9 +49,9 @@ class RatePlanner:
         former = {(monitor, evaluator): plain for monitor, evaluator, plain in saved}
         known: dict[tuple[str, str], LearnedFigures] = {}
         for name, monitor in self._monitors.items():
-            for each in _planned(monitor):
-                key, strata = (name, each.evaluator.name), _strata(monitor)
-                figures = LearnedFigures(each.version, list(strata), now)
+            for assignment in _planned(monitor):
+                key, strata = (name, assignment.evaluator.name), _strata(monitor)
+                figures = LearnedFigures(assignment.version, list(strata), now)
                 if key in former:
                     restored = LearnedFigures.from_json(former[key])
                     if (restored.version, restored.strata) == (figures.version, figures.strata):
@@ -65,7 +65,7 @@ class RatePlanner:
 
     def saved(self, partition: int) -> Saved:
         """What is to be saved of a partition."""
-        return [[*key, each.to_json()] for key, each in self._by_partition[partition].items()]
+        return [[*key, figures.to_json()] for key, figures in self._by_partition[partition].items()]
 
     def arrived(self, partition: int, monitor: Monitor, assignment: Assignment, subjects: float) -> None:
         """So many subjects of an evaluator came, judged or not."""
@@ -87,7 +87,7 @@ class RatePlanner:
         of = self._monitors[monitor]
         assert of.standard_error is not None
         boosts = tuple(_strata(of).values())
-        rates = [self._least(of, each, boosts, of.standard_error, now) for each in _planned(of)]
+        rates = [self._least(of, assignment, boosts, of.standard_error, now) for assignment in _planned(of)]
         return round_to_digits(max(LOWEST, max(rates, default=1.0)), 3)
 
     def _least(
@@ -108,7 +108,7 @@ class RatePlanner:
 
 def _planned(monitor: Monitor) -> Iterator[Assignment]:
     """The evaluators that share the monitor's rate."""
-    yield from (each for each in monitor.assignments if each.rate is None)
+    yield from (assignment for assignment in monitor.assignments if assignment.rate is None)
 
 
 def _strata(monitor: Monitor) -> Mapping[str, float]:
@@ -125,13 +125,13 @@ def divided(saved: Sequence[Saved], partitions: int) -> Saved:
     for each in saved:
         for monitor, evaluator, plain in each:
             parts.setdefault((monitor, evaluator), []).append(plain)
-    return [[*key, _divided(of, partitions)] for key, of in parts.items()]
+    return [[*key, _divided(part, partitions)] for key, part in parts.items()]
 
 
 def _divided(parts: Sequence[Mapping[str, Any]], partitions: int) -> Mapping[str, Any]:
     """Sums add up; how long the past is does not."""
     newest = max(parts, key=lambda each: each["time"])
-    alike = [each for each in parts if all(each[name] == newest[name] for name in ("version", "strata"))]
+    alike = [part for part in parts if all(part[name] == newest[name] for name in ("version", "strata"))]
     result = dict(newest)
     for name in ("scored", "arrivals"):
         result[name] = sum(each[name] for each in alike) / partitions

@@ -49,15 +49,15 @@ def switches_of(start: Switch, controls: Iterable[ControlRecord]) -> list[Switch
     """
     low, number = start
     switches = [start]
-    for each in controls:
-        if each.configuration is None:
+    for control in controls:
+        if control.configuration is None:
             continue
-        if each.offset >= low:
-            while switches and switches[-1][0] >= each.offset:
+        if control.offset >= low:
+            while switches and switches[-1][0] >= control.offset:
                 switches.pop()
-            switches.append((each.offset, each.configuration))
+            switches.append((control.offset, control.configuration))
         elif number == UNNUMBERED:  # committed by an earlier release, which does not know numbers
-            switches[:1] = [(low, each.configuration)]
+            switches[:1] = [(low, control.configuration)]
     return switches
 
 
@@ -84,7 +84,7 @@ class Configurations:
         """The newest numbers in force before that at an offset, oldest first; `resumed` were so before all of these."""
         over = bisect_right(self.switches, offset, key=lambda each: each[0]) - 1
         numbers = [*resumed, *(number for _, number in self.switches[: max(0, over)])]
-        return tuple(list(dict.fromkeys(each for each in reversed(numbers) if each != UNNUMBERED))[:_PAST][::-1])
+        return tuple(list(dict.fromkeys(number for number in reversed(numbers) if number != UNNUMBERED))[:_PAST][::-1])
 
     def by_others(self, job: Job) -> Sequence[Job]:
         """A job as each plan but `plan` would make it."""
@@ -99,8 +99,8 @@ class Configurations:
 
 async def past_plans(numbers: Iterable[int], history: PlanHistory) -> list[Plan]:
     """The plans of configurations that were in force before a replay point, without those that cannot be made here."""
-    plans = [await history.plan_of(each) for each in numbers]
-    return [each for each in plans if each is not None]
+    plans = [await history.plan_of(number) for number in numbers]
+    return [plan for plan in plans if plan is not None]
 
 
 async def configurations_of(
@@ -130,7 +130,7 @@ async def configurations_of(
         former += unnumbered
     # All that an owner ever had, and those between: one whose switch is void by now may have finished what was due
     # before. And an owner may have had a newer one than this process has read so far.
-    known = {number, *(each for _, each in switches), *(each.configuration or number for each in controls)} - {0}
+    known = {number, *(each for _, each in switches), *(control.configuration or number for control in controls)} - {0}
     plans = (
         [await history.plan_of(each) for each in range(min(known), max(known) + 1) if each != number] if known else []
     )

@@ -181,7 +181,14 @@ class Ledger:
     @property
     def saved_budget(self) -> Mapping[str, Any] | None:
         """The partition's budget as it was written last."""
-        return next((each.budget for each in reversed(self.control_records) if each.budget is not None), None)
+        return next(
+            (
+                control_record.budget
+                for control_record in reversed(self.control_records)
+                if control_record.budget is not None
+            ),
+            None,
+        )
 
     async def retain_from_end(self, backoff: Backoff = RETRY) -> None:
         """Retain the saved budget that is appended next: a restart reads it back, however old it is by then."""
@@ -280,6 +287,6 @@ async def _missing(log: Log, records: Sequence[Record], since: int, backoff: Bac
     missing = list(records)
     async for batch in log.read(partition, since):
         # Not by its key: an evaluation of a former owner may have the same, and be void.
-        stored = {(each.key, each.value) for each in batch}
-        missing = [each for each in missing if (each.key, each.value) not in stored]
+        stored = {(record.key, record.value) for record in batch}
+        missing = [record for record in missing if (record.key, record.value) not in stored]
     return missing

@@ -32,7 +32,7 @@ async def read_sample_rates(log: Log) -> Notes:
             if record.key == RATES_KEY:
                 plain = cast("dict[str, Any]", orjson.loads(record.value))
                 partition, since, rates = plain["partition"], plain["from"], plain["rates"]
-                earlier = [each for each in notes.get(partition, ()) if each[0] < since]
+                earlier = [note for note in notes.get(partition, ()) if note[0] < since]
                 notes[partition] = [*earlier, (since, rates)]
     return notes
 

@@ -92,7 +92,7 @@ class ReferenceJoin:
     def due_at(self) -> float | None:
         """When the next evaluation is given up, or the next reference forgotten."""
         times = [self._deadlines[0][0]] if self._peek_deadline() else []
-        times += [each.until for each in list(self._remembered.values())[:1]]
+        times += [remembered.until for remembered in list(self._remembered.values())[:1]]
         return min(times, default=None)
 
     @property
@@ -101,13 +101,13 @@ class ReferenceJoin:
         while self._offsets and self._current(self._offsets[0][1]) != self._offsets[0][0]:
             heapq.heappop(self._offsets)
         points = [self._waiting[self._offsets[0][1]].replay_point] if self._offsets else []
-        points += [each.replay_point for each in list(self._remembered.values())[:1]]
+        points += [remembered.replay_point for remembered in list(self._remembered.values())[:1]]
         return min(points, default=None, key=lambda point: point.offset)
 
     @property
     def oldest_triggers(self) -> Mapping[str, int]:
         """The offset of the oldest record that led to an evaluation that waits, by evaluator."""
-        return {name: next(iter(each.values())) for name, each in self._triggers.items() if each}
+        return {name: next(iter(trigger.values())) for name, trigger in self._triggers.items() if trigger}
 
     def _current(self, name: str) -> int | None:
         waiting = self._waiting.get(name)
@@ -116,7 +116,7 @@ class ReferenceJoin:
     @property
     def jobs(self) -> Sequence[Job]:
         """The evaluations that wait, with what has come for them so far."""
-        return [_made(each) for each in self._waiting.values()]
+        return [_made(job) for job in self._waiting.values()]
 
     def clear(self) -> None:
         """Begin again, with nothing."""
@@ -146,9 +146,9 @@ class ReferenceJoin:
             size=job.size,
             replay_point=job.replay_point,
         )
-        for each in self._remembered_for(waiting.keys):
-            if concerns(each.reference, case):
-                self._merge(waiting, each)
+        for remembered in self._remembered_for(waiting.keys):
+            if concerns(remembered.reference, case):
+                self._merge(waiting, remembered)
         if _is_complete(waiting):
             yield _made(waiting)
             return

@@ -27,12 +27,16 @@ _OF_CONVERSATIONS = ("expected_outcome", "scenario", "chatbot_role")
 def referenced_fields(evaluator: Evaluator[Any]) -> frozenset[str]:
     """What an evaluator needs, as far as a reference can bring it."""
     fields = _OF_TURNS if evaluator.scope == "turn" else _OF_CONVERSATIONS
-    return frozenset(each for each in evaluator.requires if each in fields or each.startswith(OUTCOME))
+    return frozenset(require for require in evaluator.requires if require in fields or require.startswith(OUTCOME))
 
 
 def awaited_fields(assignment: Assignment, case: Turn | Conversation) -> frozenset[str]:
     """What of that a case lacks."""
-    return frozenset(each for each in referenced_fields(assignment.evaluator) if is_missing(case, each))
+    return frozenset(
+        referenced_field
+        for referenced_field in referenced_fields(assignment.evaluator)
+        if is_missing(case, referenced_field)
+    )
 
 
 def keys_of(case: Turn | Conversation) -> tuple[str, ...]:
@@ -69,9 +73,9 @@ def _ids(turn: Turn) -> dict[str, str | None]:
 def provided_fields(references: Iterable[Reference]) -> frozenset[str]:
     """What references bring."""
     fields: set[str] = set()
-    for each in references:
-        fields.update(name for name in (*_OF_TURNS, *_OF_CONVERSATIONS) if getattr(each, name) not in (None, ""))
-        fields.update(f"{OUTCOME}{name}" for name in each.outcomes)
+    for reference in references:
+        fields.update(name for name in (*_OF_TURNS, *_OF_CONVERSATIONS) if getattr(reference, name) not in (None, ""))
+        fields.update(f"{OUTCOME}{name}" for name in reference.outcomes)
     return frozenset(fields)
 
 
@@ -80,12 +84,12 @@ def with_references(case: Turn | Conversation, references: Iterable[Reference]) 
     changes: dict[str, Any] = {}
     outcomes: dict[str, Any] = {}
     fields = _OF_TURNS if isinstance(case, Turn) else _OF_CONVERSATIONS
-    for each in references:
+    for reference in references:
         for name in fields:
-            value = getattr(each, name)
+            value = getattr(reference, name)
             if value not in (None, "") and name not in changes and is_missing(case, name):
                 changes[name] = value
-        for name, value in each.outcomes.items():
+        for name, value in reference.outcomes.items():
             outcomes.setdefault(f"outcome.{name}", value)
     if outcomes:
         changes["attributes"] = {**outcomes, **case.attributes}
@@ -108,4 +112,4 @@ async def references_in_log(turns: Log) -> ReferencesByKey:
 
 def references_of(case: Turn | Conversation, references: ReferencesByKey) -> list[Reference]:
     """Those that concern a case."""
-    return [each for key in keys_of(case) for each in references.get(key, ()) if concerns(each, case)]
+    return [reference for key in keys_of(case) for reference in references.get(key, ()) if concerns(reference, case)]

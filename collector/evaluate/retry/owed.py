@@ -57,7 +57,8 @@ async def read_owed(log: Log, wanted: Callable[[Evaluation], bool]) -> OwedEvalu
             if is_owed(evaluation) and wanted(evaluation):
                 owed[evaluation.evaluation_id] = OwedEvaluation(evaluation, partition)
     left = sorted(
-        (each for name, each in owed.items() if name not in superseded), key=lambda each: each.evaluation.ended_at
+        (evaluation for name, evaluation in owed.items() if name not in superseded),
+        key=lambda each: each.evaluation.ended_at,
     )
     return OwedEvaluations(left, {name: total / number for name, (total, number) in costs.items()})
 

@@ -52,9 +52,9 @@ def plan_of(plan: Plan, monitors: Collection[str], evaluators: Collection[str]) 
     return replace(
         plan,
         monitors=tuple(
-            replace(each, assignments=tuple(a for a in each.assignments if wanted(a.evaluator.name, evaluators)))
-            for each in plan.monitors
-            if wanted(each.name, monitors)
+            replace(monitor, assignments=tuple(a for a in monitor.assignments if wanted(a.evaluator.name, evaluators)))
+            for monitor in plan.monitors
+            if wanted(monitor.name, monitors)
         ),
     )
 
@@ -99,7 +99,7 @@ async def past_jobs(
 
 def _start(turns: Log, plan: Plan, offset: int, controls: Sequence[ControlRecord]) -> ReplayPoint:
     """Where the fold begins. Budgets began with low rates, if there were any then."""
-    if any(each.rates is not None for each in controls):
+    if any(control.rates is not None for control in controls):
         return ReplayPoint(offset, rates=BudgetController(plan, turns.partitions).initial_rates())
     return ReplayPoint(offset)
 
@@ -107,6 +107,6 @@ def _start(turns: Log, plan: Plan, offset: int, controls: Sequence[ControlRecord
 def ended_at(case: Turn | Conversation, otherwise: float) -> datetime:
     """When a subject ended; `otherwise` (s since the epoch) where its turns have no time."""
     turns = (case,) if isinstance(case, Turn) else case.turns
-    times = [each.ended_at or each.started_at for each in turns]
+    times = [turn.ended_at or turn.started_at for turn in turns]
     known = [each for each in times if each is not None]
     return max(known) if known else datetime.fromtimestamp(otherwise, UTC)

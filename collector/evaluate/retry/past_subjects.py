@@ -23,7 +23,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 async def turns_in_log(log: Log, conversations: Collection[str]) -> Turns:
     """The turns of these conversations in the turns log. Of a turn that came twice, the later one."""
-    keys = {each.encode("utf-8", "replace") for each in conversations}
+    keys = {conversation.encode("utf-8", "replace") for conversation in conversations}
     turns: list[Turn] = []
     for partition in range(log.partitions):
         async for batch in log.read(partition, 0):
@@ -64,7 +64,7 @@ def _conversation(evaluation: Evaluation, members: Mapping[str, Turn]) -> Conver
     there are more by now, it is unknown which were meant.
     """
     links = set(evaluation.subject.links)
-    turns = [each for each in members.values() if not links or (each.trace_id, each.span_id) in links]
+    turns = [turn for turn in members.values() if not links or (turn.trace_id, turn.span_id) in links]
     count = evaluation.attributes.get("turns", len(links) or len(turns))
     if not turns or len(turns) != count:
         return None
@@ -72,7 +72,7 @@ def _conversation(evaluation: Evaluation, members: Mapping[str, Turn]) -> Conver
     return Conversation(
         **conversation_fields(ordered),
         conversation_id=evaluation.subject.conversation_id,
-        turns=tuple(replace(each, history=()) for each in ordered),  # it repeats the turns before
+        turns=tuple(replace(turn, history=()) for turn in ordered),  # it repeats the turns before
         closed_by=str(evaluation.attributes.get("closed_by", "")) or None,
         revision=evaluation.subject.revision,
         attributes=evaluation.attributes,

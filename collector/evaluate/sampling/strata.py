@@ -43,11 +43,11 @@ class Strata:
     @property
     def strongest(self) -> float:
         """The factor beyond which no turn is boosted."""
-        return max((each.factor for each in self.boosts), default=1.0)
+        return max((boost.factor for boost in self.boosts), default=1.0)
 
     def of(self, turn: Turn, scores: Mapping[str, float]) -> tuple[float, str]:
         """The boost of a turn and the name of its stratum."""
-        met = [(each.factor, each.stratum) for each in self.boosts if each.test(turn, scores)]
+        met = [(boost.factor, boost.stratum) for boost in self.boosts if boost.test(turn, scores)]
         return max(met, default=(1.0, EVERYTHING))
 
 

@@ -17,8 +17,8 @@ def can_be_wanted(key: str, plan: Plan) -> bool:
     for monitor in plan.monitors:
         if monitor.reads_content:
             return True
-        for each in monitor.assignments:
-            if plan.draw(each, key) < monitor.probability(each, 1.0, 1.0):
+        for assignment in monitor.assignments:
+            if plan.draw(assignment, key) < monitor.probability(assignment, 1.0, 1.0):
                 return True
     return False
 
@@ -38,6 +38,6 @@ def _reasons(monitor: Monitor) -> Iterator[str]:
         yield f"{name} watches the runs of agents inside turns"
     if monitor.standard_error is not None:
         yield f"the rate of {name} is planned and may come to 1 (sample: auto)"
-    for each in monitor.assignments:
-        if monitor.probability(each, 1.0, 1.0) >= 1.0:
-            yield f"{name} evaluates every turn by {each.evaluator.name}"
+    for assignment in monitor.assignments:
+        if monitor.probability(assignment, 1.0, 1.0) >= 1.0:
+            yield f"{name} evaluates every turn by {assignment.evaluator.name}"

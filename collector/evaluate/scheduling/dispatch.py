@@ -140,8 +140,10 @@ class Dispatcher:
     ) -> None:
         """Append evaluations behind the offset `since` of the evaluations log, in one append; durable on return."""
         records = [
-            Record(each.evaluation_id.encode(), stamped(evaluation_to_json(each), epoch), partition=partition)
-            for each in evaluations
+            Record(
+                evaluation.evaluation_id.encode(), stamped(evaluation_to_json(evaluation), epoch), partition=partition
+            )
+            for evaluation in evaluations
         ]
         await append_with_retry(self._evaluations, *records, backoff=self._backoff, since=since)
 
@@ -218,7 +220,7 @@ class Dispatcher:
             ]
             running = run_pack(first.judge, runs)
             results = await place.drive(first.trigger_offset, first.trigger_offset, running)
-            costs = [each.cost_usd for each in results]
+            costs = [result.cost_usd for result in results]
         finally:
             place.close()
             for reservation, cost in zip(reservations, costs, strict=True):

@@ -93,11 +93,11 @@ class PartitionJobs:
     def oldest_triggers(self) -> Mapping[str, int]:
         """The same by evaluator, of those that have a pending job."""
         oldest = {name: heap.peek() for name, heap in self._by_trigger.items()}
-        return {name: each.trigger_offset for name, each in oldest.items() if each is not None}
+        return {name: job.trigger_offset for name, job in oldest.items() if job is not None}
 
     def _oldest_triggered(self) -> PendingJob | None:
         oldest = (heap.peek() for heap in self._by_trigger.values())
-        return min((each for each in oldest if each is not None), key=lambda each: each.trigger_offset, default=None)
+        return min((job for job in oldest if job is not None), key=lambda each: each.trigger_offset, default=None)
 
     def is_known(self, job: Job) -> bool:
         """Whether a job's evaluation exists or is pending."""
@@ -268,7 +268,7 @@ class LazyMinHeap:
         """Add a pending job. Its end is noticed by its absence from `pending`."""
         heapq.heappush(self._heap, (self._number(job), name))
         if len(self._heap) > 2 * len(self._pending) + _SLACK:  # most of them have ended
-            self._heap = sorted((self._number(each), name) for name, each in self._pending.items())
+            self._heap = sorted((self._number(pending), name) for name, pending in self._pending.items())
 
     def peek(self) -> PendingJob | None:
         """The pending job with the least number; None if there is none."""

@@ -59,12 +59,12 @@ class OtlpSpans:
 def _joined(spans: Sequence[ExportTraceServiceRequest], most: int) -> Iterator[ExportTraceServiceRequest]:
     """Requests of at most so many spans, and of about a megabyte: receivers refuse large ones."""
     joined, count, size = ExportTraceServiceRequest(), 0, 0
-    for each in spans:
-        if count and (count >= most or size + each.ByteSize() > _REQUEST_BYTES):
+    for request in spans:
+        if count and (count >= most or size + request.ByteSize() > _REQUEST_BYTES):
             yield joined
             joined, count, size = ExportTraceServiceRequest(), 0, 0
-        joined.MergeFrom(each)
-        count, size = count + 1, size + each.ByteSize()
+        joined.MergeFrom(request)
+        count, size = count + 1, size + request.ByteSize()
     if count:
         yield joined
 
@@ -95,7 +95,7 @@ class KafkaSpans:
 
     async def send(self, spans: Sequence[ExportTraceServiceRequest]) -> None:
         """Append spans in order. One that is too large for the topic is counted as lost."""
-        records = [Record(span_key(each), self._encode(each)) for each in spans]
+        records = [Record(span_key(request), self._encode(request)) for request in spans]
         for start in range(0, len(records), _KAFKA_BATCH):
             await self._deliver(records[start : start + _KAFKA_BATCH])
 

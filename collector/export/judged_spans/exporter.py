@@ -71,8 +71,8 @@ class JudgedSpansExporter:
 
     async def export(self, batch: Sequence[Evaluation]) -> None:
         """Append evaluations; those of what has no span have nothing to be written on."""
-        wanted = [each for each in batch if self._settings.skipped or each.outcome != "skipped"]
-        records = [record for each in wanted if (record := evaluation_record(each)) is not None]
+        wanted = [evaluation for evaluation in batch if self._settings.skipped or evaluation.outcome != "skipped"]
+        records = [record for evaluation in wanted if (record := evaluation_record(evaluation)) is not None]
         if records:
             await append_until_durable(self._log, records)
 

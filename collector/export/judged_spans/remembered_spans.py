@@ -81,7 +81,7 @@ class RememberedSpans:
         if known is None:
             return None
         unpacked: Any = self._unpacker.decompress(known.packed)
-        return unpacked, {name: value for each in known.scores.values() for name, value in each.items()}
+        return unpacked, {name: value for score in known.scores.values() for name, value in score.items()}
 
     def expire(self, now: float) -> None:
         """Forget spans whose first record is older than `remember` seconds at `now` (s since the epoch)."""

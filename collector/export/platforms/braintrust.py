@@ -58,10 +58,12 @@ class Braintrust(WithoutLookUp):
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
         """Batches of rows; a conversation's is below the span of its last turn."""
-        placed = [each for each in scored(batch) if each.subject.trace_id and each.subject.span_id]
+        placed = [
+            evaluation for evaluation in scored(batch) if evaluation.subject.trace_id and evaluation.subject.span_id
+        ]
         for piece in chunks(placed, _MOST):
             yield PlatformRequest(
-                path=self._path, body={"events": [self._row(each) for each in piece]}, evaluations=piece
+                path=self._path, body={"events": [self._row(evaluation) for evaluation in piece]}, evaluations=piece
             )
 
     def _row(self, evaluation: Evaluation) -> dict[str, Any]:

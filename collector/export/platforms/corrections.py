@@ -81,7 +81,7 @@ class CorrectionReading:
             while path is not None and pages < MOST_PAGES:
                 pages += 1
                 page = self.platform.corrections_in(path, await self.get(path))
-                documents += [as_feedback(each, self.platform.name) for each in page.corrections]
+                documents += [as_feedback(correction, self.platform.name) for correction in page.corrections]
                 path = page.following
         return documents
 

@@ -59,9 +59,11 @@ class Datadog(WithoutLookUp):
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
         """Batches of metrics; a conversation's is on the span of its last turn."""
-        placed = [each for each in scored(batch) if each.subject.trace_id and each.subject.span_id]
+        placed = [
+            evaluation for evaluation in scored(batch) if evaluation.subject.trace_id and evaluation.subject.span_id
+        ]
         for piece in chunks(placed, _MOST):
-            attributes = {"metrics": [self._metric(each) for each in piece]}
+            attributes = {"metrics": [self._metric(evaluation) for evaluation in piece]}
             body = {"data": {"type": "evaluation_metric", "attributes": attributes}}
             yield PlatformRequest(path="/api/intake/llm-obs/v2/eval-metric", body=body, evaluations=piece)
 

@@ -75,9 +75,9 @@ class Langfuse(WithoutLookUp):
 
         One evaluation by itself is sent as single scores: servers that know no lists refuse them, and get these.
         """
-        placed = [each for each in scored(batch) if _place(each) is not None]
+        placed = [evaluation for evaluation in scored(batch) if _place(evaluation) is not None]
         for piece in chunks(placed, _MOST):
-            scores = [score for each in piece for score in self._scores(each)]
+            scores = [score for evaluation in piece for score in self._scores(evaluation)]
             if len(piece) > 1:
                 yield PlatformRequest(path=_PATH, body=scores, evaluations=piece)
             else:

@@ -80,9 +80,9 @@ class LangSmith(WithoutLookUp):
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
         """One request for each; a conversation's is on the run of its last turn."""
-        for each in scored(batch):
-            if each.subject.span_id:
-                yield PlatformRequest(path="/feedback", body=self._feedback(each), evaluations=(each,))
+        for evaluation in scored(batch):
+            if evaluation.subject.span_id:
+                yield PlatformRequest(path="/feedback", body=self._feedback(evaluation), evaluations=(evaluation,))
 
     def lacks_trace(self, status: int, answer: bytes) -> bool:
         """A 404 of the feedback itself: the run is not there."""

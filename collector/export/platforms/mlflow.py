@@ -57,10 +57,12 @@ class Mlflow(WithoutLookUp):
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
         """One request for each: the API takes no batches. Failures are assessments with an error."""
-        for each in batch:
-            if each.outcome != "skipped" and each.subject.trace_id:
-                path = f"{_trace_path(each)}/assessments"
-                yield PlatformRequest(path=path, body={"assessment": self._assessment(each)}, evaluations=(each,))
+        for evaluation in batch:
+            if evaluation.outcome != "skipped" and evaluation.subject.trace_id:
+                path = f"{_trace_path(evaluation)}/assessments"
+                yield PlatformRequest(
+                    path=path, body={"assessment": self._assessment(evaluation)}, evaluations=(evaluation,)
+                )
 
     def lacks_trace(self, status: int, answer: bytes) -> bool:
         """A 404 with MLflow's own error code."""

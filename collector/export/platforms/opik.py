@@ -72,14 +72,14 @@ class Opik(WithoutLookUp):
 
         A conversation without one is a score of the span of its last turn.
         """
-        threads = [each for each in scored(batch) if _thread(each) is not None]
+        threads = [evaluation for evaluation in scored(batch) if _thread(evaluation) is not None]
         for piece in chunks(threads, _MOST):
-            scores = [{"thread_id": _thread(each), **self._score(each)} for each in piece]
+            scores = [{"thread_id": _thread(evaluation), **self._score(evaluation)} for evaluation in piece]
             yield PlatformRequest(path=_THREADS, method="PUT", body={"scores": scores}, evaluations=piece)
-        for each in scored(batch):
-            if _thread(each) is None and each.subject.span_id:
-                body = {"scores": [self._score(each)]}
-                yield PlatformRequest(path=_SPANS, method="PUT", body=body, evaluations=(each,))
+        for evaluation in scored(batch):
+            if _thread(evaluation) is None and evaluation.subject.span_id:
+                body = {"scores": [self._score(evaluation)]}
+                yield PlatformRequest(path=_SPANS, method="PUT", body=body, evaluations=(evaluation,))
 
     def lacks_trace(self, status: int, answer: bytes) -> bool:
         """A 404 of Opik itself: the project comes with its first trace."""
@@ -120,7 +120,7 @@ class Opik(WithoutLookUp):
             "name": evaluation.evaluator,
             "value": evaluation.score,
             "category_name": evaluation.label,
-            "reason": "\n".join(each for each in words if each) or None,
+            "reason": "\n".join(word for word in words if word) or None,
             "source": "sdk",
         }
         return {name: value for name, value in known.items() if value is not None}

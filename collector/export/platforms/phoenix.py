@@ -63,13 +63,13 @@ class Phoenix(WithoutLookUp):
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
         """Batches by kind of subject."""
         by_kind: dict[str, list[Evaluation]] = {}
-        for each in scored(batch):
-            kind = _kind(each)
+        for evaluation in scored(batch):
+            kind = _kind(evaluation)
             if kind is not None:
-                by_kind.setdefault(kind, []).append(each)
+                by_kind.setdefault(kind, []).append(evaluation)
         for kind, some in by_kind.items():
             for piece in chunks(some, _MOST):
-                data = [self._annotation(each, kind) for each in piece]
+                data = [self._annotation(evaluation, kind) for evaluation in piece]
                 yield PlatformRequest(path=f"/v1/{kind}_annotations?sync=true", body={"data": data}, evaluations=piece)
 
     def lacks_trace(self, status: int, answer: bytes) -> bool:
@@ -80,12 +80,14 @@ class Phoenix(WithoutLookUp):
         """The annotations of what was judged: its API lists them by ids alone."""
         del since
         known: dict[str, dict[str, None]] = {"span": {}, "trace": {}, "session": {}}
-        for each in subjects:
-            for kind, name in ({"span": each.span_id} if each.turn_id else {"session": conversation_id(each)}).items():
+        for subject in subjects:
+            for kind, name in (
+                {"span": subject.span_id} if subject.turn_id else {"session": conversation_id(subject)}
+            ).items():
                 if name:
                     known[kind][name] = None
-            if each.trace_id:
-                known["trace"][each.trace_id] = None
+            if subject.trace_id:
+                known["trace"][subject.trace_id] = None
         for kind, names in known.items():
             ids = list(names)
             for first in range(0, len(ids), _MOST):

@@ -152,7 +152,7 @@ def annotator_kind(evaluation: Evaluation) -> str:
 
 def scored(batch: Sequence[Evaluation]) -> list[Evaluation]:
     """Those with a score: the others say nothing that these platforms could show."""
-    return [each for each in batch if each.outcome == "scored" and each.score is not None]
+    return [evaluation for evaluation in batch if evaluation.outcome == "scored" and evaluation.score is not None]
 
 
 def chunks(items: Sequence[Evaluation], size: int) -> Iterator[tuple[Evaluation, ...]]:

@@ -99,7 +99,7 @@ class PlatformSender:
 
     async def _one_by_one(self, request: PlatformRequest) -> int:
         """Some of the request cannot be taken: the others are."""
-        singles = [single for each in request.evaluations for single in self._platform.requests([each])]
+        singles = [single for evaluation in request.evaluations for single in self._platform.requests([evaluation])]
         return sum([await self.send(single) for single in singles])
 
     def _without_trace(self, request: PlatformRequest) -> int:

@@ -59,9 +59,11 @@ class Weave(WithoutLookUp):
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
         """One request for each; a conversation's is on the call of its last turn, where it is none itself."""
-        for each in scored(batch):
-            if self._place(each) is not None:
-                yield PlatformRequest(path="/feedback/create", body=self._feedback(each), evaluations=(each,))
+        for evaluation in scored(batch):
+            if self._place(evaluation) is not None:
+                yield PlatformRequest(
+                    path="/feedback/create", body=self._feedback(evaluation), evaluations=(evaluation,)
+                )
 
     def _place(self, evaluation: Evaluation) -> str | None:
         span, in_agents = evaluation.subject.span_id, self._settings.view == "agents"

@@ -63,14 +63,14 @@ class Webhook(WithoutLookUp):
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
         """Batches of events, each signed over its bytes."""
-        wanted = [each for each in batch if self._settings.skipped or each.outcome != "skipped"]
+        wanted = [evaluation for evaluation in batch if self._settings.skipped or evaluation.outcome != "skipped"]
         for piece in chunks(wanted, _MOST):
-            body = [self._event(each) for each in piece]
+            body = [self._event(evaluation) for evaluation in piece]
             yield PlatformRequest(path="", body=body, evaluations=piece, content_type=_BATCH)
 
     def signature(self, request: PlatformRequest, body: bytes, now: float) -> Mapping[str, str]:
         """The id of the batch, the same at each attempt; the time; with a secret the signature of both and the body."""
-        ids = "".join(each.evaluation_id for each in request.evaluations)
+        ids = "".join(evaluation.evaluation_id for evaluation in request.evaluations)
         message, at = f"msg_{hashlib.sha256(ids.encode()).hexdigest()[:32]}", str(int(now))
         known = {"webhook-id": message, "webhook-timestamp": at}
         if self._key is None:

@@ -42,8 +42,8 @@ class JournalFile:
             descriptors.extend(_locked(prefix))
             return cls(descriptors)
         except (OSError, ValueError) as error:
-            for each in descriptors:
-                os.close(each)
+            for descriptor in descriptors:
+                os.close(descriptor)
             logger.warning("%s-0 cannot be used, so no record that ends the process is left out: %s", prefix, error)
             return None
 

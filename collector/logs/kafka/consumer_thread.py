@@ -482,13 +482,13 @@ class ConsumerThread:
                 number, gap.offset, at, None, b"", end_offset=gap.end_offset, reason=gap.error
             )
             insort(records.setdefault(number, []), unreadable, key=attrgetter("offset"))
-        batches = [_polled(number, each) for number, each in records.items()]
+        batches = [_polled(number, record) for number, record in records.items()]
         if batches:
             self._pace.add(
-                sum(len(each.records) for each in batches), sum(each.size for each in batches), time.monotonic()
+                sum(len(batch.records) for batch in batches), sum(batch.size for batch in batches), time.monotonic()
             )
-            for each in batches:
-                self._flow.add(each.partition, len(each.records), each.size)
+            for batch in batches:
+                self._flow.add(batch.partition, len(batch.records), batch.size)
             self._call(self._listener.polled, batches)
 
     def _commit_commanded(self) -> None:

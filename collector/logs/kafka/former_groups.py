@@ -83,16 +83,17 @@ def has_read(settings: KafkaSettings, group: str, topic: str) -> bool:
 
 def _committed(admin: Any, group: str, topics: Collection[str]) -> _Offsets:
     offsets = committed_by(admin, [group])[group]
-    return {where: each for where, each in offsets.items() if where.topic in topics and each.offset >= 0}
+    return {where: offset for where, offset in offsets.items() if where.topic in topics and offset.offset >= 0}
 
 
 def _readers(admin: Any, group: str, topics: Collection[str], instance: str | None) -> list[str]:
     """The members of a group that read one of the topics, but for the one of this name."""
     members = admin.describe_groups([group])[group]["members"]
     return [
-        each["client_id"]
-        for each in members
-        if (instance is None or each["group_instance_id"] != instance) and _may_read(each["member_metadata"], topics)
+        member["client_id"]
+        for member in members
+        if (instance is None or member["group_instance_id"] != instance)
+        and _may_read(member["member_metadata"], topics)
     ]
 
 

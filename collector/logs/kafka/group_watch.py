@@ -188,12 +188,13 @@ def _members(settings: KafkaSettings, group: str) -> GroupMembers:
         described = admin.describe_groups([group])[group]
     members = described["members"]
     names = [
-        f"{each['group_instance_id'] or each['member_id']} on {each['client_host'].lstrip('/')}" for each in members
+        f"{member['group_instance_id'] or member['member_id']} on {member['client_host'].lstrip('/')}"
+        for member in members
     ]
     return GroupMembers(
         settled=described["group_state"] == "Stable",
         names=tuple(sorted(names)),
-        owned=frozenset(where for each in members for where in _owned(each["member_assignment"])),
+        owned=frozenset(where for member in members for where in _owned(member["member_assignment"])),
     )
 
 
@@ -202,4 +203,4 @@ def _owned(assignment: Any) -> list[TopicPartition]:
     if not isinstance(assignment, dict):
         return []
     parts = cast("dict[str, Any]", assignment)["assigned_partitions"]
-    return [TopicPartition(each["topic"], number) for each in parts for number in each["partitions"]]
+    return [TopicPartition(part["topic"], number) for part in parts for number in part["partitions"]]

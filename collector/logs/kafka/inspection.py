@@ -36,17 +36,23 @@ def inspect(settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str
     if not any(map(is_reachable, settings.bootstrap_servers)):  # before files are looked for, which may be elsewhere
         raise LogUnavailable(f"no Kafka broker answers at {', '.join(settings.bootstrap_servers)}")
     with administrating(settings) as admin:
-        described = {each["name"]: each for each in admin.describe_topics(list(topics)) if each["error_code"] == 0}
+        described = {
+            describe_topic["name"]: describe_topic
+            for describe_topic in admin.describe_topics(list(topics))
+            if describe_topic["error_code"] == 0
+        }
         states = {name: _sizes(each) | _configs(admin, name) for name, each in described.items()}
         committed_by(admin, groups)  # refused without READ, while what describes groups only says less
-        return ClusterState(states, {group: _members(each) for group, each in admin.describe_groups(groups).items()})
+        return ClusterState(
+            states, {group: _members(describe_group) for group, describe_group in admin.describe_groups(groups).items()}
+        )
 
 
 def _sizes(topic: Mapping[str, Any]) -> dict[str, str]:
     partitions = topic["partitions"]
     return {
         "partitions": str(len(partitions)),
-        "copies": str(min((len(each["replica_nodes"]) for each in partitions), default=0)),
+        "copies": str(min((len(partition["replica_nodes"]) for partition in partitions), default=0)),
     }
 
 

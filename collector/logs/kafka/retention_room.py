@@ -65,7 +65,9 @@ def retention_rooms(
     now = time.time() if now is None else now
     with administrating(settings) as admin:
         there = {topic["name"]: topic for topic in admin.describe_topics(list(groups)) if topic["error_code"] == 0}
-        known = {each["group_id"] for each in admin.list_groups()} & {name for each in groups.values() for name in each}
+        known = {list_group["group_id"] for list_group in admin.list_groups()} & {
+            name for group in groups.values() for name in group
+        }
         committed = committed_by(admin, sorted(known))
         rooms: list[RetentionRoom] = []
         for topic, names in groups.items():
@@ -84,7 +86,7 @@ def retention_rooms(
 
 def _topic(admin: Any, topic: str, partitions: Sequence[TopicPartition], now: float) -> _Topic:
     configs = admin.describe_configs([_Resource("topic", topic, {RETENTION: None, _BYTES: None})], config_filter="all")
-    values = {name: int(each["value"]) for name, each in configs["topic"][topic].items()}
+    values = {name: int(config["value"]) for name, config in configs["topic"][topic].items()}
     age = None if values.get(RETENTION, -1) < 0 else values[RETENTION] / 1000
     size = values.get(_BYTES, -1)
     ends = _offsets(admin, partitions, OffsetSpec.LATEST)

@@ -215,7 +215,9 @@ def room_of(settings: KafkaSettings, topic: str) -> TopicRoom | None:
 def empty(settings: KafkaSettings, topics: Mapping[str, TopicState]) -> None:
     """Delete all records of topics."""
     with administrating(settings) as admin:
-        every = [TopicPartition(topic, each) for topic, state in topics.items() for each in range(state.partitions)]
+        every = [
+            TopicPartition(topic, partition) for topic, state in topics.items() for partition in range(state.partitions)
+        ]
         admin.delete_records(_offsets(admin, every, OffsetSpec.LATEST))
 
 
@@ -291,7 +293,7 @@ def _needs(admin: Any, topic: str) -> list[dict[TopicPartition, int]]:
         {where: state.offset for where, state in offsets.items() if where.topic == topic and state.offset >= 0}
         for offsets in committed.values()
     ]
-    return [each for each in needs if each]
+    return [need for need in needs if need]
 
 
 @contextmanager

@@ -87,7 +87,9 @@ class ConfigurationHistory:
         A machine that the changed file has not reached yet would turn all others back to it by a restart.
         """
         digest = digest_of(live_values(config))
-        mine = max((number for number, each in self._entries.items() if each.digest == digest), default=None)
+        mine = max(
+            (number for number, configuration in self._entries.items() if configuration.digest == digest), default=None
+        )
         if mine is None or mine == len(self._entries):
             return None
         replaced = self._entries[mine + 1].since

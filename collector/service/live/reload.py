@@ -107,7 +107,14 @@ class Reload:
         newest = await self._history.refresh()
         digest = digest_of(live_values(config))
         # A file may reach one machine later than another. What others have taken meanwhile, and left again, is no news.
-        seen = next((each.number for each in self._history.after(self._seen) if each.digest == digest), None)
+        seen = next(
+            (
+                configuration.number
+                for configuration in self._history.after(self._seen)
+                if configuration.digest == digest
+            ),
+            None,
+        )
         if seen is not None:
             self._seen = seen
         if config.settings == self._running.settings:

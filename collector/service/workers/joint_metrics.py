@@ -27,7 +27,7 @@ async def serve_joint_metrics(workers: Sequence[Worker], *, host: str, port: int
         OSError: the address cannot be bound.
     """
     async with AsyncExitStack() as stack:
-        asking = {each.number: await stack.enter_async_context(_asking(each)) for each in workers}
+        asking = {worker.number: await stack.enter_async_context(_asking(worker)) for worker in workers}
         application = _application(asking)
         server = serving(
             application, host=host, port=port, max_connections=MOST_CONNECTIONS, idle_timeout=75.0, stop_grace=1.0
@@ -43,13 +43,13 @@ def _asking(worker: Worker) -> aiohttp.ClientSession:
 def _application(asking: dict[int, aiohttp.ClientSession]) -> web.Application:
     async def metrics(request: web.Request) -> web.Response:
         headers = {"Accept": request.headers.get("Accept", "")}
-        answers = await asyncio.gather(*(_ask(each, request.path_qs, headers) for each in asking.values()))
+        answers = await asyncio.gather(*(_ask(session, request.path_qs, headers) for session in asking.values()))
         texts = {number: text for number, (text, _) in zip(asking, answers, strict=True) if text is not None}
         kind = next((kind for text, kind in answers if text is not None), CONTENT_TYPE_LATEST)
         return web.Response(body=join_metrics(texts).encode(), headers={"Content-Type": kind})
 
     async def ready(_request: web.Request) -> web.Response:
-        answers = await asyncio.gather(*(_ask(each, "/readyz", {}) for each in asking.values()))
+        answers = await asyncio.gather(*(_ask(session, "/readyz", {}) for session in asking.values()))
         status, body = join_readiness({number: text for number, (text, _) in zip(asking, answers, strict=True)})
         return web.json_response(body, status=status)
 

@@ -54,8 +54,8 @@ def serve_workers(config: Config, divided: Sequence[frozenset[str]], *, log_leve
         if pid == 0:
             os.setsid()  # Ctrl-C is for the first process alone, which hands it on
             os.close(ours)
-            for each in own.values():
-                each.leave_others()
+            for port in own.values():
+                port.leave_others()
             serve(config, stages, log_level=log_level, worker=worker)
             return 0
         workers[pid] = worker
@@ -75,8 +75,8 @@ async def _supervise(config: Config, workers: Mapping[int, Worker]) -> int:
     supervision = _Supervision(workers)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGCHLD, supervision.reap)
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, supervision.stop)
+    for signals in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signals, supervision.stop)
     loop.add_signal_handler(signal.SIGHUP, supervision.tell, signal.SIGHUP)
     supervision.reap()  # who has ended before
     async with AsyncExitStack() as stack:

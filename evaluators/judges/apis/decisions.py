@@ -36,15 +36,15 @@ def body(request: DecisionRequest) -> dict[str, Json]:
     return {
         "model": request.model,
         "input": messages,
-        "questions": [_question(each) for each in request.questions],
+        "questions": [_question(question) for question in request.questions],
         **request.extra,
     }
 
 
 def _shared_guides(questions: Sequence[NumberedQuestion]) -> list[str]:
     """The guides of several questions each, said once."""
-    shared = [each for each in questions if each.shares_guide]
-    runs = [(guide, [each.name for each in run]) for guide, run in groupby(shared, key=lambda each: each.guide)]
+    shared = [question for question in questions if question.shares_guide]
+    runs = [(guide, [question.name for question in run]) for guide, run in groupby(shared, key=lambda each: each.guide)]
     return [f"How to answer the questions {names[0]} to {names[-1]}:\n{guide}" for guide, names in runs]
 
 
@@ -74,13 +74,14 @@ def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionRepl
     """
     payload = object_in(content, "answers")
     answers = objects(payload.get("answers"))
-    by_name = {each["name"]: each for each in answers if isinstance(each.get("name"), str)}
+    by_name = {answer["name"]: answer for answer in answers if isinstance(answer.get("name"), str)}
     nothing: list[dict[str, Any]] = [{}] * len(questions)
     in_order = answers if len(answers) == len(questions) and not by_name else nothing
     used = mapping(payload.get("usage"))
     return DecisionReply(
         decisions=[
-            _decision(by_name.get(each.name, answer), each) for each, answer in zip(questions, in_order, strict=True)
+            _decision(by_name.get(question.name, answer), question)
+            for question, answer in zip(questions, in_order, strict=True)
         ],
         model=text(payload.get("model")),
         usage=usage_of(used),
@@ -96,7 +97,10 @@ def _decision(answer: dict[str, Any], numbered: NumberedQuestion) -> Decision:
     if kind == "predicate":
         return of_predicate(numbered, answer.get("probability"))
     key = "label" if kind == "score" else "value"
-    shares = {text(each.get(key)) or "": each.get("probability") for each in objects(answer.get("probabilities"))}
+    shares = {
+        text(probability.get(key)) or "": probability.get("probability")
+        for probability in objects(answer.get("probabilities"))
+    }
     return numbered.decision(shares)
 
 

@@ -93,7 +93,7 @@ def _completion(content: bytes) -> Completion:
 
 def _made(payload: Mapping[str, Any]) -> Completion:
     messages = [each for each in objects(payload.get("output")) if each.get("type") == "message"]
-    parts = [part for each in messages for part in objects(each.get("content"))]
+    parts = [part for message in messages for part in objects(message.get("content"))]
     incomplete = text(mapping(payload.get("incomplete_details")).get("reason"))
     used = mapping(payload.get("usage"))
     written = [part for part in parts if part.get("type") == "output_text"]

@@ -33,7 +33,7 @@ def body(request: DecisionRequest) -> dict[str, Json]:
     return {
         "model": request.model,
         "state": sanitize_json(cast("Json", request.material)),
-        "questions": {each.name: _question(each) for each in request.questions},
+        "questions": {question.name: _question(question) for question in request.questions},
         **request.extra,
     }
 
@@ -59,7 +59,7 @@ def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionRepl
     answers = mapping(payload.get("answers"))
     used = mapping(payload.get("usage"))
     return DecisionReply(
-        decisions=[_decision(mapping(answers.get(each.name)), each) for each in questions],
+        decisions=[_decision(mapping(answers.get(question.name)), question) for question in questions],
         model=text(payload.get("model")),
         usage=usage_of(used),
     )

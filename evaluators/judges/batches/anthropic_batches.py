@@ -69,7 +69,7 @@ class AnthropicBatches:
     async def submit(self, key: str, items: Sequence[BatchItem]) -> str:
         """See `BatchProvider.submit`."""
         del key
-        requests = [{"custom_id": each.name, "params": each.body} for each in items]
+        requests = [{"custom_id": item.name, "params": item.body} for item in items]
         return id_in(await self._connection.post(_PATH, orjson.dumps({"requests": requests})))
 
     async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:

@@ -374,7 +374,7 @@ class BatchEndpoint:
         gathered, self._gathered, self._timer = self._gathered, {}, None
         items = [BatchItem(name, body) for name, body in gathered.items()]
         for part in _parts(items, self._most_items, self._provider.most_bytes):
-            names = [each.name for each in part]
+            names = [item.name for item in part]
             key = self._key(names)
             self._begin(key, self._submit(key, part), names)
 
@@ -402,10 +402,10 @@ class BatchEndpoint:
 
     async def _submit(self, key: str, items: Sequence[BatchItem]) -> None:
         if self._is_absent:
-            self._wake([each.name for each in items])
+            self._wake([item.name for item in items])
             return
         planned = self._clock()
-        await self._journal.plan(self._terms.home, key, [each.name for each in items], planned)
+        await self._journal.plan(self._terms.home, key, [item.name for item in items], planned)
         try:
             batch = await self._submitted(key, items)
         except NoBatches as error:
@@ -413,13 +413,13 @@ class BatchEndpoint:
             if self._terms.absent is None:
                 raise
             self._learn_absence(error)
-            self._wake([each.name for each in items])
+            self._wake([item.name for item in items])
             return
         except JudgeError:
             await self._journal.drop_plan(key)
             raise
         await self._journal.submitted(key, batch)
-        self._let_rest([each.name for each in items])
+        self._let_rest([item.name for item in items])
         del items  # not for as long as the batch takes: it has all texts
         await self._follow(key, batch, planned)
 
@@ -432,7 +432,7 @@ class BatchEndpoint:
 
     async def _submitted(self, key: str, items: Sequence[BatchItem]) -> str:
         """The id of the batch, submitted once: where nobody knows whether it was, it is looked for first."""
-        names, wait = [each.name for each in items], self._terms.pace.first_retry
+        names, wait = [item.name for item in items], self._terms.pace.first_retry
         while True:
             began = self._clock()
             await self._terms.confirm()

@@ -190,7 +190,7 @@ class BatchJournal:
 
     def batch(self, key: str) -> OpenBatch:
         """One of them."""
-        return next(each for each in self.open_batches() if each.key == key)
+        return next(open_batch for open_batch in self.open_batches() if open_batch.key == key)
 
     def ids(self) -> frozenset[str]:
         """The provider's ids of all batches."""
@@ -206,7 +206,7 @@ class BatchJournal:
         with self._file:
             self._file.executemany(
                 "UPDATE request SET status = ?, content = ? WHERE home = ? AND name = ? AND status IS NULL",
-                [(each.status, zlib.compress(each.content, _QUICK), home, each.name) for each in results],
+                [(result.status, zlib.compress(result.content, _QUICK), home, result.name) for result in results],
             )
 
     async def end(self, key: str, missing: Mapping[str, Missing], otherwise: Missing) -> None:

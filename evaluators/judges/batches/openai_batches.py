@@ -64,8 +64,8 @@ class OpenAIBatches:
     async def submit(self, key: str, items: Sequence[BatchItem]) -> str:
         """See `BatchProvider.submit`. A file that no batch was made of costs nothing, and expires at the provider."""
         lines = b"\n".join(
-            orjson.dumps({"custom_id": each.name, "method": "POST", "url": self._url, "body": each.body})
-            for each in items
+            orjson.dumps({"custom_id": item.name, "method": "POST", "url": self._url, "body": item.body})
+            for item in items
         )
         file = await self._connection.upload("/files", f"evalstream-{key}.jsonl", lines, purpose="batch")
         body = {
@@ -84,9 +84,9 @@ class OpenAIBatches:
         while True:
             page = await self._connection.get("/batches", limit="100", **after)
             batches = objects(page.get("data"))
-            for each in batches:
-                if mapping(each.get("metadata")).get(METADATA_KEY) == key:
-                    return id_in(each)
+            for batch in batches:
+                if mapping(batch.get("metadata")).get(METADATA_KEY) == key:
+                    return id_in(batch)
             if not page.get("has_more") or not batches or count(batches[-1].get("created_at")) < since - _CLOCKS_DIFFER:
                 return None
             after = {"after": id_in(batches[-1])}
@@ -102,8 +102,8 @@ class OpenAIBatches:
             status=status,
             ended=status in _ENDED,
             done=count(counts.get("completed")) + count(counts.get("failed")),
-            results=tuple(each for each in files if each),
-            problem=next((code for each in problems if (code := short_name(each.get("code")))), ""),
+            results=tuple(file for file in files if file),
+            problem=next((code for problem in problems if (code := short_name(problem.get("code")))), ""),
         )
 
     async def results(self, state: BatchState) -> AsyncGenerator[BatchResult]:
