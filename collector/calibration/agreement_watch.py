@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from collector.backoff import FailureLog
 from collector.calibration.labels import HumanLabel
-from collector.calibration.measures import FEWEST, Interval, ScoreScale, agreement
 from collector.calibration.page_labels import IncrementalReader, LabelIndex, Version
 from collector.calibration.random_labels import (
     VerdictAgreement,
@@ -27,9 +26,17 @@ from collector.calibration.random_labels import (
     verdict_agreement,
     withheld,
 )
-from collector.export.audited_sums import PEOPLE_WINDOW, SUM_NAMES, AuditedSums, audit_name, people_name, scored_name
 from collector.export.segments import Dimension, Segments
 from collector.logs.log import Log, LogUnavailable
+from collector.statistics.audited_sums import (
+    PEOPLE_WINDOW,
+    SUM_NAMES,
+    AuditedSums,
+    audit_name,
+    people_name,
+    scored_name,
+)
+from collector.statistics.score_scale import FEWEST, Interval, ScoreScale, agreement
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
     AGREEMENT,

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
-from collector.calibration.correction import LabelledScore, WeightedScore
 from collector.errors import ConfigError
+from collector.statistics.correction import LabelledScore, WeightedScore
 from collector.wording import plural
 from evaluators.cases import Json
 

@@ -8,11 +8,11 @@ from statistics import fmean
 
 from collector.calibration.labels import HumanLabel
 from collector.errors import BadInput
-from collector.export.audited_sums import scored_name
-from collector.export.bounded_sums import Weight
 from collector.logs.log import Log, StoredRecord
 from collector.records.audits import AuditScore, audit_in
 from collector.records.json import label_from_json
+from collector.statistics.audited_sums import scored_name
+from collector.statistics.bounded_sums import Weight
 from evaluators.results import Label as PageLabel
 
 MOST = 1000

@@ -3,7 +3,7 @@
 All of it is weighted by 1 / the probability to be judged and labelled, and conversations are clusters. Shares have
 Wilson's interval (1927) at the effective number of conversations (Kish), which is there without a disagreement, too;
 the intervals of kappa and of sensitivity + specificity - 1 are made of theirs (Zou and Donner 2008). The mean by people
-is that of `collector.export.audited_sums`, with people as who audits.
+is that of `collector.statistics.audited_sums`, with people as who audits.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from collector.calibration.labels import HumanLabel
-from collector.calibration.measures import ScoreScale
-from collector.export.audited_sums import SUM_NAMES, TOTALS, VARIANCE_FLOOR, AuditedSums, growth
 from collector.records.audits import FEWEST_AUDITS
+from collector.statistics.audited_sums import SUM_NAMES, TOTALS, VARIANCE_FLOOR, AuditedSums, growth
+from collector.statistics.score_scale import ScoreScale
 
 WEAKEST = 0.2
 """Sensitivity + specificity - 1 below which a judge tells too little of what people would say to be corrected."""

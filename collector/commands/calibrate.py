@@ -13,11 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from collector.calibration.agreement import ScorePair
-from collector.calibration.certificate import Certificate, JudgedVerdict, VerdictPair, certify
-from collector.calibration.correction import Estimate, WeightedScore, corrected, weighted_mean
 from collector.calibration.labels import HumanLabel, read_labels
-from collector.calibration.measures import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
 from collector.calibration.page_labels import IncrementalReader, LabelIndex, Version
 from collector.calibration.random_labels import DRIFT_ERRORS, WEAKEST, random_labels, withheld
 from collector.commands.plot import plot_svg
@@ -28,6 +24,10 @@ from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
+from collector.statistics.agreement import ScorePair
+from collector.statistics.certificate import Certificate, JudgedVerdict, VerdictPair, certify
+from collector.statistics.correction import Estimate, WeightedScore, corrected, weighted_mean
+from collector.statistics.score_scale import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
 

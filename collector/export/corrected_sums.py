@@ -6,7 +6,7 @@ fall, so the sums are of z + c:
 
     mean = WZ / W - c,    error = sqrt(W2Z2 - 2 m W2Z + m² W2) / W    with m = WZ / W
 
-where W and W2 are those of the estimator (`collector.export.estimator`); the error is that of z, as adding c shifts
+where W and W2 are those of the estimator (`collector.statistics.estimator`); the error is that of z, as adding c shifts
 all. Weights are bounded as those of the scores are, by sums that saw the same conversations.
 """
 
@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from collector.export.bounded_sums import BoundedSums, Weight
 from collector.export.exporter import MonitoredEvaluator
+from collector.statistics.bounded_sums import BoundedSums, Weight
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import CORRECTED_SHIFT, CORRECTED_W2Y, CORRECTED_W2Y2, CORRECTED_WY, ESCALATIONS
 from evaluators.results import Escalation, EscalationReason, Evaluation

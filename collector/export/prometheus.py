@@ -11,10 +11,7 @@ from pydantic import Field, model_validator
 
 from collector.durations import Seconds
 from collector.errors import ConfigError
-from collector.export.audited_sums import SUM_NAMES, AuditedClusters, audit_name, audited_weight
-from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from collector.export.corrected_sums import CorrectedSums
-from collector.export.estimator import EstimatorIncrements
 from collector.export.exporter import ExportContext, ExporterSettings, MonitoredEvaluator
 from collector.export.feedback import by_monitor
 from collector.export.label_shares import label_scores, share_name
@@ -22,6 +19,9 @@ from collector.export.scrape import serve_metrics
 from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_segments, dimensions_of
 from collector.records.audits import audit_of, audit_outcome
 from collector.records.feedback import FeedbackSubject, JoinedFeedback
+from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, audit_name, audited_weight
+from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Weight
+from collector.statistics.estimator import EstimatorIncrements
 from collector.telemetry.registry import OTHER, Telemetry
 from collector.telemetry.series import (
     AUDITED_SUMS,

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from collector.export.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums
-from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
-from collector.export.estimator import Clusters, EstimatorIncrements, residual_squares
 from collector.records.audits import audit_of
+from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums
+from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Weight
+from collector.statistics.estimator import Clusters, EstimatorIncrements, residual_squares
 from evaluators.results import Evaluation
 
 

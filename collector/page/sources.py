@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from collector.export.audited_sums import AuditedSums
+from collector.statistics.audited_sums import AuditedSums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,14 +24,12 @@ from collector.calibration.agreement_watch import AgreementWatcher
 from collector.calibration.feedback_join import FeedbackScales
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
 from collector.calibration.feedback_stage import FeedbackStage
-from collector.calibration.measures import ScoreScale
 from collector.calibration.page_labels import Version
 from collector.calibration.random_labels import VerdictAgreement
 from collector.config.loading import Config
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.references.subject import OUTCOME
-from collector.export.audited_sums import audit_name
 from collector.export.prometheus import PrometheusSettings
 from collector.golden.cases import GoldenCase, read_cases
 from collector.golden.runner import GoldenRuns, GoldenTarget
@@ -42,6 +40,8 @@ from collector.records.epochs import fenced
 from collector.service.plan_builder import audit_version_in
 from collector.service.process import Apply, Process
 from collector.service.releases import ComparedReleases, start_releases
+from collector.statistics.audited_sums import audit_name
+from collector.statistics.score_scale import ScoreScale
 from evaluators.judges.audited import Audited
 
 PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0

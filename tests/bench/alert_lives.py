@@ -1,6 +1,6 @@
 """The life of alerts on drops, of many streams at once, in numpy.
 
-What an alert does in a minute is decided in `collector.alerting.incident`; `tests/unit/alerting/test_incident.py` holds
+What an alert does in a minute is decided in `collector.statistics.incident`; `tests/unit/statistics/test_incident.py` holds
 the two against each other.
 """
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from collector.alerting.detection import MOST_INTERVALS, NOTHING, DropDetector, fans_coefficient
-from collector.alerting.incident import LARGEST_MARGIN, LEAST_SPAN, ROOM, STAKES, recovery_threshold
 from collector.config.alerts import DAY as SECONDS_OF_A_DAY
 from collector.config.alerts import AlertSettings
+from collector.statistics.drop_detector import MOST_INTERVALS, NOTHING, DropDetector, fans_coefficient
+from collector.statistics.incident import LARGEST_MARGIN, LEAST_SPAN, ROOM, STAKES, recovery_threshold
 
 RECOVERS = recovery_threshold(AlertSettings().false_recovery_days * SECONDS_OF_A_DAY, 60.0)
 _CURVES = np.array([fans_coefficient(stake) * stake**2 for stake in STAKES])

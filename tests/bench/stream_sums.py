@@ -1,6 +1,6 @@
 """The sums of a long stream, much faster than one score after the other through the service's code.
 
-What `collector.export.bounded_sums` does for one series, with numbers in lists where it has objects, and everything that
+What `collector.statistics.bounded_sums` does for one series, with numbers in lists where it has objects, and everything that
 does not depend on the order in numpy. `tests/unit/alerting/test_false_alarms.py` holds the two against each other.
 """
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collector.alerting.detection import DropDetector
-from collector.export.bounded_sums import LARGEST
+from collector.statistics.bounded_sums import LARGEST
+from collector.statistics.drop_detector import DropDetector
 
 HISTORY, ENOUGH, COVERED, SCORES, STEPS, MEMORY = 1000, 20, 0.95, 4.0, 8, 60.0
-"""As in `collector.export.bounded_sums`; the memory in minutes."""
+"""As in `collector.statistics.bounded_sums`; the memory in minutes."""
 COLUMNS = 11
 """Of a minute: five sums for the mean, five for the detector, and how many scores."""
 
@@ -51,7 +51,7 @@ def sums_and_gains(turns: Turns, minutes: int, of: DropDetector | None) -> tuple
 
 
 def _grown(w: np.ndarray, wy: np.ndarray, weight: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, ...]:
-    """What scores add to the five sums, as in `collector.export.estimator.increments`."""
+    """What scores add to the five sums, as in `collector.statistics.estimator.increments`."""
     more = weight * score
     return weight, more, weight * (2.0 * w + weight), more * (w + weight) + weight * wy, more * (2.0 * wy + more)
 

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 import pytest
 from evaluation_samples import scored
 
-from collector.alerting.detection import DropDetector, threshold
 from collector.alerting.watch.stage import WatchStage
 from collector.config.alerts import AlertSettings
 from collector.evaluate.partition_state import PartitionState
@@ -19,6 +18,7 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.logs.log import StoredRecord
 from collector.records.json import evaluation_to_json, turn_to_json
+from collector.statistics.drop_detector import DropDetector, threshold
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
 from evaluators.judge import NoJudge

@@ -20,7 +20,6 @@ from collector.config.loading import Config, check, without_audits
 from collector.config.unused_keys import unused_notes
 from collector.errors import ConfigError
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.export.audited_sums import SUM_NAMES, AuditedSums
 from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
 from collector.judging.layers import without_answer_cache
@@ -35,6 +34,7 @@ from collector.page.view import EvaluatorView, View
 from collector.records.audits import audit_of, audit_outcome
 from collector.records.json import evaluation_from_json, evaluation_to_json
 from collector.service.plan_builder import audit_version_in, build_plan, evaluator_version_in, expected_usd
+from collector.statistics.audited_sums import SUM_NAMES, AuditedSums
 from collector.telemetry.registry import Telemetry
 from evaluators import ExactMatch, GEval, evaluate
 from evaluators.judge import NoJudge

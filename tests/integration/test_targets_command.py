@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from evaluation_samples import scored
 
-from collector.alerting.detection import DropDetector, threshold
 from collector.commands.targets.past_alerts import PastAlerts, with_fall
-from collector.commands.targets.score_history import PastScore, history_of
 from collector.commands.targets.targets import TargetsOptions, propose
 from collector.config.loading import Config, check
 from collector.errors import ConfigError, EvalstreamError
-from collector.export.bounded_sums import Weight
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json
 from collector.service.open_logs import open_logs
+from collector.statistics.bounded_sums import Weight
+from collector.statistics.drop_detector import DropDetector, threshold
+from collector.statistics.score_history import PastScore, history_of
 from evaluators.results import Evaluation, Sampling, Subject
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

@@ -58,8 +58,8 @@ TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "weighting": (
-        ("evaluators/answers/expected_score.py", "collector/export/estimator.py"),
-        ("tests/unit/evaluators/test_expected_score.py", "tests/unit/export/test_estimator.py"),
+        ("evaluators/answers/expected_score.py", "collector/statistics/estimator.py"),
+        ("tests/unit/evaluators/test_expected_score.py", "tests/unit/statistics/test_estimator.py"),
     ),
     "turns": (
         ("collector/assemble/turns.py", "collector/assemble/turn_drafts.py", "collector/assemble/open_traces.py"),
@@ -76,8 +76,8 @@ TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("tests/unit/evaluate/budget", "tests/unit/evaluate/test_stage.py", PINS),
     ),
     "drops": (
-        ("collector/alerting/detection.py", "collector/alerting/rules/drops.py"),
-        ("tests/unit/alerting/test_detection.py", "tests/unit/alerting/rules/test_drops.py"),
+        ("collector/statistics/drop_detector.py", "collector/alerting/rules/drops.py"),
+        ("tests/unit/statistics/test_drop_detector.py", "tests/unit/alerting/rules/test_drops.py"),
     ),
 }
 """By name: the files or folders that are mutated, and the tests that should notice, one after the other until one

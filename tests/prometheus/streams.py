@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from collector.alerting.detection import EstimatorSums
-from collector.alerting.mean_error import WindowSums
-from collector.export.bounded_sums import BoundedSums, Weight
-from collector.export.estimator import EstimatorIncrements
+from collector.statistics.bounded_sums import BoundedSums, Weight
+from collector.statistics.drop_detector import EstimatorSums
+from collector.statistics.estimator import EstimatorIncrements
+from collector.statistics.mean_error import WindowSums
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 USUAL = (0.04, 0.06, 0.10, 0.26, 0.54)  # skewed to the top, as judges are: mean 0.80, standard deviation 0.27

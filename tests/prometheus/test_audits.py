@@ -13,9 +13,9 @@ from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import RecordingRule
 from collector.alerting.rules.scores import BELOW
 from collector.config.loading import Config, check, without_audits
-from collector.export.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums, CorrectedMean
 from collector.records.audits import AuditScore
 from collector.service.plan_builder import audit_version_in
+from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums, CorrectedMean
 
 EVALUATOR = {"kind": "g_eval", "criteria": "Does it help?", "evaluation_params": ["actual_output"], "threshold": 0.77}
 

@@ -13,7 +13,9 @@ from collector.alerting.rules.agreement import UNCALIBRATED
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.scores import BELOW
 from collector.config.loading import Config, check
-from collector.export.audited_sums import (
+from collector.records.audits import AuditScore
+from collector.service.plan_builder import audit_version_in, evaluator_version_in
+from collector.statistics.audited_sums import (
     SUM_NAMES,
     AuditedClusters,
     AuditedSums,
@@ -22,9 +24,7 @@ from collector.export.audited_sums import (
     sums_of_scores,
     totals_of,
 )
-from collector.export.estimator import Clusters
-from collector.records.audits import AuditScore
-from collector.service.plan_builder import audit_version_in, evaluator_version_in
+from collector.statistics.estimator import Clusters
 
 EVALUATOR = {"kind": "g_eval", "criteria": "Does it help?", "evaluation_params": ["actual_output"], "threshold": 0.77}
 MINUTES = 30

@@ -13,13 +13,13 @@ import pytest
 from promtool import SERIES, configured, estimator, firing, run, series, tool, traffic
 from streams import MEAN, Stream, drop_at, together
 
-from collector.alerting.detection import DropDetector, EstimatorSums
-from collector.alerting.incident import DropLife, Fall, recovery_threshold
 from collector.alerting.rules.formats import FORMATS, text
 from collector.alerting.rules.generate import rules_hash, rules_of
 from collector.alerting.rules.targets import detector, targets
 from collector.config.loading import Config, check
 from collector.config.settings import CascadeSettings
+from collector.statistics.drop_detector import DropDetector, EstimatorSums
+from collector.statistics.incident import DropLife, Fall, recovery_threshold
 
 DAY = 1440
 EVERYTHING = ".+"

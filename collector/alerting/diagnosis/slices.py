@@ -1,6 +1,6 @@
 """Slices of the traffic: values of attributes, alone and in pairs, with the weighted sums of their scores.
 
-The sums are those of the estimator (collector/export/estimator.py): scores weigh 1 / sampling probability, and the
+The sums are those of the estimator (collector/statistics/estimator.py): scores weigh 1 / sampling probability, and the
 scores of one conversation are one cluster.
 """
 
@@ -13,7 +13,7 @@ from itertools import combinations
 from math import sqrt
 from typing import NamedTuple
 
-from collector.export.estimator import residual_squares
+from collector.statistics.estimator import residual_squares
 
 Label = tuple[str, str]
 """An attribute's name and value."""

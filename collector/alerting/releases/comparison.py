@@ -20,10 +20,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from collector.alerting.detection import EstimatorSums
-from collector.alerting.releases.confidence import fixed_radius, radius
 from collector.alerting.releases.hourly_scores import total
-from collector.export.estimator import residual_squares
+from collector.statistics.confidence_sequence import fixed_radius, radius
+from collector.statistics.drop_detector import EstimatorSums
+from collector.statistics.estimator import residual_squares
 
 BLOCK = 20.0
 """Effective conversations of each version in a block: with fewer, variances and weighted means are too uncertain."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from collector.alerting.detection import EstimatorSums
-from collector.export.bounded_sums import BoundedSums, Weight
 from collector.export.segments import text_of
+from collector.statistics.bounded_sums import BoundedSums, Weight
+from collector.statistics.drop_detector import EstimatorSums
 from evaluators.cases import Json
 from evaluators.results import Evaluation
 

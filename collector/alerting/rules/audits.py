@@ -1,4 +1,4 @@
-"""Means that audits correct, as recording rules: the formula of `collector.export.audited_sums`, in PromQL.
+"""Means that audits correct, as recording rules: the formula of `collector.statistics.audited_sums`, in PromQL.
 
 They have the series names of any other mean, and the evaluator's name is that of its audits (`helpful:audit`). So what
 is made of means (alerts on targets, doubts, dashboards) is made of these. The standard error is their own: it knows how
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from collector.alerting.rules import series
 from collector.alerting.rules.model import RecordingRule, Timing
-from collector.export.audited_sums import VARIANCE_FLOOR, product_name
 from collector.records.audits import FEWEST_AUDITS
+from collector.statistics.audited_sums import VARIANCE_FLOOR, product_name
 from collector.telemetry.series import AUDITED_SUMS, ESTIMATOR_CLIPPED
 
 _FLAT = 1e-12
@@ -75,7 +75,7 @@ def _sum(name: str) -> str:
 
 
 def _product(one: tuple[str, str, str], other: tuple[str, str, str]) -> str:
-    """The sum over conversations of the product of two residuals, as `collector.export.audited_sums` has them."""
+    """The sum over conversations of the product of two residuals, as `collector.statistics.audited_sums` has them."""
     return (
         f"({_sum(product_name(one[0], other[0]))} - {other[1]} * {_sum(product_name(one[0], other[2]))}"
         f" - {one[1]} * {_sum(product_name(one[2], other[0]))}"

@@ -3,15 +3,13 @@
 The state covers all replicas and is in Prometheus. Increments are exact differences of the counters. Why not
 `increase()`: it extrapolates to the ends of the window, and the bound on false alarms needs the exact sums. A replica
 that restarted is left out for two intervals. What a state is, when evidence starts over, and when an alert ends, is as
-in `collector.alerting.incident`; the states within an incident are `incidents.py`.
+in `collector.statistics.incident`; the states within an incident are `incidents.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from collector.alerting.detection import MOST_INTERVALS, DropDetector
-from collector.alerting.incident import recovery_threshold
 from collector.alerting.rules import series
 from collector.alerting.rules.agreement import by_proof
 from collector.alerting.rules.doubt import CAUSES, explained
@@ -20,6 +18,8 @@ from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, Ru
 from collector.alerting.rules.states import States
 from collector.alerting.rules.targets import INTERVAL, Target
 from collector.config.alerts import DAY, AlertSettings
+from collector.statistics.drop_detector import MOST_INTERVALS, DropDetector
+from collector.statistics.incident import recovery_threshold
 from collector.telemetry.series import EVIDENCE_W, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2, EVIDENCE_WY
 
 DROPPED = "EvalstreamScoreDropped"
@@ -93,7 +93,7 @@ def detector_rules(
 
 
 def _recursion(detector: DropDetector, bet: float, states: States, label: dict[str, str]) -> str:
-    """Log M ← min(log(1 + M) + bound, ceiling), as in collector.alerting.detection."""
+    """Log M ← min(log(1 + M) + bound, ceiling), as in collector.statistics.drop_detector."""
     w, wy, w2, w2y, w2y2 = states.deltas()
     target = detector.target
     short = f"{target:g} * {w} - {wy}"

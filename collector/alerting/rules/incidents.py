@@ -1,15 +1,15 @@
-"""The life of a drop's alert as recording rules; what is computed is in `collector.alerting.incident`."""
+"""The life of a drop's alert as recording rules; what is computed is in `collector.statistics.incident`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from collector.alerting.detection import NOTHING, DropDetector, fans_coefficient
-from collector.alerting.incident import LARGEST_MARGIN, LEAST_SPAN, ROOM, STAKES
 from collector.alerting.rules import series
 from collector.alerting.rules.model import RecordingRule, selector
 from collector.alerting.rules.states import States
 from collector.alerting.rules.targets import INTERVAL
+from collector.statistics.drop_detector import NOTHING, DropDetector, fans_coefficient
+from collector.statistics.incident import LARGEST_MARGIN, LEAST_SPAN, ROOM, STAKES
 
 
 def incident_rules(detector: DropDetector, states: States, recovers: float) -> Iterator[RecordingRule]:

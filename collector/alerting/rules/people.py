@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from collector.alerting.rules import series
 from collector.alerting.rules.model import RecordingRule, Timing, any_of
 from collector.alerting.rules.targets import Target
-from collector.export.audited_sums import PEOPLE_WINDOW
+from collector.statistics.audited_sums import PEOPLE_WINDOW
 from collector.telemetry.series import (
     ESTIMATOR_W,
     ESTIMATOR_W2,

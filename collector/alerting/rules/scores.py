@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from collector.alerting.detection import VARIANCE_FLOOR
 from collector.alerting.rules import series
 from collector.alerting.rules.agreement import by_proof, uncalibrated_alert
 from collector.alerting.rules.audits import audit_rules, clipped_rules, mean_rules
@@ -14,7 +13,8 @@ from collector.alerting.rules.people import people_rules
 from collector.alerting.rules.states import MEMORY
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings, BurnRate
-from collector.export.audited_sums import PEOPLE_WINDOW
+from collector.statistics.audited_sums import PEOPLE_WINDOW
+from collector.statistics.drop_detector import VARIANCE_FLOOR
 from collector.telemetry.series import (
     CORRECTED_SHIFT,
     CORRECTED_W2Y,
@@ -88,7 +88,7 @@ def _increases(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
 
 
 def _means(by: Sequence[str]) -> Iterator[RecordingRule]:
-    """Means and their standard errors, as in collector.alerting.mean_error."""
+    """Means and their standard errors, as in collector.statistics.mean_error."""
     sums = series.ESTIMATOR_INCREASES
     mean = series.SCORE_MEAN
     yield RecordingRule(mean, f"{sums['wy']} / ({sums['w']} > 0)")  # no scores: no mean

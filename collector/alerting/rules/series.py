@@ -75,7 +75,7 @@ AUDIT_SPREAD = "evalstream:audit_spread"
 AUDIT_POWER = "evalstream:audit_power"
 """How much of the cheap scores goes into the corrected mean."""
 BASE = "base"
-"""The sum, beside those of `collector.export.audited_sums`, that is the variance of a mean by audits."""
+"""The sum, beside those of `collector.statistics.audited_sums`, that is the variance of a mean by audits."""
 AUDIT_GAIN = "evalstream:audit_gain"
 """How many times as many audits would be as sure without the cheap scores."""
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from collector.alerting.detection import NOTHING
 from collector.alerting.rules import series
 from collector.alerting.rules.model import RecordingRule, Timing, selector
+from collector.statistics.drop_detector import NOTHING
 
 MEMORY = 3600.0
 """Seconds for which the last value of a state counts."""

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from collector.alerting.detection import DropDetector, threshold
 from collector.config.alerts import DAY, AlertSettings, BurnRate
 from collector.config.loading import Config, judges_of
 from collector.config.urgency import due_after
-from collector.export.audited_sums import audit_name, scored_name
 from collector.export.label_shares import share_name
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
+from collector.statistics.audited_sums import audit_name, scored_name
+from collector.statistics.drop_detector import DropDetector, threshold
 from evaluators.cases import Scope
 from evaluators.evaluator import Evaluator
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from collector.alerting.detection import DropDetector, EstimatorSums
-from collector.alerting.incident import DropLife
-from collector.alerting.mean_error import WindowSums
 from collector.alerting.watch.buckets import Bucket
+from collector.statistics.drop_detector import DropDetector, EstimatorSums
+from collector.statistics.incident import DropLife
+from collector.statistics.mean_error import WindowSums
 
 WINDOWS = {"15m": 900.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0}
 

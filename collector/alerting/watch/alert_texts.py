@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from collector.alerting.detection import DropDetector
 from collector.alerting.diagnosis.recent_scores import Cause
 from collector.alerting.rules.drops import DROPPED
 from collector.alerting.rules.formats import dashboard_address
@@ -14,6 +13,7 @@ from collector.alerting.rules.scores import BELOW
 from collector.alerting.watch.alert_evaluation import FallOfMean, TargetMiss
 from collector.alerting.watch.notifier import AlertInstance
 from collector.config.alerts import AlertSettings
+from collector.statistics.drop_detector import DropDetector
 
 
 @dataclass(frozen=True, slots=True)

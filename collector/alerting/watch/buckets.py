@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from collector.alerting.detection import DropDetector, EstimatorSums
-from collector.export.audited_sums import AuditedClusters, AuditedSums, audited_weight
-from collector.export.bounded_sums import BoundedSums, Weight
-from collector.export.estimator import EstimatorIncrements
 from collector.records.audits import AuditScore
+from collector.statistics.audited_sums import AuditedClusters, AuditedSums, audited_weight
+from collector.statistics.bounded_sums import BoundedSums, Weight
+from collector.statistics.drop_detector import DropDetector, EstimatorSums
+from collector.statistics.estimator import EstimatorIncrements
 from evaluators.results import Sampling
 
 Series = tuple[str, str, str]

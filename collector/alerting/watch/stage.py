@@ -16,9 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from collector.alerting.detection import DropDetector
 from collector.alerting.diagnosis.recent_scores import Cause, RecentScores, causes
-from collector.alerting.incident import recovery_threshold
 from collector.alerting.rules.service import LOST_REASONS
 from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert
@@ -26,13 +24,15 @@ from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.config.alerts import DAY, AlertSettings
 from collector.errors import BadInput
-from collector.export.audited_sums import audit_name
-from collector.export.bounded_sums import Weight
 from collector.export.label_shares import label_scores, share_name
 from collector.export.stage import REMEMBERED
 from collector.logs.log import Committed, StoredRecord
 from collector.records.audits import audit_of
 from collector.records.json import evaluation_from_json
+from collector.statistics.audited_sums import audit_name
+from collector.statistics.bounded_sums import Weight
+from collector.statistics.drop_detector import DropDetector
+from collector.statistics.incident import recovery_threshold
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE
 from evaluators.results import Evaluation

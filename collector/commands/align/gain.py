@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from collector.calibration.certificate import upper_limit
+from collector.statistics.certificate import upper_limit
 
 _ONE_SIDE = 0.975
 """Confidence of each limit, so that an interval has 95 %."""

@@ -11,7 +11,6 @@ import orjson
 from pydantic import ValidationError
 
 from collector.calibration.labels import LabelRow
-from collector.calibration.measures import ScoreScale
 from collector.calibration.page_labels import human_of
 from collector.commands.align.subjects import LabelledSubject, material_of
 from collector.commands.judges.labelled_cases import OWN_KEYS, case_in
@@ -23,6 +22,7 @@ from collector.records.attributes import with_declared
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, label_from_json
 from collector.service.open_logs import Logs
+from collector.statistics.score_scale import ScoreScale
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from collector.calibration.measures import ScoreScale
 from collector.commands.align.subjects import LabelledSubject
 from collector.commands.score.runner import Run, run_jobs
 from collector.evaluate.plan import Assignment, Job, Monitor
 from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.statistics.score_scale import ScoreScale
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version, make_evaluation_id, subject_id_of
 from evaluators.judge import Judge

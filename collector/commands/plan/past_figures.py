@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
 
-from collector.alerting.detection import VARIANCE_FLOOR
-from collector.commands.targets.score_history import DAY
 from collector.evaluate.planned_rates.day_figures import DayFigures, SecondPhase
-from collector.export.bounded_sums import Weight
 from collector.records.audits import FEWEST_AUDITS, AuditScore
+from collector.statistics.bounded_sums import Weight
+from collector.statistics.drop_detector import VARIANCE_FLOOR
+from collector.statistics.score_history import DAY
 
 _SHORTEST = 3600.0
 """Seconds that the past is taken to be long at least."""

@@ -29,12 +29,12 @@ from collector.config.settings import BoostSettings, UseSettings
 from collector.errors import BadInput, ConfigError, EvalstreamError
 from collector.evaluate.planned_rates.day_figures import DayFigures, rates_of
 from collector.evaluate.sampling.strata import EVERYTHING
-from collector.export.bounded_sums import Weight
 from collector.logs.log import Log
 from collector.records.audits import FEWEST_AUDITS, audit_of, audit_outcome
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from collector.service.open_logs import Logs, open_logs
+from collector.statistics.bounded_sums import Weight
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from collector.calibration.agreement import spearman
+from collector.statistics.agreement import spearman
 from evaluators.results import Evaluation
 
 

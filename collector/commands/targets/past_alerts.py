@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from collector.alerting.detection import DropDetector, EstimatorSums, evidence
-from collector.alerting.mean_error import WindowSums
 from collector.alerting.watch.alert_evaluation import WINDOWS
-from collector.commands.targets.score_history import DAY, PastScore
-from collector.export.bounded_sums import BoundedSums
-from collector.export.estimator import EstimatorIncrements
+from collector.statistics.bounded_sums import BoundedSums
+from collector.statistics.drop_detector import DropDetector, EstimatorSums, evidence
+from collector.statistics.estimator import EstimatorIncrements
+from collector.statistics.mean_error import WindowSums
+from collector.statistics.score_history import DAY, PastScore
 
 MINUTE = 60.0
 LONGEST = 7 * DAY

@@ -15,14 +15,14 @@ import orjson
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
 from collector.commands.replay.past_evaluations import REPLAY_OF
 from collector.commands.targets.past_alerts import LONGEST, PastAlerts, with_fall
-from collector.commands.targets.score_history import DAY, HOUR, PastScore, ScoreHistory, history_of
 from collector.config.loading import Config
 from collector.errors import BadInput, ConfigError, EvalstreamError
-from collector.export.bounded_sums import Weight
 from collector.logs.log import Log
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from collector.service.open_logs import open_logs
+from collector.statistics.bounded_sums import Weight
+from collector.statistics.score_history import DAY, HOUR, PastScore, ScoreHistory, history_of
 from collector.wording import plural, unknown
 
 DONE = 0

@@ -22,7 +22,7 @@ DAY = 86_400.0
 MEMORY = 2.0 * DAY
 """Seconds in which the past fades to 1 / e: long enough for nights and days, short enough to follow the traffic."""
 CLUSTER_SECONDS = 3600.0
-"""How long scores of a conversation belong together, as in the reported error (`collector.export.estimator`)."""
+"""How long scores of a conversation belong together, as in the reported error (`collector.statistics.estimator`)."""
 _CONVERSATIONS = 20_000
 """How many conversations are remembered at most."""
 FEWEST = 200

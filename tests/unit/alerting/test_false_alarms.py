@@ -33,7 +33,7 @@ from stream_sums import COLUMNS, Turns, sums_and_gains
 
 from collector.alerting.watch.alert_evaluation import target_misses
 from collector.alerting.watch.buckets import Buckets
-from collector.export.bounded_sums import BoundedSums, Weight
+from collector.statistics.bounded_sums import BoundedSums, Weight
 
 EVIDENCE = ("evidence, exact (watcher)", "evidence, from sums (rules)")
 

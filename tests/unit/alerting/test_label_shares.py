@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from evaluation_samples import scored
 
-from collector.alerting.detection import DropDetector
 from collector.alerting.rules.detectability import alert_lines
 from collector.alerting.rules.generate import rules_hash, rules_of
 from collector.alerting.rules.model import AlertingRule, RecordingRule
@@ -23,6 +22,7 @@ from collector.export.prometheus import PrometheusExporter, PrometheusSettings
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json
+from collector.statistics.drop_detector import DropDetector
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Evaluation, Sampling
 

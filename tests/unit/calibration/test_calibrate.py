@@ -12,7 +12,6 @@ import pytest
 from evaluation_samples import label, scored
 from typer.testing import CliRunner
 
-from collector.calibration.correction import WeightedScore, corrected
 from collector.calibration.labels import HumanLabel
 from collector.cli import app
 from collector.commands.calibrate import CalibrateOptions, calibrate
@@ -21,6 +20,7 @@ from collector.logs.log import Record
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
+from collector.statistics.correction import WeightedScore, corrected
 from evaluators.results import Evaluation, Label, Sampling
 
 

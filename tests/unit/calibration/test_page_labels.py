@@ -11,11 +11,11 @@ import pytest
 from evaluation_samples import START, label, scored
 
 from collector.calibration.agreement_watch import AgreementWatcher
-from collector.calibration.measures import ScoreScale, agreement
 from collector.calibration.page_labels import IncrementalReader, LabelIndex, human_of
 from collector.logs.log import LogUnavailable, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json, label_to_json
+from collector.statistics.score_scale import ScoreScale, agreement
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Label
 

@@ -13,20 +13,20 @@ from evaluation_samples import START, scored
 
 from collector.calibration.page_labels import LabelIndex
 from collector.calibration.random_labels import people_sums, random_labels
-from collector.export.audited_sums import (
-    AuditedClusters,
-    AuditedSums,
-    CorrectedMean,
-    corrected_by_people,
-    sums_of_scores,
-)
-from collector.export.bounded_sums import BoundedSums, Weight
 from collector.logs.log import StoredRecord
 from collector.page.label_draw import LabelQueueSettings, draw
 from collector.page.label_queue import LabelQueue, QueuedEvaluation, QueueVerdict
 from collector.page.view import EvaluatorView, ListedEvaluation, View
 from collector.records.audits import audit_of
 from collector.records.json import label_to_json
+from collector.statistics.audited_sums import (
+    AuditedClusters,
+    AuditedSums,
+    CorrectedMean,
+    corrected_by_people,
+    sums_of_scores,
+)
+from collector.statistics.bounded_sums import BoundedSums, Weight
 from evaluators.results import Evaluation, Sampling
 
 THRESHOLD = 0.5

@@ -12,13 +12,13 @@ from evaluation_samples import START, label
 
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.calibration.labels import HumanLabel
-from collector.calibration.measures import ScoreScale
 from collector.calibration.random_labels import people_sums, random_labels, verdict_agreement, withheld
-from collector.export.audited_sums import PEOPLE_WINDOW, CorrectedMean, corrected_by_people, sums_of_scores
 from collector.export.segments import Dimension
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.records.json import label_to_json
+from collector.statistics.audited_sums import PEOPLE_WINDOW, CorrectedMean, corrected_by_people, sums_of_scores
+from collector.statistics.score_scale import ScoreScale
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Label, Sampling
 

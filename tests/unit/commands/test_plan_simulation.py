@@ -22,9 +22,9 @@ from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.planned_rates.day_figures import DayFigures
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.sampling.strata import Boost, Strata, failed
-from collector.export.audited_sums import AuditedSums, totals_of
 from collector.logs.log import StoredRecord
 from collector.records.json import turn_to_json
+from collector.statistics.audited_sums import AuditedSums, totals_of
 from evaluators.cases import Turn
 from evaluators.evaluation import evaluate
 from evaluators.evaluator import Evaluator

@@ -16,9 +16,9 @@ from collector.evaluate.budget.rates import UNPLANNED, Rates
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.sampling.strata import Boost, Strata, failed
-from collector.export.audited_sums import SUM_NAMES, AuditedSums, growth, totals_of
 from collector.logs.log import partition_of
 from collector.records.audits import AuditScore
+from collector.statistics.audited_sums import SUM_NAMES, AuditedSums, growth, totals_of
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge

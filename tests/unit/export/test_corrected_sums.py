@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pytest
 from evaluation_samples import scored
 
-from collector.export.bounded_sums import BoundedSums, Weight
 from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
+from collector.statistics.bounded_sums import BoundedSums, Weight
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
 from evaluators.judge import NoJudge

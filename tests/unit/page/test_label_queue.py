@@ -10,13 +10,13 @@ from statistics import fmean, stdev
 import pytest
 from evaluation_samples import label, scored
 
-from collector.calibration.correction import LabelledScore, WeightedScore, corrected, weighted_mean
 from collector.calibration.page_labels import LabelIndex
 from collector.logs.log import StoredRecord
 from collector.page.label_draw import LabelQueueSettings, doubt, draw
 from collector.page.label_queue import LabelQueue, QueueVerdict, share_interval
 from collector.page.view import EvaluatorView, View
 from collector.records.json import label_to_json
+from collector.statistics.correction import LabelledScore, WeightedScore, corrected, weighted_mean
 from evaluators.results import Evaluation, Sampling
 
 SETTINGS = LabelQueueSettings(random=0.05, doubtful=0.5, twice=0.3)

@@ -10,13 +10,13 @@ import orjson
 import pytest
 from evaluation_samples import START, label, scored
 
-from collector.export.audited_sums import AuditedSums, totals_of
 from collector.page.api import PageApi
 from collector.page.requests import Filters
 from collector.page.settings import PageSettings
 from collector.page.sources import AgreementView, PeopleView, Sources
 from collector.page.view import EvaluatorView, View
 from collector.records.audits import AuditScore
+from collector.statistics.audited_sums import AuditedSums, totals_of
 
 NONE = (math.nan, math.nan, math.nan)
 KEY = (scored().monitor, scored().evaluator)

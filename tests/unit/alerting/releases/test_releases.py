@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from evaluation_samples import scored
 
-from collector.alerting.releases.confidence import radius
 from collector.alerting.releases.hourly_scores import HOUR, SCOPES, VALUES, ComparedAttribute, HourlyScores
 from collector.alerting.releases.releases import Release, ReleaseRules, releases
+from collector.statistics.confidence_sequence import radius
 from evaluators.results import Evaluation, Sampling, Subject
 
 BEGAN = 1_700_000_000 // 86_400 * 86_400

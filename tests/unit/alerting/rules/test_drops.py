@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from collector.alerting.detection import DropDetector
 from collector.alerting.rules import series
 from collector.alerting.rules.drops import COUNTERS, delta_group, detector_rules
 from collector.alerting.rules.model import AlertingRule, RecordingRule, Timing
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings
+from collector.statistics.drop_detector import DropDetector
 
 BY = ("monitor", "evaluator")
 OF = '{evaluator="e",monitor="m"}'

@@ -6,8 +6,6 @@ import random
 import pytest
 from streams import MEAN, Stream, drop_at
 
-from collector.alerting.detection import DropDetector, EstimatorSums, evidence, threshold
-from collector.alerting.incident import recovery_threshold
 from collector.alerting.watch.alert_evaluation import (
     DropState,
     fall_of,
@@ -16,7 +14,9 @@ from collector.alerting.watch.alert_evaluation import (
     unscored_share,
 )
 from collector.alerting.watch.buckets import Buckets
-from collector.export.bounded_sums import BoundedSums, Weight
+from collector.statistics.bounded_sums import BoundedSums, Weight
+from collector.statistics.drop_detector import DropDetector, EstimatorSums, evidence, threshold
+from collector.statistics.incident import recovery_threshold
 
 RECOVERS = recovery_threshold(7 * 86400.0, 60.0)
 SERIES = ("all", "helpful", "v")

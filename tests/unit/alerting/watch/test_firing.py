@@ -14,7 +14,6 @@ from evaluation_samples import label, scored
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.stage import WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
-from collector.calibration.measures import ScoreScale
 from collector.config.loading import Config, check
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Record
@@ -27,6 +26,7 @@ from collector.service.plan_builder import build_plan
 from collector.service.process import Process, Tasks, open_tasks
 from collector.service.process_resources import ProcessResources
 from collector.service.watch import PAGE_INTERVAL, PeopleAgreement, Watching, alerts_for_page
+from collector.statistics.score_scale import ScoreScale
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import CONSUMER_LAG_RECORDS
 

@@ -19,8 +19,8 @@ from collector.evaluate.budget.windows import Budget
 from collector.evaluate.plan import Plan
 from collector.evaluate.planned_rates.learned_figures import DAY, LearnedFigures, day_of
 from collector.evaluate.planned_rates.rate_planner import LOWEST, RatePlanner
-from collector.export.bounded_sums import Weight
 from collector.records.audits import AuditScore
+from collector.statistics.bounded_sums import Weight
 from evaluators.results import Retry, Sampling, Subject
 
 WATCHED = monitor()

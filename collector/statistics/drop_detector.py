@@ -5,12 +5,12 @@ An e-detector in the Shiryaev-Roberts form (Shin, Ramdas, Rinaldo 2023). For eac
     M ← (1 + M) · Π (1 + u),   u = λ (target · a - b)
 
 over the conversations of an interval that has scores, where a is the sum of weights of a conversation's scores and b
-that of weights times scores. The weights are shares of a scale that is
-known before the score, so that a is at most 1 (`collector.export.bounded_sums`). The evidence is the mean of M over the
-ladder. As long as the mean is at target or better, the mean number of intervals until the evidence passes c is at least
-c, whatever the scores' distribution, the traffic, or their dependence from one conversation to the next. To start over
-sets M to 0, which only loses evidence. Intervals without scores are taken together with the next one that has some, an
-hour of them at most: M grows by one for each, and an evaluator that never scores has no evidence. A conversation's
+that of weights times scores. The weights are shares of a scale that is known before the score, so that a is at most 1
+(`collector.statistics.bounded_sums`). The evidence is the mean of M over the ladder. As long as the mean is at target
+or better, the mean number of intervals until the evidence passes c is at least c, whatever the scores' distribution,
+the traffic, or their dependence from one conversation to the next. To start over sets M to 0, which only loses
+evidence. Intervals without scores are taken together with the next one that has some, an hour of them at most: M grows
+by one for each, and an evaluator that never scores has no evidence. A conversation's
 scores come one by one, and each adds the growth of the conversation's log(1 + u).
 
 Of the five counters alone (their growth in an interval) a lower bound of it can be computed: by Fan's inequality
@@ -18,8 +18,8 @@ log(1 + u) ≥ u - c(v) u² for u ≥ -v, c(v) = (-log(1 - v) - v) / v², with v
 
     Σ log(1 + u) ≥ λ (target·W - WY) - c(v) λ² (target²·W2 - 2·target·W2Y + W2Y2)
 
-`tests/bench/drop_detection.py` measures false alarms and delays. When an alert ends is `collector.alerting.incident`'s
-matter. Where lower is better, scores and target count from the other end.
+`tests/bench/drop_detection.py` measures false alarms and delays; `collector.statistics.incident` decides when an alert
+ends. If lower is better, scores and target count from the other end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from collector.export.estimator import residual_squares
+from collector.statistics.estimator import residual_squares
 
 # Why a ladder and not one bet: the best bet grows with the drop, which is not known in advance. The mean over the bets
 # costs log(14) of evidence against the best of them, and the guarantee stays, as a mean of e-detectors is one.
@@ -44,7 +44,7 @@ NOTHING = -100.0
 
 @dataclass(frozen=True, slots=True)
 class EstimatorSums:
-    """The five sums over some scores, or their growth (see collector.export.estimator)."""
+    """The five sums over some scores, or their growth (see collector.statistics.estimator)."""
 
     w: float = 0.0
     wy: float = 0.0
@@ -75,7 +75,7 @@ class EstimatorSums:
 
     @property
     def stderr(self) -> float:
-        """The mean's standard error by these scores alone; that of a window is `collector.alerting.mean_error`'s."""
+        """The mean's standard error by these scores alone; that of a window is `collector.statistics.mean_error`'s."""
         return math.sqrt(self.squares) / self.w
 
     @property

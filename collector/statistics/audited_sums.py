@@ -30,8 +30,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 
-from collector.export.bounded_sums import Weight
 from collector.records.audits import FEWEST_AUDITS, AuditScore
+from collector.statistics.bounded_sums import Weight
 from evaluators.results import Sampling
 
 TOTALS = ("a", "ay", "ax", "w", "wx")
@@ -142,7 +142,7 @@ class AuditedSums:
 
 
 def sums_of_scores(w: float, wx: float, w_w: float, w_wx: float, wx_wx: float) -> AuditedSums:
-    """The sums of scores that nobody audits: those of `collector.export.estimator`, in its order."""
+    """The sums of scores that nobody audits: those of `collector.statistics.estimator`, in its order."""
     known = {"w": w, "wx": wx, "w_w": w_w, "w_wx": w_wx, "wx_wx": wx_wx}
     return AuditedSums(tuple(known.get(name, 0.0) for name in SUM_NAMES))
 
@@ -212,7 +212,7 @@ class AuditedClusters:
     """What the scores of recent conversations sum up to, by series.
 
     At most `capacity` conversations, each for `memory` seconds from its first score, as in
-    `collector.export.estimator.Clusters`.
+    `collector.statistics.estimator.Clusters`.
     """
 
     def __init__(self, *, capacity: int = 100_000, memory: float = 3600.0) -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import math
 
-from collector.alerting.detection import EstimatorSums
-from collector.alerting.mean_error import WindowSums
+from collector.statistics.drop_detector import EstimatorSums
+from collector.statistics.mean_error import WindowSums
 
 DAY = WindowSums(EstimatorSums(w=400.0, wy=320.0, w2=400.0, w2y=320.0, w2y2=320.0), 400)
 

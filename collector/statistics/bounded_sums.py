@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from collector.export.estimator import EstimatorIncrements, increments
+from collector.statistics.estimator import EstimatorIncrements, increments
 from evaluators.results import Sampling
 
 LARGEST = 20.0

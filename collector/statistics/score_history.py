@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import cos, hypot, pi, sin, sqrt
 from typing import NamedTuple
 
-from collector.alerting.detection import EstimatorSums
-from collector.export.bounded_sums import BoundedSums, Weight
+from collector.statistics.bounded_sums import BoundedSums, Weight
+from collector.statistics.drop_detector import EstimatorSums
 
 HOUR = 3600.0
 DAY = 86_400.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.export.estimator import Clusters
+from collector.statistics.estimator import Clusters
 
 SCORES = st.lists(
     st.tuples(st.integers(0, 5), st.floats(1, 20), st.floats(0, 1)),  # conversation, weight, score

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.calibration import agreement
-from collector.calibration.correction import LabelledScore, WeightedScore, corrected, weighted_mean
+from collector.statistics import agreement
+from collector.statistics.correction import LabelledScore, WeightedScore, corrected, weighted_mean
 
 RECORDED = Path(__file__).parents[2] / "golden" / "judge_answers" / "agent_bc038.jsonl.gz"
 

@@ -2,7 +2,7 @@
 
 When the drop detector fires, its evidence starts over, and what is known of the fall is written down: since when the
 mean has been beyond its target, and to which level it fell (the mean since then). Two tests then run side by side, each
-an e-detector on the sums as in `collector.alerting.detection`, and each begins from nothing:
+an e-detector on the sums as in `collector.statistics.drop_detector`, and each begins from nothing:
 
 - *recovery*: evidence against "the mean is still no better than half-way from the level it fell to back to the
   target". Half-way, as that level is known with an error; but at most 0.1 from the target, so that half a recovery from
@@ -20,7 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collector.alerting.detection import (
+from collector.statistics.drop_detector import (
     MOST_INTERVALS,
     NOTHING,
     DropDetector,

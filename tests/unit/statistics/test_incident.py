@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from streams import MEAN, Stream
 
-from collector.alerting.detection import DropDetector, EstimatorSums, threshold
-from collector.alerting.incident import STAKES, DropLife, Level, margin, recovery_threshold
+from collector.statistics.drop_detector import DropDetector, EstimatorSums, threshold
+from collector.statistics.incident import STAKES, DropLife, Level, margin, recovery_threshold
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))  # after others: some names are in both
 

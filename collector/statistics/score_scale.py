@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from collector.calibration.agreement import (
+from collector.statistics.agreement import (
     ScorePair,
     cohen_kappa,
     interval,

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from evaluation_samples import scored
 
-from collector.export.audited_sums import (
+from collector.records.audits import AuditScore, audit_of, audit_outcome
+from collector.statistics.audited_sums import (
     PRODUCTS,
     SUM_NAMES,
     AuditedClusters,
@@ -20,7 +21,6 @@ from collector.export.audited_sums import (
     audited_weight,
     totals_of,
 )
-from collector.records.audits import AuditScore, audit_of, audit_outcome
 from evaluators.results import Sampling
 
 

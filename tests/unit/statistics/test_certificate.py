@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from collector.calibration.certificate import (
+from collector.statistics.certificate import (
     JudgedVerdict,
     VerdictPair,
     certify,
     incomplete_beta,
     upper_limit,
 )
-from collector.calibration.measures import ScoreScale
+from collector.statistics.score_scale import ScoreScale
 
 
 @pytest.mark.parametrize(

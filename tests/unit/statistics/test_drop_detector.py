@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from collector.alerting.detection import LADDER, NOTHING, DropDetector, EstimatorSums, evidence, threshold
+from collector.statistics.drop_detector import LADDER, NOTHING, DropDetector, EstimatorSums, evidence, threshold
 
 # Three conversations with sums of weights 2, 2 and 4 and with scores of 0.5, 1 and 0.75.
 SUMS = EstimatorSums(w=8.0, wy=6.0, w2=24.0, w2y=18.0, w2y2=14.0)

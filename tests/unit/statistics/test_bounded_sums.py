@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
+from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from evaluators.results import Sampling
 
 SCORES = st.lists(

@@ -1,0 +1,1 @@
+"""Sums, means, errors, tests and agreement: the arithmetic that the stages share."""
