@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from collector.errors import ConfigError, EvalstreamError
 
 if TYPE_CHECKING:
-    from collector.config.loading import Config
+    from collector.config.configured import Config
 
 DONE, FAILED, WRONG = 0, 1, 2
 """Exit statuses: done; the work failed; the command or its configuration is wrong."""

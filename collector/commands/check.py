@@ -15,7 +15,7 @@ from collector.commands.deferred_plan import deferred_lines
 from collector.commands.prompt_cache import cache_lines
 from collector.config.attribute_names import receives_ready_made
 from collector.config.audits import AuditSettings
-from collector.config.loading import Config, judges_of
+from collector.config.configured import Config, judges_of
 from collector.config.packs import packs_of
 from collector.config.settings import (
     BoostSettings,

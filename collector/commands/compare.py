@@ -14,7 +14,7 @@ from collector.alerting.releases.comparison import BEFORE
 from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, HourlyScores
 from collector.alerting.releases.releases import Release, ReleaseRules, releases
 from collector.commands.replay.past_evaluations import REPLAY_OF
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log
 from collector.records.attributes import OF_EVALUATIONS, STANDARD

@@ -11,7 +11,7 @@ from functools import partial
 from rich.console import Console
 from rich.table import Column, Table
 
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.dead_letters import DeadLetter, append_letters, letter_to_json, letters_in, record_of
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
-from collector.config.loading import Config, judges_of
+from collector.config.configured import Config, judges_of
 from collector.config.settings import MonitorSettings
 from collector.config.urgency import LONGEST_WAIT, deferred_part
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from collector import plugins
 from collector.commands.replay.past_evaluations import EvaluationFilter
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.exporter import ExportContext, Exporter, ExporterPlugin, ExportUnavailable

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.config.settings import KafkaLogSettings, KafkaSourceSettings
 from collector.errors import ConfigError
 from collector.export.feedback import feedback_group_of

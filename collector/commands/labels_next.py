@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.retry.past_subjects import case_of, turns_in_log
 from collector.logs.log import Log

@@ -12,7 +12,7 @@ import orjson
 from collector.alerting.rules.targets import targets
 from collector.commands.capacity import capacity_of
 from collector.commands.cpu_costs import costs_here
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.config.packs import packs_of
 from collector.config.settings import BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
 from collector.config.unused_keys import unused_notes

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.config.packs import packs_of
 from collector.config.settings import JudgeSettings, MonitorSettings
 from collector.wording import plural

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from collector.backoff import Backoff
 from collector.commands.replay.past_evaluations import EvaluationFilter
 from collector.commands.score.spend_limit import require_prices
-from collector.config.loading import Config, judges_of
+from collector.config.configured import Config, judges_of
 from collector.errors import ConfigError, EvalstreamError
 from collector.evaluate.retry.owed import OwedEvaluation, OwedEvaluations, read_owed
 from collector.evaluate.retry.past_subjects import case_of, turns_in_log

@@ -17,7 +17,7 @@ import orjson
 
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.explain import ExplainedTrace, explain, format_lines
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError, EvalstreamError
 from collector.evaluate.sampling.draw import draw
 from collector.export.stage import group_of

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.config.section_hashes import differences, section_hashes
 from collector.telemetry.series import (
     CONFIG_SECTION_INFO,

@@ -10,7 +10,7 @@ from pathlib import Path
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.unread.examination import examine
 from collector.commands.normalize import pieces_in
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.service.assembly_builder import build_assembler
 

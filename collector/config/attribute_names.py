@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.config.settings import MonitorSettings
 from collector.errors import ConfigError
 from collector.export.prometheus import PrometheusSettings

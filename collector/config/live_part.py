@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import orjson
 
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.config.settings import Settings
 from collector.errors import ConfigError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from collector import plugins
 from collector.config.audits import AuditSettings, audit_mistakes, auditor_mistakes
 from collector.config.cascades import cascade_mistakes
+from collector.config.configured import Config, Configured, judges_of
 from collector.config.error_sentences import error_sentences
 from collector.config.judge_pairs import JudgePair, pair_mistakes, pair_named
 from collector.config.packs import pack_mistakes
@@ -28,41 +28,6 @@ from collector.logs.log import Committed, LogError
 from collector.wording import suggestion, unknown
 from evaluators.evaluator import Evaluator
 from evaluators.judges.local_embeddings import local_model
-
-
-@dataclass(frozen=True, slots=True)
-class Configured:
-    """An evaluator of the file, and the name of its judge (None if it needs none)."""
-
-    evaluator: Evaluator[Any]
-    judge: str | None
-    audit: AuditSettings | None = None
-
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """The names of whom it asks itself: its judge, and the judge of its audit."""
-        return tuple(each for each in (self.judge, self.audit.judge if self.audit else None) if each)
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """A whole configuration, checked: every name that is referred to exists."""
-
-    source: str
-    settings: Settings
-    evaluators: Mapping[str, Configured]
-    exporters: Mapping[str, BaseModel]
-    """Settings of each exporter, by its name."""
-    warnings: tuple[str, ...] = ()
-    """What the file should have otherwise, though it is valid: keys with an old name, searches for what is redacted."""
-    folder: Path = Path()
-    """What the paths of plug-ins are relative to."""
-
-
-def without_audits(config: Config) -> Config:
-    """The configuration with nobody who judges a share again: for what is judged once, and compared."""
-    evaluators = {name: replace(evaluator, audit=None) for name, evaluator in config.evaluators.items()}
-    return replace(config, evaluators=evaluators)
 
 
 def load(path: Path, environment: Mapping[str, str] | None = None, *, complete: bool = True) -> Config:
@@ -341,15 +306,6 @@ def _budget_mistakes(
                     f"{where}: the price of judge {each} is unknown; "
                     f"write judges.{each}.usd_per_million_input_tokens and usd_per_million_output_tokens"
                 )
-
-
-def judges_of(name: str, evaluators: Mapping[str, Configured]) -> tuple[str, ...]:
-    """The names of whom an evaluator asks, with those of the evaluator that does its audit."""
-    configured = evaluators.get(name)
-    if configured is None:
-        return ()
-    auditor = evaluators.get(configured.audit.evaluator or "") if configured.audit is not None else None
-    return (*configured.judges, *(auditor.judges if auditor is not None else ()))
 
 
 def _objective_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> list[str]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from collector import plugins
+from collector.config.configured import Configured
 from collector.config.settings import MonitorSettings, Settings
 from collector.wording import suggestion
-
-if TYPE_CHECKING:
-    from collector.config.loading import Configured
 
 MOST_OF_A_PACK = 12
 """Evaluators that `pack: auto` puts together: with more questions, chat models begin to answer carelessly."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.wording import listed
 
 _NAMED = ("judges", "juries", "cascades", "evaluators", "monitors")

@@ -7,7 +7,7 @@ from typing import get_args
 
 from collector import plugins
 from collector.config.attribute_names import receives_ready_made
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.config.settings import MonitorSettings
 from collector.errors import ConfigError
 from collector.wording import unknown

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from collector.config.loading import Config, judges_of
+from collector.config.configured import Config, judges_of
 from collector.config.settings import BudgetSettings, MonitorSettings, Settings
 from collector.export.prometheus import PrometheusSettings
 from collector.wording import listed

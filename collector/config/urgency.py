@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from collector.config.configured import Config, Configured, judges_of
 from collector.config.settings import MonitorSettings, Settings
-
-if TYPE_CHECKING:
-    from collector.config.loading import Config, Configured
 
 PROMISED = 86_400.0
 """Seconds within which a provider answers a batch, or gives it up."""
@@ -55,8 +52,6 @@ def urgency_mistakes(
 
 def judges_and_fallbacks(name: str, settings: Settings, evaluators: Mapping[str, Configured]) -> list[str]:
     """The judges that an evaluator asks: those of its audit and their fallbacks, too."""
-    from collector.config.loading import judges_of
-
     names = [
         member
         for judge in judges_of(name, evaluators)

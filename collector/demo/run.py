@@ -18,7 +18,8 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.demo.application import Helpdesk, tracing
 from collector.demo.judge import MODEL, serve_judge
 from collector.demo.screen import Scene, render, summary

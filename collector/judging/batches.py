@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.config.settings import JudgeSettings
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Confirm

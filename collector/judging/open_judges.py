@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TYPE_CHECKING
 
 from collector import plugins
+from collector.config.configured import Config
 from collector.config.judge_pairs import pair_named
-from collector.config.loading import Config
 from collector.config.settings import JudgeSettings, JudgeTlsSettings
 from collector.errors import ConfigError
 from collector.judging.endpoint_breakers import EndpointBreakers

@@ -11,8 +11,8 @@ from collector.assemble.identity import IdentityLookup
 from collector.assemble.open_traces import TraceLimits
 from collector.assemble.thinning import Thinner
 from collector.assemble.trace import Assembler
+from collector.config.configured import Config
 from collector.config.dialects import NO_DIALECTS, DialectSettings, build_dialects
-from collector.config.loading import Config
 from collector.config.settings import AssembleSettings, LinkSettings
 from collector.dialects.registry import Dialects
 from collector.link.conversation_linker import ConversationLinker

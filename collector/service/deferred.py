@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.config.urgency import deferred_part, judges_and_fallbacks
 from collector.evaluate.deferred.deferred_evaluations import BatchedPlan, OpenBatchedPlan
 from collector.evaluate.deferred.logged_journal import LoggedJournal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.config.settings import EvaluateSettings
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.guardrails import EvaluationGuardrails

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from collector import plugins
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.evaluate.plan import Plan
 from collector.export.exporter import ExportContext, ExporterOfEvaluators, ExporterPlugin, MonitoredEvaluator
 from collector.export.feedback import FeedbackExport, FeedbackExporter, feedback_group_of

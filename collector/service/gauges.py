@@ -10,7 +10,7 @@ from typing import get_args
 
 from collector.alerting.rules.generate import rules_hash
 from collector.assemble.stage import AssembleStage
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.config.section_hashes import section_hashes
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController
 from collector.evaluate.budget.windows import PERIODS

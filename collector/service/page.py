@@ -12,7 +12,7 @@ from collector.alerting.releases.releases import Release
 from collector.alerting.rules.formats import dashboard_address
 from collector.alerting.rules.service import JUDGE_UNAVAILABLE, REFUSED
 from collector.config.alerts import AlertSettings
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.config.settings import Settings
 from collector.page.providers import (
     budget_views,

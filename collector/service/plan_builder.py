@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal
 
 from collector.config.audits import AuditSettings
-from collector.config.loading import Config, Configured, judges_of
+from collector.config.configured import Config, Configured, judges_of
 from collector.config.packs import pack_of
 from collector.config.settings import BoostSettings, BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
 from collector.evaluate.budget.windows import Budget

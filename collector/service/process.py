@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collector.admission.shared_port import SharedPort
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.dead_letters import Stage
 from collector.errors import first_of
 from collector.evaluate.plan import Plan

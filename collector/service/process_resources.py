@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.dead_letters import DeadLetterWriter, Stage
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.records.ready_made import Incoming

@@ -11,7 +11,7 @@ from collector.alerting.rules.releases import WORSE
 from collector.alerting.watch.alert_texts import links
 from collector.alerting.watch.notifier import AlertInstance
 from collector.config.alerts import AlertSettings
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.page.sources import AlertView, ReleaseView
 from collector.records.epochs import fenced
 from collector.service.process import Apply, Process

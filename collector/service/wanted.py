@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.evaluate.plan import Plan
 from collector.evaluate.sampling.wanted import can_be_wanted
 from collector.service.process import Apply, Process

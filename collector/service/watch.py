@@ -26,7 +26,7 @@ from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
 from collector.calibration.feedback_stage import FeedbackStage
 from collector.calibration.page_labels import Version
 from collector.calibration.random_labels import VerdictAgreement
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.references.subject import OUTCOME

@@ -6,7 +6,8 @@ import pytest
 from test_judge_faults import helpful, ledger, put
 
 from collector.commands.check import report
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.demo.judge import StandInJudge, serve_judge
 from collector.errors import ConfigError
 from collector.service.app import running

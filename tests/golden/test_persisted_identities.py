@@ -17,7 +17,8 @@ import pytest
 from made_up import Trace, chat, parts
 from pydantic import BaseModel, Field
 
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.dead_letters import letter_of
 from collector.errors import BadInput
 from collector.evaluate.conversations.packed_turn import user_message_hash

@@ -9,7 +9,8 @@ from pathlib import Path
 from rich.console import Console
 
 from collector.commands.dead_letters import LetterFilter, list_letters, redrive_letters, show_letter
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.dead_letters import append_letters, letter_of, letters_in
 from collector.errors import BadInput
 from collector.logs.log import StoredRecord

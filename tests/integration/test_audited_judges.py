@@ -16,7 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.stage import WatchStage
 from collector.commands.check import report
-from collector.config.loading import Config, check, without_audits
+from collector.config.configured import Config, without_audits
+from collector.config.loading import check
 from collector.config.unused_keys import unused_notes
 from collector.errors import ConfigError
 from collector.evaluate.guardrails import EvaluationGuardrails

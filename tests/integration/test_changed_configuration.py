@@ -10,7 +10,8 @@ from typing import Any
 
 from service import free_port
 
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.demo.judge import StandInJudge, serve_judge
 from collector.logs.log import Record
 from collector.records.json import evaluation_from_json, turn_to_json

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.commands.compare import CompareOptions, compare
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.errors import ConfigError
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json

@@ -13,7 +13,8 @@ import pytest
 from evaluation_samples import scored
 
 from collector.commands.diagnose.diagnose import DiagnoseOptions, diagnose
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json

@@ -10,7 +10,8 @@ from test_prompt_cache_bill import CACHED, FRESH, OUTPUT, Provider, chat, provid
 
 from collector.commands.check import report
 from collector.commands.prompt_cache import LONG_CONVERSATION, LONG_TURN, estimate
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.judging.open_judges import open_judges
 from evaluators.evaluation import evaluate
 from evaluators.results import Usage

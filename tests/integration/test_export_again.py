@@ -14,7 +14,8 @@ from otlp_destination import Destination
 from platform_stub import PlatformStub
 
 from collector.commands.export_again import ExportOptions, export_again
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.errors import ConfigError
 from collector.logs.log import Record
 from collector.page.settings import PageSettings

@@ -20,7 +20,8 @@ from chat_server import ChatServer, completion, rating, refusal, serving
 from judge_server import judge_server
 from test_access import make_certificates
 
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.config.settings import DECIDING, JudgeSettings
 from collector.errors import ConfigError
 from collector.judging.endpoint_limits import endpoint_of

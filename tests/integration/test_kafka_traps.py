@@ -27,9 +27,9 @@ from collector.dead_letters import DeadLetterSettings, DeadLetterWriter, letters
 from collector.logs.kafka import KafkaLog, KafkaSource, UnreadableRange, topics
 from collector.logs.kafka import consumer_thread as polling
 from collector.logs.kafka import decompression as codecs
+from collector.logs.kafka.connections import connect
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.inspection import inspect
-from collector.logs.kafka.settings import connect
 from collector.logs.log import LogError, LogUnavailable, Record
 from collector.logs.memory import MemoryLog
 from collector.telemetry.registry import Telemetry

@@ -33,7 +33,8 @@ from typer.testing import CliRunner
 from collector.assemble.open_traces import TraceLimits
 from collector.cli import app
 from collector.commands.log_copy.copying import LogCopy
-from collector.config.loading import Config, load
+from collector.config.configured import Config
+from collector.config.loading import load
 from collector.dead_letters import append_letters, letter_of, letters_in
 from collector.demo.judge import StandInJudge, serve_judge
 from collector.errors import BadInput, ConfigError

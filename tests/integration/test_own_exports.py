@@ -11,7 +11,8 @@ import aiohttp
 from broker import free_ports
 from made_up import Trace, chat
 
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.service.app import Running, running
 from collector.telemetry.series import RECEIVE_ITEMS
 

@@ -24,7 +24,8 @@ from collector.cli import app
 from collector.commands.parquet import day_files
 from collector.commands.parquet.columns import EVALUATION_COLUMNS, LABEL_COLUMNS
 from collector.commands.parquet.parquet import DONE, PARTLY, ParquetOptions, write_parquet
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.errors import ConfigError
 from collector.logs.log import Record
 from collector.records.epochs import CONTROL_HEADERS

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.demo.judge import serve_judge
 from collector.logs.log import Log
 from collector.records.json import evaluation_from_json, turn_from_json

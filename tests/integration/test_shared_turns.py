@@ -10,7 +10,8 @@ from typing import Any
 from collector.assemble.open_traces import TraceLimits
 from collector.commands.audit.audit import audit_logs
 from collector.commands.log_copy.copying import LogCopy
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.evaluate.plan import Plan
 from collector.evaluate.retry.past_subjects import turns_in_log
 from collector.evaluate.sampling.draw import draw

@@ -8,7 +8,8 @@ import aiohttp
 import pytest
 from broker import free_ports
 
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.service.app import running
 
 

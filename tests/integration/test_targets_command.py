@@ -15,7 +15,8 @@ from evaluation_samples import scored
 
 from collector.commands.targets.past_alerts import PastAlerts, with_fall
 from collector.commands.targets.targets import TargetsOptions, propose
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json

@@ -16,7 +16,8 @@ import pytest
 from made_up import Trace, chat
 
 from collector.commands.trace import trace_evaluation
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.demo.judge import serve_judge
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Log, Record, StoredRecord

@@ -18,7 +18,8 @@ from collector.alerting.rules.formats import prometheus, text
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import RuleSet
 from collector.alerting.rules.scores import COUNTERS
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 
 VERSION = "0123456789ab"
 FRUGAL = {"GOMAXPROCS": "1", "GOGC": "400"}

@@ -12,7 +12,8 @@ from collector.alerting.rules.drops import DROPPED
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import RecordingRule
 from collector.alerting.rules.scores import BELOW
-from collector.config.loading import Config, check, without_audits
+from collector.config.configured import Config, without_audits
+from collector.config.loading import check
 from collector.records.audits import AuditScore
 from collector.service.plan_builder import audit_version_in
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums, CorrectedMean

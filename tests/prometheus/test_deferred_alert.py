@@ -20,7 +20,8 @@ from collector.alerting.rules.deferred import LATE, deferred_groups
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import AlertingRule, RuleSet, Timing
 from collector.alerting.rules.service import STALE, WEIGHTS
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.logs.log import Record
 from collector.records.json import turn_to_json
 from collector.service import deferred

@@ -25,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))
 from chromium import browsing, need_chromium
 
 from collector.alerting.rules.generate import rules_of
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json
 from collector.service.app import Running, running

@@ -11,7 +11,8 @@ import pytest
 from servers import Prometheus, free_port, prometheus
 from test_watcher import Feed
 
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.service.app import running
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow, pytest.mark.long]

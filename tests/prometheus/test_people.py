@@ -12,7 +12,8 @@ from promtool import run, series
 from collector.alerting.rules.agreement import UNCALIBRATED
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.scores import BELOW
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.records.audits import AuditScore
 from collector.service.plan_builder import audit_version_in, evaluator_version_in
 from collector.statistics.audited_sums import (

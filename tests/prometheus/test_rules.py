@@ -16,7 +16,8 @@ from streams import MEAN, Stream, drop_at, together
 from collector.alerting.rules.formats import FORMATS, text
 from collector.alerting.rules.generate import rules_hash, rules_of
 from collector.alerting.rules.targets import detector, targets
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.config.settings import CascadeSettings
 from collector.statistics.drop_detector import DropDetector, EstimatorSums
 from collector.statistics.incident import DropLife, Fall, recovery_threshold

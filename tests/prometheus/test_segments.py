@@ -18,7 +18,8 @@ from collector.alerting.rules import formats
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import Timing
 from collector.config.attribute_names import refuse_unknown_attributes
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.service.app import running
 
 pytestmark = pytest.mark.timeout(300)

@@ -15,7 +15,8 @@ from servers import Webhook, alertmanager, free_port, webhook
 from collector.alerting.rules import formats
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import Timing
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json
 from collector.service.app import Running, running

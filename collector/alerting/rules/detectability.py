@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.statistics.drop_detector import DropDetector
 from collector.wording import plural
 

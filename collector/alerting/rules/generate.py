@@ -15,7 +15,7 @@ from collector.alerting.rules.releases import release_group
 from collector.alerting.rules.scores import BELOW, BURN, score_groups
 from collector.alerting.rules.service import DOWN, NO_TRAFFIC, SHIFT, STALE, UNSCORED, WEIGHTS, service_group
 from collector.alerting.rules.targets import detector, segment_count, targets
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.export.prometheus import PrometheusSettings
 
 _SCORES = (BELOW, DROPPED, BURN)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from collector.config.alerts import DAY, AlertSettings, BurnRate
-from collector.config.loading import Config, judges_of
+from collector.config.configured import Config, judges_of
 from collector.config.urgency import due_after
 from collector.export.label_shares import share_name
 from collector.export.prometheus import PrometheusSettings

@@ -8,7 +8,7 @@ from pathlib import Path
 from collector.alerting.dashboards import write_dashboards
 from collector.alerting.rules.formats import FORMATS, text
 from collector.alerting.rules.generate import rules_of
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.wording import unknown
 

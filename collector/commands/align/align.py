@@ -19,7 +19,7 @@ from collector.commands.align.search import ProposingJudge, Search, SearchLimits
 from collector.commands.align.subjects import FEWEST, Consistent, Parts, consistent, shortage, split
 from collector.commands.score.runner import guarded_run
 from collector.commands.score.spend_limit import require_prices
-from collector.config.loading import Config, Configured, without_audits
+from collector.config.configured import Config, Configured, without_audits
 from collector.errors import ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.judging.open_judges import open_judges

@@ -14,7 +14,7 @@ from collector.calibration.labels import LabelRow
 from collector.calibration.page_labels import human_of
 from collector.commands.align.subjects import LabelledSubject, material_of
 from collector.commands.judges.labelled_cases import OWN_KEYS, case_in
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.retry.past_subjects import case_of, turns_in_log
 from collector.logs.log import Log

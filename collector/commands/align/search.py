@@ -39,7 +39,7 @@ from collector.commands.align.proposal import (
 from collector.commands.align.replays import ReplayBench, Replayed, replayed
 from collector.commands.align.report import AlignReport, TriedCandidate
 from collector.commands.align.subjects import LabelledSubject, Parts, material_of
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.records.tenants import tenant_of
 from collector.redact.cases import redact_case
 from collector.redact.open_redactor import Redactors, open_redactors

@@ -6,16 +6,15 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from collector.commands.audit.positions import LogContent, Reading, content_of, reading_of
-from collector.commands.audit.report import as_json, as_text
-from collector.config.loading import Config
+from collector.commands.audit.positions import LogContent, content_of, reading_of
+from collector.commands.audit.report import Audit, as_json, as_text
+from collector.config.configured import Config
 from collector.config.settings import LogSettings
 from collector.dead_letters import LetterState, letter_states
 from collector.errors import BadInput, ConfigError
-from collector.evaluate.audit import Balance, EvaluationAudit
+from collector.evaluate.audit import EvaluationAudit
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job
@@ -38,23 +37,6 @@ from collector.service.open_logs import Logs, names_of, open_logs
 from collector.service.plan_builder import build_unasked_plan
 
 CLEAN, WRONG = 0, 1
-
-
-@dataclass(slots=True)
-class Audit:
-    """What was result."""
-
-    contents: list[LogContent] = field(default_factory=list[LogContent])
-    readings: list[Reading] = field(default_factory=list[Reading])
-    exports: list[Reading] = field(default_factory=list[Reading])
-    balances: list[Balance] = field(default_factory=list[Balance])
-    turns: int = 0
-    unreadable_turns: int = 0
-    """Records of the turns log that cannot be read and have no dead letter."""
-    unreadable_evaluations: int = 0
-    void: int = 0
-    dead_letters: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """By stage and state."""
 
 
 async def audit(config: Config, say: Callable[[str], None], *, drained: bool = False, json: bool = False) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import orjson
 
@@ -12,8 +12,22 @@ from collector.commands.audit.positions import LogContent, Reading
 from collector.evaluate.audit import Balance
 from collector.wording import listed, plural
 
-if TYPE_CHECKING:
-    from collector.commands.audit.audit import Audit
+
+@dataclass(slots=True)
+class Audit:
+    """The figures of an audit."""
+
+    contents: list[LogContent] = field(default_factory=list[LogContent])
+    readings: list[Reading] = field(default_factory=list[Reading])
+    exports: list[Reading] = field(default_factory=list[Reading])
+    balances: list[Balance] = field(default_factory=list[Balance])
+    turns: int = 0
+    unreadable_turns: int = 0
+    """Records of the turns log that cannot be read and have no dead letter."""
+    unreadable_evaluations: int = 0
+    void: int = 0
+    dead_letters: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """By stage and state."""
 
 
 def as_text(audit: Audit, *, drained: bool) -> tuple[list[str], str]:

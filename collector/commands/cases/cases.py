@@ -13,7 +13,7 @@ from collector.commands.cases.formats import FORMATS
 from collector.commands.cases.likeness import SAME_MEANING, LikeLetters, Likeness, LikeVectors
 from collector.commands.cases.selection import SelectedCase, Which, candidates
 from collector.commands.replay.past_evaluations import EvaluationFilter, PastEvaluation, select
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.judging.open_judges import open_judges

@@ -15,7 +15,7 @@ from collector.commands.judges.report import as_json, as_text
 from collector.commands.score.runner import RunResult, guarded_run, run_jobs
 from collector.commands.score.score import limit_message
 from collector.commands.score.spend_limit import require_prices
-from collector.config.loading import Config, Configured
+from collector.config.configured import Config, Configured
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment, Job, Monitor
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore

@@ -12,7 +12,7 @@ from collector.backoff import Backoff
 from collector.commands.audit.audit import CLEAN, WRONG, audit_logs, require_logs
 from collector.commands.log_copy.copying import CopiedLog, LogCopy, groups_by_log, oldest_retained
 from collector.commands.log_copy.sqlite_target import sqlite_target
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.config.settings import KafkaSourceSettings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore

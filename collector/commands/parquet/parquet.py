@@ -21,7 +21,7 @@ from collector.commands.parquet.columns import (
     label_row,
 )
 from collector.commands.parquet.day_files import DayFiles, DayWriter
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, StoredRecord
 from collector.logs.offset_of_time import first_offset

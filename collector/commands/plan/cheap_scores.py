@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from collector.commands.plan.allocation import Allocation, cheapest, rounded
 from collector.commands.plan.past_figures import PricedEvaluation, ScoredTwice, figures_of, with_second_phase
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.evaluate.planned_rates.day_figures import DayFigures
 
 FEWEST_PAIRS = 100

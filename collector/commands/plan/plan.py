@@ -24,7 +24,7 @@ from collector.commands.plan.past_figures import (
     with_second_phase,
 )
 from collector.commands.replay.past_evaluations import REPLAY_OF
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.config.settings import BoostSettings, UseSettings
 from collector.errors import BadInput, ConfigError, EvalstreamError
 from collector.evaluate.planned_rates.day_figures import DayFigures, rates_of

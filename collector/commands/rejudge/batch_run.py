@@ -11,7 +11,7 @@ from pathlib import Path
 from collector.commands.rejudge.candidates import Candidate, Candidates
 from collector.commands.replay.into_log import write_into_log
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.evaluate.evaluation_record import FALLBACK_ATTRIBUTE
 from collector.evaluate.plan import Job, Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore

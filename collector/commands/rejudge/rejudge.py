@@ -13,7 +13,7 @@ from collector.commands.rejudge.candidates import Candidates, LeftOut, What
 from collector.commands.rejudge.known_evaluations import KnownEvaluations
 from collector.commands.rejudge.request_window import Money, Progress, RequestWindow
 from collector.commands.score.spend_limit import require_prices
-from collector.config.loading import Config, judges_of
+from collector.config.configured import Config, judges_of
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.plan import Job
 from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan_of

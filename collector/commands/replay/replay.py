@@ -28,7 +28,7 @@ from collector.commands.replay.report import EvaluatorComparison, ReplayReport, 
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
 from collector.commands.score.spend_limit import require_prices
-from collector.config.loading import Config, Configured, without_audits
+from collector.config.configured import Config, Configured, without_audits
 from collector.config.packs import pack_of
 from collector.config.settings import UseSettings
 from collector.errors import ConfigError, EvalstreamError

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from collector.commands.score.output import failed_earlier, open_writer, read_earlier
 from collector.commands.score.spend_limit import SpendLimit
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.evaluate.evaluation_record import evaluation_of
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Job

@@ -20,7 +20,7 @@ from collector.commands.score.report import as_json, as_table, below, turned
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
 from collector.commands.score.spend_limit import judges_of, require_prices
 from collector.commands.score.summary import ScoreSummary, summarize
-from collector.config.loading import Config, without_audits
+from collector.config.configured import Config, without_audits
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment, Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment, Job
 

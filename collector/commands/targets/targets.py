@@ -15,7 +15,7 @@ import orjson
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
 from collector.commands.replay.past_evaluations import REPLAY_OF
 from collector.commands.targets.past_alerts import LONGEST, PastAlerts, with_fall
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError, EvalstreamError
 from collector.logs.log import Log
 from collector.records.epochs import valid_evaluations

@@ -10,17 +10,15 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka import errors
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.metadata import MetadataRequest
 
+from collector.logs.kafka.settings import KafkaSettings, translated
 from collector.logs.kafka.workarounds import client_without_topic_creation
 from collector.logs.log import LogError, LogRefused, LogUnavailable
-
-if TYPE_CHECKING:
-    from collector.logs.kafka.settings import KafkaSettings
 
 KNOCK = 3.0
 """Seconds to wait for a broker to take a connection."""
@@ -29,16 +27,17 @@ _ALERTS = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE
 """What a broker says of a client certificate, or of none."""
 
 
-def open_client(settings: KafkaSettings, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """A client of kafka-python that has reached a broker. Blocks.
+def connect(client: Callable[..., Any], settings: KafkaSettings, options: Mapping[str, Any]) -> Any:
+    """Make a client that has reached a broker. Blocks.
 
     Raises:
         LogUnavailable: no broker answers.
         LogRefused: a broker refuses us.
     """
-    secured = settings.credentials.options()
-    knock(settings, secured)
-    return make(**options, **secured, kafka_client=partial(_client, settings.credentials.login))
+    with translated():
+        secured = settings.credentials.options()
+        knock(settings, secured)
+        return client(**options, **secured, kafka_client=partial(_client, settings.credentials.login))
 
 
 def knock(settings: KafkaSettings, secured: Mapping[str, Any]) -> None:

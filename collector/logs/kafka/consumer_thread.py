@@ -28,12 +28,13 @@ from kafka.structs import TopicPartition
 from collector.backoff import FailureLog
 from collector.logs.delivery_pace import DeliveryPace
 from collector.logs.kafka.commits import to_kafka
+from collector.logs.kafka.connections import connect
 from collector.logs.kafka.former_groups import take_over
 from collector.logs.kafka.group_watch import GroupView, GroupWatch, ask_brokers
 from collector.logs.kafka.losses import LossReason, LostRecords, OnLost
 from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.records import OnUnreadable, RecordDecoder
-from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translate
+from collector.logs.kafka.settings import KafkaSettings, milliseconds, translate
 from collector.logs.kafka.start_offsets import PolledRecords, StartOffsets
 from collector.logs.kafka.subscription import Assigned, GroupListener, Polled, Subscription
 from collector.logs.kafka.watchdog import Watchdog

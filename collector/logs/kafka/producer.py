@@ -13,7 +13,8 @@ from kafka.errors import KafkaError
 from kafka.producer.kafka import KafkaProducer
 
 from collector.admission.bounded_gate import BoundedGate
-from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translate
+from collector.logs.kafka.connections import connect
+from collector.logs.kafka.settings import KafkaSettings, milliseconds, translate
 from collector.logs.kafka.workarounds import abandon, is_broken, woken_once
 from collector.logs.log import LogError, LogRefused, LogUnavailable, Record, RecordTooLarge
 

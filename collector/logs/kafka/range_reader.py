@@ -18,8 +18,9 @@ from kafka.consumer.group import KafkaConsumer
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
+from collector.logs.kafka.connections import connect
 from collector.logs.kafka.records import OnUnreadable, RecordDecoder
-from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translated
+from collector.logs.kafka.settings import KafkaSettings, milliseconds, translated
 from collector.logs.log import LogUnavailable, StoredRecord
 
 T = TypeVar("T")

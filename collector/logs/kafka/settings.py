@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from kafka import errors
 from kafka.record import util as record_util
 
-from collector.logs.kafka.connections import open_client
 from collector.logs.kafka.credentials import Credentials
 from collector.logs.kafka.selector import SilentSelector
 from collector.logs.log import LogError, LogRefused, LogUnavailable, RecordTooLarge
@@ -107,17 +106,6 @@ def translate(error: BaseException) -> LogError:
     if isinstance(error, _LOGIN):
         return LogRefused(f"Kafka refuses the login ({type(error).__name__}); correct the keys under security")
     return LogError(text) if isinstance(error, _FATAL) else LogUnavailable(text)
-
-
-def connect(client: Callable[..., Any], settings: KafkaSettings, options: Mapping[str, Any]) -> Any:
-    """Make a client that has reached a broker. Blocks.
-
-    Raises:
-        LogUnavailable: no broker answers.
-        LogRefused: a broker refuses us.
-    """
-    with translated():
-        return open_client(settings, client, options)
 
 
 @contextmanager

@@ -22,7 +22,8 @@ from kafka.protocol.consumer import OffsetSpec
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from collector.logs.kafka.commits import from_kafka
-from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translated
+from collector.logs.kafka.connections import connect
+from collector.logs.kafka.settings import KafkaSettings, milliseconds, translated
 from collector.logs.log import Committed, LogError, LogUnavailable
 
 T = TypeVar("T")

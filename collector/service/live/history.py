@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
+from collector.config.configured import Config
 from collector.config.live_part import digest_of, live_values, with_live_values
-from collector.config.loading import Config
 from collector.errors import ConfigError
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.service.process import Apply, Process
 from collector.telemetry.logging import level_of, set_level
 

@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from collector.config.configured import Config
 from collector.config.live_part import digest_of, live_keys, live_values, restart_keys, with_live_values
-from collector.config.loading import Config, load
+from collector.config.loading import load
 from collector.errors import ConfigError
 from collector.service.live.exchange import Exchange, OpenedJudges
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration

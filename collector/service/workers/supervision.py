@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from collector.admission.shared_port import SharedPort
-from collector.config.loading import Config
+from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.export.prometheus import PrometheusSettings
 from collector.service.app import serve

@@ -15,7 +15,8 @@ from collector.alerting.rules.model import AlertingRule, RecordingRule
 from collector.alerting.rules.targets import Target, detector, targets
 from collector.alerting.watch.stage import WatchStage
 from collector.commands.check import report
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.errors import ConfigError
 from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from collector.calibration.labels import HumanLabel
 from collector.cli import app
 from collector.commands.calibrate import CalibrateOptions, calibrate
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.open_logs import open_logs

@@ -10,7 +10,8 @@ from prometheus_client import generate_latest
 
 from collector.commands.retention import retention_lines
 from collector.commands.traffic import arrival_lines, count_lines, counts_of, parse_counts, traffic
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.config.section_hashes import section_hashes
 from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.plan import Plan

@@ -10,7 +10,8 @@ import yaml
 from made_up import Trace, chat
 
 from collector.commands.unread_traces import trace_lines
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.errors import ConfigError
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from collector.commands.check import report
 from collector.config.attribute_names import refuse_unknown_attributes
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.errors import ConfigError
 
 

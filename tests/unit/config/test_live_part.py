@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from collector.config.configured import Config
 from collector.config.live_part import LIVE, digest_of, live_keys, live_values, restart_keys, with_live_values
-from collector.config.loading import Config, check
+from collector.config.loading import check
 from collector.config.settings import Settings
 from collector.errors import ConfigError
 from collector.plugins.folder import folders

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from collector.commands.check import report
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.config.packs import MOST_OF_A_PACK, packs_of
 from collector.errors import ConfigError
 from collector.service.plan_builder import build_plan, build_unasked_plan, evaluator_version_in

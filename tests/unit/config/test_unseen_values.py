@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.config.unseen_values import refuse_unseen_values
 from collector.errors import ConfigError
 

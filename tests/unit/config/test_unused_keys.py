@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from collector.commands.check import report
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.config.unused_keys import unused_notes
 from collector.errors import ConfigError
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from collector.commands.check import report
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.config.urgency import LONGEST_WAIT, deferred_part
 from collector.errors import ConfigError
 from collector.judging.open_judges import judges_in_use

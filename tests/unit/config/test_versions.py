@@ -6,7 +6,8 @@ from typing import Any
 
 from evaluation_samples import scored
 
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.evaluate.plan import Assignment
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.judging.open_judges import open_judges

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.config.settings import JudgeSettings
 from collector.judging.endpoint_limits import limits_by_endpoint
 from collector.judging.layers import chain_text, without_answer_cache

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.errors import ConfigError
 from collector.judging.open_judges import open_judges
 from evaluators.evaluation import evaluate

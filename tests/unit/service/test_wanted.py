@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from collector.commands.check import report
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.evaluate.sampling.draw import draw
 from collector.service.plan_builder import build_unasked_plan
 from collector.service.process import Process

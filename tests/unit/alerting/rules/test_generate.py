@@ -23,7 +23,8 @@ from collector.alerting.rules.model import AlertingRule, RecordingRule, duration
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.rules.write import render, write
 from collector.config.audits import AuditSettings
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.config.settings import CascadeSettings
 from collector.errors import ConfigError
 from collector.telemetry import series as telemetry

@@ -14,7 +14,8 @@ from collector.alerting.rules.formats import prometheus
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.stage import WatchStage
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.logs.log import StoredRecord
 from collector.records.json import evaluation_to_json
 from collector.telemetry.registry import Telemetry

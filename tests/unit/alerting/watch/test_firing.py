@@ -14,7 +14,8 @@ from evaluation_samples import label, scored
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.stage import WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog

@@ -13,7 +13,8 @@ from collector.commands.score import runner
 from collector.commands.score.cases import jobs_of
 from collector.commands.score.runner import guarded_run, run_jobs
 from collector.commands.score.spend_limit import SpendLimit, require_prices
-from collector.config.loading import Config, check
+from collector.config.configured import Config
+from collector.config.loading import check
 from collector.errors import ConfigError
 from collector.evaluate.evaluation_record import evaluation_of
 from collector.evaluate.plan import Assignment, Job
