@@ -228,13 +228,13 @@ def check(
     setting or mapping it is read, and which ids never repeat. With --diff or --against it says what the file would
     change instead.
     """
-    from collector.commands.check import report
-    from collector.commands.deferred_plan import batch_lines
-    from collector.commands.kafka_plan import kafka_lines
-    from collector.commands.plan_json import plan_json
-    from collector.commands.retention import retention_lines
-    from collector.commands.traffic import counts_of, traffic
-    from collector.commands.unread_traces import trace_lines
+    from collector.commands.check.check import report
+    from collector.commands.check.deferred_plan import batch_lines
+    from collector.commands.check.kafka_plan import kafka_lines
+    from collector.commands.check.plan_json import plan_json
+    from collector.commands.check.retention import retention_lines
+    from collector.commands.check.traffic import counts_of, traffic
+    from collector.commands.check.unread_traces import trace_lines
 
     checked = _load_for_traffic(config)
     if diff or against is not None:
@@ -251,7 +251,7 @@ def check(
 def _print_changes(config: Config, against: Path | None, *, json: bool) -> None:
     import asyncio
 
-    from collector.commands.changes import Compared, change_lines, changes_json, running_configuration
+    from collector.commands.check.changes import Compared, change_lines, changes_json, running_configuration
 
     other = None if against is None else _load(against)
     compared = asyncio.run(running_configuration(config)) if other is None else Compared(other, str(against))
@@ -662,9 +662,9 @@ def replay(
 
     Past turns or conversations are evaluated again, and the new scores are compared with the old ones.
     """
-    from collector.commands.replay.past_evaluations import EvaluationFilter
     from collector.commands.replay.replay import ReplayOptions
     from collector.commands.replay.replay import replay as replay_selection
+    from collector.past.evaluations import EvaluationFilter
 
     selection = EvaluationFilter(
         since=_parse_moment("--from", since),
@@ -718,8 +718,8 @@ def retry(
     """
     import asyncio
 
-    from collector.commands.replay.past_evaluations import EvaluationFilter
     from collector.commands.retry import RetryOptions, retry_failed
+    from collector.past.evaluations import EvaluationFilter
 
     if not failed:
         raise ConfigError("name what to make again: evalstream retry --failed")
@@ -1120,7 +1120,7 @@ def _monitor(config: Config, name: str | None) -> str:
 
 
 def _parse_moment(option: str, text: str | None) -> datetime | None:
-    from collector.commands.replay.past_evaluations import parse_moment
+    from collector.past.evaluations import parse_moment
 
     if text is None:
         return None
@@ -1154,7 +1154,7 @@ def calibrate(
     ] = None,
 ) -> None:
     """Measure an evaluator's agreement with human labels."""
-    from collector.commands.calibrate import CalibrateOptions, measure, printed
+    from collector.commands.calibrate.calibrate import CalibrateOptions, measure, printed
 
     options = CalibrateOptions(
         labels=labels, evaluator=evaluator, target=target, plot=plot, json=json, random=random, certify=certify
@@ -1273,7 +1273,7 @@ def init(
 
     Options answer their questions in advance.
     """
-    from collector.commands.check import report
+    from collector.commands.check.check import report
     from collector.commands.init import answers_of, configuration
     from collector.config.loading import check as check_values
     from collector.config.yaml_file import parse, substitute

@@ -13,10 +13,10 @@ import orjson
 from collector.alerting.releases.comparison import BEFORE
 from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, HourlyScores
 from collector.alerting.releases.releases import Release, ReleaseRules, releases
-from collector.commands.replay.past_evaluations import REPLAY_OF
 from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log
+from collector.past.evaluations import REPLAY_OF
 from collector.records.attributes import OF_EVALUATIONS, STANDARD
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from collector import plugins
-from collector.commands.replay.past_evaluations import EvaluationFilter
 from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.exporter import ExportContext, Exporter, ExporterPlugin, ExportUnavailable
 from collector.logs.log import Log
+from collector.past.evaluations import EvaluationFilter
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from collector.service.open_logs import open_logs

@@ -12,9 +12,9 @@ import orjson
 
 from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
-from collector.evaluate.retry.past_subjects import case_of, turns_in_log
 from collector.logs.log import Log
 from collector.page.label_draw import Draw, LabelQueueSettings, draw, place
+from collector.past.turns import case_of, turns_in_log
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, label_from_json
 from collector.service.open_logs import Logs, open_logs

@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.backoff import Backoff
-from collector.commands.replay.past_evaluations import EvaluationFilter
 from collector.commands.score.spend_limit import require_prices
 from collector.config.configured import Config, judges_of
 from collector.errors import ConfigError, EvalstreamError
-from collector.evaluate.retry.owed import OwedEvaluation, OwedEvaluations, read_owed
-from collector.evaluate.retry.past_subjects import case_of, turns_in_log
 from collector.evaluate.retry.request import PastRequest, RetryRequest, append_requests, reason_of, requested_ids
 from collector.logs.log import Log, LogUnavailable
+from collector.past.evaluations import EvaluationFilter
+from collector.past.owed import OwedEvaluation, OwedEvaluations, read_owed
+from collector.past.turns import case_of, turns_in_log
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
 from collector.wording import plural

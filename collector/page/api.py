@@ -9,13 +9,13 @@ from typing import Any
 
 import orjson
 
-from collector.evaluate.retry.owed import is_owed
 from collector.page.label_queue import LabelQueue, progress_json
 from collector.page.requests import Filters, excerpt, select_evaluations, visible_attributes
 from collector.page.score_series import RANGES, Bin, ScoreSums, total
 from collector.page.settings import PageSettings
 from collector.page.sources import AgreementView, PeopleView, Sources
 from collector.page.view import ListedEvaluation, View
+from collector.past.owed import is_owed
 from collector.records.feedback import JoinedFeedback
 from collector.records.json import evaluation_to_json, label_to_json, turn_to_json
 from collector.statistics.audited_sums import AuditedSums, CorrectedMean, corrected_by_people, sums_of_scores

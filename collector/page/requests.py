@@ -11,12 +11,12 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from collector.errors import BadInput
-from collector.evaluate.retry.owed import is_owed
-from collector.evaluate.retry.past_subjects import case_of
 from collector.evaluate.retry.request import RetryRequest
 from collector.logs.log import Log, Record
 from collector.page.score_series import RANGES
 from collector.page.view import ListedEvaluation, View
+from collector.past.owed import is_owed
+from collector.past.turns import case_of
 from collector.receive.rejection import Rejected
 from collector.records.attributes import STANDARD
 from collector.records.audits import noted_audit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_judge_faults import helpful, ledger, put
 
-from collector.commands.check import report
+from collector.commands.check.check import report
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.demo.judge import StandInJudge, serve_judge

@@ -14,7 +14,7 @@ import yaml
 from service import free_port
 
 from collector.cli import main
-from collector.commands.plan_json import plan_json
+from collector.commands.check.plan_json import plan_json
 from collector.config.loading import load
 from collector.demo.judge import Faults, StandInJudge, serve_judge
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collector.commands.check import report
+from collector.commands.check.check import report
 from collector.config.endpoints import checked_endpoint
 from collector.config.loading import check, load
 from collector.errors import ConfigError

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.stage import WatchStage
-from collector.commands.check import report
+from collector.commands.check.check import report
 from collector.config.configured import Config, without_audits
 from collector.config.loading import check
 from collector.config.unused_keys import unused_notes

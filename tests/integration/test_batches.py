@@ -14,12 +14,12 @@ import yaml
 from aiohttp import web
 from batch_server import batch_server
 
-from collector.commands.replay.past_evaluations import EvaluationFilter
 from collector.commands.replay.replay import ReplayOptions, replay
 from collector.commands.score.score import ScoreOptions, score
 from collector.config.loading import load
 from collector.errors import ConfigError
 from collector.judging.batches import at_batch_prices
+from collector.past.evaluations import EvaluationFilter
 from collector.service.plan_builder import expected_usd
 from evaluators.judges.batches.batch_endpoint import BatchPace
 

@@ -8,8 +8,8 @@ import pytest
 from test_judge_settings import NoStore
 from test_prompt_cache_bill import CACHED, FRESH, OUTPUT, Provider, chat, provider_server
 
-from collector.commands.check import report
-from collector.commands.prompt_cache import LONG_CONVERSATION, LONG_TURN, estimate
+from collector.commands.check.check import report
+from collector.commands.check.prompt_cache import LONG_CONVERSATION, LONG_TURN, estimate
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.judging.open_judges import open_judges

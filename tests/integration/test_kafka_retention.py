@@ -16,7 +16,7 @@ from kafka_logs import fresh, numbered, produce, settings_for
 from log_stores import TIMING
 from prometheus_client import generate_latest
 
-from collector.commands.retention import lost_lines, retention_lines
+from collector.commands.check.retention import lost_lines, retention_lines
 from collector.config.loading import check
 from collector.logs.consumer_lag import ConsumerLag
 from collector.logs.kafka import KafkaLog, KafkaSettings, KafkaSource, LostRecords

@@ -16,7 +16,7 @@ from aiohttp import ClientSession, web
 from service import free_port
 
 from collector.commands.audit.audit import audit
-from collector.commands.changes import change_lines, running_configuration
+from collector.commands.check.changes import change_lines, running_configuration
 from collector.commands.log_copy.log_copy import copy_logs
 from collector.config.loading import load
 from collector.demo.judge import Faults, StandInJudge, serve_judge

@@ -13,13 +13,13 @@ from collector.commands.log_copy.copying import LogCopy
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.evaluate.plan import Plan
-from collector.evaluate.retry.past_subjects import turns_in_log
 from collector.evaluate.sampling.draw import draw
 from collector.link.turn_router import TurnRouter
 from collector.logs.log import Log, StoredRecord, partition_of
 from collector.logs.memory import MemoryLog
 from collector.page.stage import PageStage
 from collector.page.view import View
+from collector.past.turns import turns_in_log
 from collector.records.json import turn_from_json
 from collector.records.shared_records import dividing, is_shared, pieces_of
 from collector.records.turns import turn_record, without_content

@@ -16,8 +16,8 @@ from collector.commands.align.subjects import LabelledSubject, material_of
 from collector.commands.judges.labelled_cases import OWN_KEYS, case_in
 from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
-from collector.evaluate.retry.past_subjects import case_of, turns_in_log
 from collector.logs.log import Log
+from collector.past.turns import case_of, turns_in_log
 from collector.records.attributes import with_declared
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, label_from_json

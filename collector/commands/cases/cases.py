@@ -12,12 +12,12 @@ from pathlib import Path
 from collector.commands.cases.formats import FORMATS
 from collector.commands.cases.likeness import SAME_MEANING, LikeLetters, Likeness, LikeVectors
 from collector.commands.cases.selection import SelectedCase, Which, candidates
-from collector.commands.replay.past_evaluations import EvaluationFilter, PastEvaluation, select
 from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.judging.open_judges import open_judges
 from collector.logs.log import Log
+from collector.past.evaluations import EvaluationFilter, PastEvaluation, select
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, label_from_json, turn_from_json
 from collector.records.shared_records import divide_records

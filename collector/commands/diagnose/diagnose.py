@@ -21,10 +21,10 @@ from collector.alerting.diagnosis.explain_drop import (
 )
 from collector.alerting.diagnosis.recent_scores import worst_of
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem
-from collector.commands.replay.past_evaluations import REPLAY_OF
 from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError, EvalstreamError
 from collector.logs.log import Log
+from collector.past.evaluations import REPLAY_OF
 from collector.records.attributes import STANDARD
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json

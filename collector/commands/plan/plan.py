@@ -23,13 +23,13 @@ from collector.commands.plan.past_figures import (
     figures_of,
     with_second_phase,
 )
-from collector.commands.replay.past_evaluations import REPLAY_OF
 from collector.config.configured import Config
 from collector.config.settings import BoostSettings, UseSettings
 from collector.errors import BadInput, ConfigError, EvalstreamError
 from collector.evaluate.planned_rates.day_figures import DayFigures, rates_of
 from collector.evaluate.sampling.strata import EVERYTHING
 from collector.logs.log import Log
+from collector.past.evaluations import REPLAY_OF
 from collector.records.audits import FEWEST_AUDITS, audit_of, audit_outcome
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collector.commands.rejudge.candidates import Candidate, Candidates
-from collector.commands.replay.into_log import write_into_log
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
 from collector.config.configured import Config
 from collector.evaluate.evaluation_record import FALLBACK_ATTRIBUTE
@@ -21,6 +20,7 @@ from collector.evaluate.stage import GROUP
 from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
 from collector.logs.log import Log
+from collector.past.writing import write_into_log
 from collector.service.open_logs import Logs
 from collector.service.plan_builder import build_plan
 from collector.wording import plural

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from collector.commands.rejudge.known_evaluations import KnownEvaluations
-from collector.commands.replay.past_evaluations import REPLAY_OF, subject_key
 from collector.evaluate.plan import Assignment, Job, Plan
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.references.join import MISSING
@@ -20,11 +19,12 @@ from collector.evaluate.references.subject import (
     references_of,
     with_references,
 )
-from collector.evaluate.retry.owed import OwedEvaluation, is_owed
 from collector.evaluate.retry.past_jobs import PastDueJob, Stretch, ended_at, past_jobs
-from collector.evaluate.retry.past_subjects import case_of, turns_in_log
 from collector.evaluate.retry.request import BackfillRequest, PastRequest, RetryRequest, reason_of
 from collector.logs.log import Log
+from collector.past.evaluations import REPLAY_OF, subject_key
+from collector.past.owed import OwedEvaluation, is_owed
+from collector.past.turns import case_of, turns_in_log
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation_record import subject_of
 from evaluators.identity import subject_id_of

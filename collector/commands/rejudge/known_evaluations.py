@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from collector.commands.replay.past_evaluations import subject_key
 from collector.errors import BadInput
-from collector.evaluate.retry.owed import OwedEvaluation, is_owed, is_unmade
 from collector.evaluate.retry.past_jobs import Stretch
 from collector.logs.log import Log
+from collector.past.evaluations import subject_key
+from collector.past.owed import OwedEvaluation, is_owed, is_unmade
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from evaluators.results import Evaluation

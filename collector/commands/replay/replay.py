@@ -14,16 +14,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from collector.commands.replay.comparison import EvaluationPair, compare
-from collector.commands.replay.into_log import write_into_log
-from collector.commands.replay.past_evaluations import (
-    REPLAY_OF,
-    EvaluationFilter,
-    PastEvaluation,
-    SelectedEvaluations,
-    read_file,
-    read_log,
-    select,
-)
 from collector.commands.replay.report import EvaluatorComparison, ReplayReport, as_json, as_text, compared_evaluators
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
@@ -35,10 +25,20 @@ from collector.errors import ConfigError, EvalstreamError
 from collector.evaluate.plan import Assignment, Job, Monitor
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.retry.past_subjects import Turns, by_conversation, case_of, turns_in_log
 from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
 from collector.logs.log import Log
+from collector.past.evaluations import (
+    REPLAY_OF,
+    EvaluationFilter,
+    PastEvaluation,
+    SelectedEvaluations,
+    read_file,
+    read_log,
+    select,
+)
+from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
+from collector.past.writing import write_into_log
 from collector.records.attributes import with_declared
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_assignment, with_pack

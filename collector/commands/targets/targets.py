@@ -13,11 +13,11 @@ from typing import Any
 import orjson
 
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
-from collector.commands.replay.past_evaluations import REPLAY_OF
 from collector.commands.targets.past_alerts import LONGEST, PastAlerts, with_fall
 from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError, EvalstreamError
 from collector.logs.log import Log
+from collector.past.evaluations import REPLAY_OF
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from collector.service.open_logs import open_logs

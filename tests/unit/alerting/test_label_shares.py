@@ -14,7 +14,7 @@ from collector.alerting.rules.generate import rules_hash, rules_of
 from collector.alerting.rules.model import AlertingRule, RecordingRule
 from collector.alerting.rules.targets import Target, detector, targets
 from collector.alerting.watch.stage import WatchStage
-from collector.commands.check import report
+from collector.commands.check.check import report
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from collector.calibration.labels import HumanLabel
 from collector.cli import app
-from collector.commands.calibrate import CalibrateOptions, calibrate
+from collector.commands.calibrate.calibrate import CalibrateOptions, calibrate
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.logs.log import Record

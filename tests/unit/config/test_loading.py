@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from collector.commands.check import report
+from collector.commands.check.check import report
 from collector.config.loading import check
 from collector.errors import ConfigError
 from collector.service.plan_builder import build_plan

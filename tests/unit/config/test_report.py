@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from collector.commands.check import report
+from collector.commands.check.check import report
 from collector.config.loading import check
 from collector.service.open_logs import NAMES
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from collector.commands.check import report
+from collector.commands.check.check import report
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.config.unused_keys import unused_notes

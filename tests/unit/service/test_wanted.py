@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from collector.commands.check import report
+from collector.commands.check.check import report
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.evaluate.sampling.draw import draw

@@ -9,7 +9,7 @@ import pytest
 from evaluation_samples import START, bare
 
 from collector.commands.replay.comparison import EvaluationPair, compare, t975
-from collector.commands.replay.past_evaluations import REPLAY_OF, EvaluationFilter, PastEvaluation, parse_moment, select
+from collector.past.evaluations import REPLAY_OF, EvaluationFilter, PastEvaluation, parse_moment, select
 from evaluators.results import Sampling
 
 NOW = START

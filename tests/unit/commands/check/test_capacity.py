@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from collector.cli import app
-from collector.commands.capacity import UTILISATION, Capacity, capacity_lines, capacity_of
-from collector.commands.cpu_costs import AT_REST, COMPILED, PURE, ROUND, ROUNDS, TURNS_OF_A_ROUND, CpuCosts
+from collector.commands.check.capacity import UTILISATION, Capacity, capacity_lines, capacity_of
+from collector.commands.check.cpu_costs import AT_REST, COMPILED, PURE, ROUND, ROUNDS, TURNS_OF_A_ROUND, CpuCosts
 from collector.config.loading import load
 
 FILE = """
@@ -193,7 +193,7 @@ def test_the_same_as_json(tmp_path: Path) -> None:
 
 
 def test_the_page_on_scale_says_what_the_calculator_says(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "deploy" / "docs" / "sizing.md").read_text()
+    page = (Path(__file__).parents[4] / "deploy" / "docs" / "sizing.md").read_text()
     example = page.partition("```yaml\n")[2].partition("```")[0]
     path = tmp_path / "evalstream.yaml"
     for spans in (1_000, 100_000, 1_000_000):
@@ -215,7 +215,7 @@ def test_the_image_needs_fewer_processes_and_pure_python_says_so(
         "one process a stage, either way"
     )
     path = file(tmp_path, 100_000)
-    monkeypatch.setattr("collector.commands.cpu_costs.is_compiled", lambda: True)
+    monkeypatch.setattr("collector.commands.check.cpu_costs.is_compiled", lambda: True)
     compiled = "\n".join(capacity_lines(load(path, {})))
     assert "in pure Python" not in compiled
     assert f"assemble {needed(path, COMPILED).stages[1].processes} (" in compiled

@@ -13,8 +13,8 @@ from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import AlertingRule
 from collector.alerting.rules.targets import targets
 from collector.commands.audit.audit import require_logs
-from collector.commands.capacity import capacity_of
-from collector.commands.cpu_costs import costs_here
+from collector.commands.check.capacity import capacity_of
+from collector.commands.check.cpu_costs import costs_here
 from collector.config.configured import Config
 from collector.config.live_part import SECRET_JUDGE_KEYS, live_keys, restart_keys, with_live_values
 from collector.config.settings import BudgetSettings

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from collector.commands.retention import retention_lines
-from collector.commands.traffic import arrival_lines, count_lines, counts_of, parse_counts, traffic
+from collector.commands.check.retention import retention_lines
+from collector.commands.check.traffic import arrival_lines, count_lines, counts_of, parse_counts, traffic
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.config.section_hashes import section_hashes

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from collector.commands.cpu_costs import AT_REST, PURE, ROUND, ROUNDS, TURNS_OF_A_ROUND, CpuCosts, costs_here
+from collector.commands.check.cpu_costs import AT_REST, PURE, ROUND, ROUNDS, TURNS_OF_A_ROUND, CpuCosts, costs_here
 from collector.config.configured import Config, judges_of
 from collector.config.settings import JudgeSettings, TrafficSettings
 from collector.wording import plural

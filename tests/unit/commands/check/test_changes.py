@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from collector.cli import app
-from collector.commands.changes import Changes, EvaluatorChange, NumberChange, changes_of
+from collector.commands.check.changes import Changes, EvaluatorChange, NumberChange, changes_of
 from collector.config.loading import load
 from collector.errors import ConfigError
 from collector.service.plan_builder import evaluator_version_in

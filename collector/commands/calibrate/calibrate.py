@@ -16,7 +16,7 @@ from rich.table import Table
 from collector.calibration.labels import HumanLabel, read_labels
 from collector.calibration.page_labels import IncrementalReader, LabelIndex, Version
 from collector.calibration.random_labels import DRIFT_ERRORS, WEAKEST, random_labels, withheld
-from collector.commands.plot import plot_svg
+from collector.commands.calibrate.plot import plot_svg
 from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import StoredRecord

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.commands.traffic import running_service
+from collector.commands.check.traffic import running_service
 from collector.config.configured import Config
 from collector.errors import EvalstreamError
 from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 
 from collector.alerting.rules.detectability import alert_lines
-from collector.commands.capacity import capacity_lines
-from collector.commands.deferred_plan import deferred_lines
-from collector.commands.prompt_cache import cache_lines
+from collector.commands.check.capacity import capacity_lines
+from collector.commands.check.deferred_plan import deferred_lines
+from collector.commands.check.prompt_cache import cache_lines
 from collector.config.attribute_names import receives_ready_made
 from collector.config.audits import AuditSettings
 from collector.config.configured import Config, judges_of

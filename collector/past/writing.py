@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from collector.backoff import Backoff
-from collector.commands.replay.past_evaluations import read_log
 from collector.logs.log import Log, LogError, LogUnavailable, Record
+from collector.past.evaluations import read_log
 from collector.records.json import evaluation_to_json
 from evaluators.results import Evaluation
 

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from collector.alerting.rules.targets import targets
-from collector.commands.capacity import capacity_of
-from collector.commands.cpu_costs import costs_here
+from collector.commands.check.capacity import capacity_of
+from collector.commands.check.cpu_costs import costs_here
 from collector.config.configured import Config
 from collector.config.packs import packs_of
 from collector.config.settings import BudgetSettings, JudgeSettings, MonitorSettings, UseSettings

@@ -1,0 +1,1 @@
+"""`evalstream calibrate`: how far an evaluator agrees with people."""

@@ -1,0 +1,1 @@
+"""`evalstream check`: what a configuration means, and what it would change."""
