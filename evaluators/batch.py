@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from evaluators.cases import Conversation, Scope, Turn
-from evaluators.evaluation import check_judge, evaluate, utc_now
-from evaluators.evaluation_record import make_record
+from evaluators.evaluation import check_judge, evaluate, make_record, utc_now
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version, make_evaluation_id, subject_id_of
 from evaluators.judge import Judge, NoJudge

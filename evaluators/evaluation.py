@@ -1,11 +1,14 @@
-"""Evaluation of one case by one evaluator: the one place where an exception becomes a failure."""
+"""Evaluation of one case by one evaluator: the one place where an exception becomes a failure.
+
+The record of an evaluation is made from its result: it goes into a log, a file or an exporter.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
@@ -17,14 +20,27 @@ from evaluators.asking.transcript import MAX_INCOMPLETE, TranscriptSettings
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import EvaluationError, NotApplicable
 from evaluators.evaluator import Evaluator
+from evaluators.identity import conversation_id_of, turn_id_of
 from evaluators.judge import Judge, NoJudge
 from evaluators.judges.audited import Audited
 from evaluators.judges.cascade import Cascade
 from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, common_stamp
-from evaluators.judges.members import members_of
 from evaluators.judges.metered import Metered
 from evaluators.judges.sighted import Sighted
-from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped, Usage
+from evaluators.judges.wrapper import members_of
+from evaluators.results import (
+    ErrorDetail,
+    Evaluation,
+    Failure,
+    JudgeStamp,
+    Outcome,
+    Retry,
+    Sampling,
+    Score,
+    Skipped,
+    Subject,
+    Usage,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -328,3 +344,91 @@ def _internal(evaluator: Evaluator[Any], error: Exception) -> Failure:
     message = f"{type(error).__name__} in {where.name}, line {where.lineno}"
     logger.error("evaluator %s (%s) failed: %s of %s", evaluator.name, evaluator.kind, message, where.filename)
     return Failure(type="internal_error", message=message)
+
+
+_CERTAIN = Sampling()
+
+
+def make_record(
+    evaluator: Evaluator[Any],
+    case: Turn | Conversation,
+    result: Result,
+    *,
+    evaluation_id: str,
+    evaluator_version: str,
+    monitor: str,
+    sampling: Sampling = _CERTAIN,
+    supersedes: tuple[str, ...] = (),
+    retry: Retry | None = None,
+    happened_at: datetime | None = None,
+    attributes: Mapping[str, Json] | None = None,
+) -> Evaluation:
+    """The record of a result. See `evaluators.identity` for the id and the version."""
+    return Evaluation(
+        evaluation_id=evaluation_id,
+        evaluator=evaluator.name,
+        evaluator_version=evaluator_version,
+        scope=evaluator.scope,
+        monitor=monitor,
+        subject=subject_of(case),
+        judge=result.judge,
+        usage=result.usage,
+        cost_usd=result.cost_usd,
+        sampling=_with_own_draw(sampling, result.outcome),
+        supersedes=supersedes,
+        retry=retry,
+        started_at=result.started_at,
+        ended_at=result.ended_at,
+        happened_at=happened_at,
+        attributes=dict(attributes or {}),
+        **_recorded_outcome(evaluator, result),
+    )
+
+
+def _with_own_draw(sampling: Sampling, outcome: Outcome) -> Sampling:
+    """The sampling with the evaluator's own draw, if it made one: the two draws are independent."""
+    if not isinstance(outcome, Score) or outcome.probability == 1.0:
+        return sampling
+    return replace(sampling, probability=sampling.probability * outcome.probability)
+
+
+def _recorded_outcome(evaluator: Evaluator[Any], result: Result) -> dict[str, Any]:
+    match result.outcome:
+        case Score() as score:
+            return {
+                "outcome": "scored",
+                "score": score.value,
+                "label": score.label,
+                "passed": evaluator.verdict(score),
+                "explanation": score.explanation,
+                "method": score.method,
+                "raw_score": score.raw_score,
+                "range": score.range,
+                "kept_mass": score.kept_mass,
+                "details": score.details,
+                "escalation": score.escalation,
+            }
+        case Skipped(reason=reason):
+            return {"outcome": "skipped", "reason": reason}
+        case Failure(type=type_, message=message):
+            return {"outcome": "failed", "error": ErrorDetail(type=type_, message=message)}
+
+
+def subject_of(case: Turn | Conversation) -> Subject:
+    """What was evaluated, by its ids."""
+    if isinstance(case, Turn):
+        return Subject(
+            conversation_id=conversation_id_of(case),
+            turn_id=turn_id_of(case),
+            trace_id=case.trace_id,
+            span_id=case.span_id,
+            response_id=case.response_id,
+        )
+    last = case.turns[-1] if case.turns else Turn()
+    return Subject(
+        conversation_id=conversation_id_of(case),
+        trace_id=last.trace_id,
+        span_id=last.span_id,
+        revision=case.revision,
+        links=tuple((turn.trace_id, turn.span_id) for turn in case.turns if turn.trace_id and turn.span_id),
+    )

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from collector.assemble.enclosing_spans import apply_enclosing_spans
 from collector.assemble.model_calls import find_model_calls
-from collector.assemble.read_spans import ParsedSpan
-from collector.assemble.tree import SpanTree
+from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.turn_drafts import TurnDraft, draft_turns, sort_by_end
 from collector.assemble.turns import AssembledTurn
 

@@ -12,9 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from collector.assemble.model_calls import find_answer, find_question_index, normalize_whitespace
-from collector.assemble.read_spans import ParsedSpan
+from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.tools import FINAL_ANSWER
-from collector.assemble.tree import SpanTree
 from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.call import Call, ChatMessage
 from collector.dialects.decode import as_text

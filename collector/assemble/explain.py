@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from collector.assemble.collect_trace import TracePiece, collect_trace
 from collector.assemble.identity import IdentityLookup
-from collector.assemble.read_spans import ParsedSpan
+from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.trace import Assembler, TraceAnalysis
-from collector.assemble.tree import SpanTree
 from collector.assemble.turns import AssembledTurn
 from collector.dialects.call import Call, Kind, find_conflicts
 from collector.errors import BadInput

@@ -9,15 +9,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from collector.assemble.collect_trace import TracePiece
-from collector.assemble.feedback_and_events import entry_of
 from collector.assemble.open_traces import CloseReason, Emitted, OpenTrace, OpenTraces, TraceLimits
 from collector.assemble.thin_turns import make_thin_record
-from collector.assemble.trace import Assembler, Assembly
+from collector.assemble.trace import Assembler, Assembly, entry_of
 from collector.assemble.turns import AssembledTurn
-from collector.assemble.unread.watch import ConversationIdWatch, UnreadTextWatch
+from collector.assemble.unread.examination import ConversationIdWatch, UnreadTextWatch
 from collector.errors import BadInput
 from collector.link.turn_router import RoutedRecord, TurnRouter
-from collector.logs.durable_append import append_until_durable
+from collector.logs.appending import append_until_durable
 from collector.logs.journal.guard import GuardedPlace
 from collector.logs.log import Log, Record, RecordTooLarge, StoredRecord, place_of_number
 from collector.otlp.decode import Signal, request_from_protobuf

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from collector.assemble.read_spans import ParsedSpan
-from collector.assemble.tree import SpanTree
+from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.dialects.call import Call, ChatMessage, merge
 from collector.dialects.decode import encode_compact
 from collector.otlp.span import Span

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from collector.assemble.collect_trace import UNREAD, CollectedTrace
 from collector.assemble.identity import IdentityLookup, may_be_made_up
-from collector.assemble.tree import SpanTree
+from collector.assemble.read_spans import SpanTree
 from collector.assemble.turns import service_of, to_datetime
 from collector.dialects.call import Kind
 from collector.dialects.registry import Dialects

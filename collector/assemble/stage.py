@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from collector.assemble.fold import AssembleFold
 from collector.assemble.open_traces import TraceLimits
 from collector.assemble.trace import Assembler
-from collector.assemble.unread.watch import ConversationIdWatch
+from collector.assemble.unread.examination import ConversationIdWatch
 from collector.errors import BadInput
 from collector.link.turn_router import TurnRouter
 from collector.logs.journal.guard import Guard

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from collector.assemble.collect_trace import UNREAD, TracePiece
+from collector.assemble.read_spans import SpanTree
 from collector.assemble.sole_turn import make_unread_turn, unread_turn_id
-from collector.assemble.tree import SpanTree
 from collector.assemble.turns import AssembledTurn, to_datetime
 from collector.errors import BadInput
 from collector.logs.log import Record

@@ -24,8 +24,7 @@ from collector.assemble.sole_turn import SoleCall, find_sole_call
 from collector.assemble.trace import Assembler
 from collector.assemble.turns import service_name
 from collector.dialects.call import Kind
-from collector.otlp.attributes import attributes_of, names_of
-from collector.otlp.decode import ExaminedSpan, Part, decode_span, resource_of
+from collector.otlp.decode import ExaminedSpan, Part, attributes_of, decode_span, names_of, resource_of
 from collector.otlp.outline import Outline
 from collector.otlp.span import Attributes, Span
 from collector.records.tenants import id_in_tenant

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from collector.assemble.read_spans import ParsedSpan
-from collector.assemble.tree import SpanTree
+from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.attributes import find_error
 from collector.dialects.call import ChatMessage

@@ -18,11 +18,9 @@ from collector.assemble.attachments import NOTHING_STORED, MediaLimits, collect_
 from collector.assemble.completeness import find_interrupt, missing_reason
 from collector.assemble.identity import ConversationAndUser, IdentityLookup, may_be_made_up, parse_identifier
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
-from collector.assemble.program_values import find_program_fields
-from collector.assemble.read_spans import ParsedSpan
+from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.tools import ToolSpans, find_tools_called, find_tools_offered
-from collector.assemble.tree import SpanTree
-from collector.assemble.turn_drafts import TurnDraft
+from collector.assemble.turn_drafts import TurnDraft, find_program_fields
 from collector.dialects.call import Call, ChatMessage
 from collector.dialects.messages import split_system_prompt
 from collector.otlp.span import Attributes, Span

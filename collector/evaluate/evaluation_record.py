@@ -7,8 +7,7 @@ from typing import Any
 from collector.evaluate.plan import Job
 from collector.records.attributes import attributes_of
 from evaluators.cases import Conversation, Turn
-from evaluators.evaluation import Result
-from evaluators.evaluation_record import make_record
+from evaluators.evaluation import Result, make_record
 from evaluators.results import Evaluation
 
 FALLBACK_ATTRIBUTE = "fallback_judge"

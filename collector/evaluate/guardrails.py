@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from collector.evaluate.budget.controller import Reservation, Unlimited
 from collector.records.tenants import tenant_of
-from collector.redact.cases import redact_as_stored, redact_case
 from collector.redact.open_redactor import Redactors
-from collector.redact.redactor import RedactionFailed, Redactor
+from collector.redact.redactor import RedactionFailed, Redactor, redact_as_stored, redact_case
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import CANARIES, CANARY_COST
 from evaluators.cases import Conversation, Turn

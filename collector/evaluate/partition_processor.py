@@ -21,9 +21,13 @@ from collector.evaluate.plan import Job
 from collector.evaluate.recovery.configurations import Configurations
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.ledger import Ledger
-from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, SampleRates
-from collector.evaluate.recovery.replay_work import ReplayWork
-from collector.evaluate.recovery.retained_offsets import RetainedOffsets
+from collector.evaluate.recovery.replay_point import (
+    CommitMetadata,
+    ReplayPoint,
+    ReplayWork,
+    RetainedOffsets,
+    SampleRates,
+)
 from collector.evaluate.scheduling.jobs import PartitionJobs
 from collector.logs.log import Log, LogUnavailable, RecordTooLarge, StoredRecord
 from collector.records.shared_records import is_shared

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from collector.config.settings import JudgeSettings
-from evaluators.judges.rate_limited import EndpointLimiter
-from evaluators.judges.rate_limiter import RateLimiter
+from evaluators.judges.rate_limited import EndpointLimiter, RateLimiter
 
 
 @dataclass(frozen=True, slots=True)

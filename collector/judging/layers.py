@@ -5,27 +5,82 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from collector.config.settings import JudgeSettings
-from collector.judging.confirmed import ConfirmedJudge
 from collector.judging.endpoint_limits import EndpointLimits
-from collector.judging.instrumented import InstrumentedJudge
 from collector.judging.outage_reporter import OutageReporter, ReportPolicy
 from collector.logs.log import Confirm
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import JUDGE_ABANDONED_REQUESTS, JUDGE_CACHE_REQUESTS, JUDGE_PAUSED_REQUESTS
-from evaluators.judge import Judge
+from collector.telemetry.series import (
+    JUDGE_ABANDONED_REQUESTS,
+    JUDGE_CACHE_REQUESTS,
+    JUDGE_PAUSED_REQUESTS,
+    JUDGE_REQUEST_DURATION,
+    JUDGE_REQUESTS,
+    JUDGE_REQUESTS_IN_FLIGHT,
+)
+from evaluators.errors import EvaluationError
+from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.answer_cache import AnswerCache
 from evaluators.judges.audited import Audited
 from evaluators.judges.circuit_breaker import CircuitBreaker, CircuitBreakerJudge, QueueWhileOpen
 from evaluators.judges.definition_cache import AnswerStore, DefinitionCache
 from evaluators.judges.divided import DividedJudge
-from evaluators.judges.members import with_members
 from evaluators.judges.rate_limited import EndpointLimiter, RateLimited
 from evaluators.judges.retrying import Retrying
 from evaluators.judges.shared_prefix import SharedPrefix
+from evaluators.judges.wrapper import JudgeWrapper, with_members
+
+
+class InstrumentedJudge(JudgeWrapper):
+    """A judge whose requests are counted and timed under its name in the configuration."""
+
+    def __init__(self, judge: Judge, name: str, telemetry: Telemetry) -> None:
+        super().__init__(judge)
+        self._name = name
+        self._telemetry = telemetry
+        self._in_flight = telemetry.gauge(JUDGE_REQUESTS_IN_FLIGHT, name)
+        self._duration = telemetry.histogram(JUDGE_REQUEST_DURATION, name)
+        telemetry.counter(JUDGE_REQUESTS, name, "ok")
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """Ask, and count the result: `ok` or the error's type."""
+        started = time.monotonic()
+        self._in_flight.inc()
+        try:
+            verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
+        except EvaluationError as error:
+            self._record(error.type, started)
+            raise
+        finally:
+            self._in_flight.dec()
+        self._record("ok", started)
+        return verdict
+
+    def _record(self, result: str, started: float) -> None:
+        self._telemetry.counter(JUDGE_REQUESTS, self._name, result).inc()
+        self._duration.observe(time.monotonic() - started)
+
+
+class ConfirmedJudge(JudgeWrapper):
+    """A judge that is asked after `confirm`.
+
+    It is near the request, behind what a question may wait for: while the process stood still in such a wait, another
+    one may have asked the same.
+    """
+
+    def __init__(self, judge: Judge, confirm: Confirm) -> None:
+        super().__init__(judge)
+        self._confirm = confirm
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """Wait, and ask."""
+        await self._confirm()
+        return await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
+
 
 UNLIMITED_ATTEMPTS = 1_000_000
 """Attempts at a question: its deadline bounds them."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from collector.errors import BadInput
 from collector.link.conversation_linker import ConversationLinker
-from collector.logs.durable_append import append_until_durable
+from collector.logs.appending import append_until_durable
 from collector.logs.log import Committed, Log, Record, StoredRecord
 from collector.records.json import turn_from_json
 from collector.records.turns import turn_record

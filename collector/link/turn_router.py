@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from collector.backoff import Backoff
 from collector.link.history_digest import history_of
-from collector.logs.durable_append import RETRY, append_until_durable
+from collector.logs.appending import RETRY, append_until_durable
 from collector.logs.log import Log, Record
 from collector.records.json import turn_to_json
 from collector.records.shared_records import append_shared

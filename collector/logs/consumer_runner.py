@@ -1,13 +1,19 @@
-"""The consumer loop of one process and group: replay, delivery, ticks and commits, the same for every log."""
+"""The consumer loop of one process and group: replay, delivery, ticks and commits, the same for every log.
+
+Its clock is the time of day without jumps: setting the clock must not make all due at once, nor nothing for an hour.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import threading
+import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from math import copysign
 from operator import attrgetter
 from typing import Protocol
 
@@ -25,7 +31,44 @@ from collector.logs.log import (
     UnreadableRecords,
     certain,
 )
-from collector.logs.slewed_clock import SlewedClock
+
+STEP = 1.0
+"""Seconds: a larger difference to the machine's clock is a jump."""
+
+CATCH_UP = 0.1
+"""How much faster or slower time passes until a jump is made up for: an hour takes ten."""
+
+
+def since_boot() -> float:
+    """Seconds that have passed on this machine, asleep or not."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class SlewedClock:
+    """Seconds since the epoch, never decreasing. Follows `wall`, but slews after a jump, as NTP does.
+
+    `elapsed` counts seconds and never jumps. Safe in several threads.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time, elapsed: Callable[[], float] = since_boot) -> None:
+        self._wall = wall
+        self._elapsed = elapsed
+        self._lock = threading.Lock()
+        self._now = wall()
+        self._last = elapsed()
+
+    def __call__(self) -> float:
+        """The time now."""
+        with self._lock:
+            last, self._last = self._last, self._elapsed()
+            elapsed = self._last - last
+            off = self._wall() - (self._now + elapsed)
+            if abs(off) <= STEP:
+                self._now = max(self._now, self._now + elapsed + off)
+            else:
+                self._now += elapsed * (1.0 + copysign(CATCH_UP, off))
+            return self._now
+
 
 TICK_PATIENCE = 10.0
 """Seconds after which a tick that was appended and has not been delivered counts as lost."""

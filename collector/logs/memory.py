@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Collection, Generator, Mapping, Seque
 from contextlib import contextmanager
 from operator import attrgetter
 
+from collector.logs.appending import Partitioner
 from collector.logs.broadcast import Broadcast
 from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
 from collector.logs.log import Committed, LogError, OpenFold, Record, StoredRecord
-from collector.logs.partitioner import Partitioner
 
 MAX_RECORD_BYTES = 16 << 20
 

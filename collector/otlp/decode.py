@@ -8,20 +8,84 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError, EncodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from collector.errors import BadInput, TooLarge
-from collector.otlp.attributes import any_value, attributes_of, names_of
-from collector.otlp.item_count import has_more_items_than, has_more_objects_than, items_in
 from collector.otlp.json import load_document, message_from_document
-from collector.otlp.outline import Outline, outline_of, resource_attributes
+from collector.otlp.outline import (
+    Outline,
+    has_more_items_than,
+    has_more_objects_than,
+    items_in,
+    outline_of,
+    resource_attributes,
+)
 from collector.otlp.span import NOTHING, Attributes, LogRecord, Span, SpanEvent
+from evaluators.cases import Json
+
+MAX_DEPTH = 64
+"""Deepest nesting of arrays and maps in an attribute; what lies deeper is left out."""
+
+_LONGEST_KNOWN, _MOST_KNOWN = 128, 20_000
+"""Bytes of an attribute that is remembered, and how many are: most of a span's were on another span before."""
+
+
+def names_of(pairs: Iterable[bytes]) -> list[str]:
+    """The names of attributes, each given by its KeyValue's bytes."""
+    return [_known(pair)[0] if len(pair) <= _LONGEST_KNOWN else KeyValue.FromString(pair).key for pair in pairs]
+
+
+def attributes_of(pairs: Iterable[bytes]) -> dict[str, Json]:
+    """Decode attributes, each given by its KeyValue's bytes; of several of one name the last. A tight loop."""
+    decoded: dict[str, Json] = {}
+    for pair in pairs:
+        name, value = _known(pair) if len(pair) <= _LONGEST_KNOWN else _decode(pair)
+        decoded[name] = value
+    return decoded
+
+
+def _decode(pair: bytes) -> tuple[str, Json]:
+    message = KeyValue.FromString(pair)
+    value = message.value
+    text = value.string_value
+    return message.key, text or any_value(value)
+
+
+_known = lru_cache(_MOST_KNOWN)(_decode)
+
+
+_SIMPLE = frozenset({"string_value", "int_value", "bool_value"})
+
+
+def any_value(value: AnyValue, depth: int = MAX_DEPTH) -> Json:
+    """Decode one value: text, number, bool, list, dict.
+
+    Bytes become hex; a number that JSON does not have, and nesting below `depth`, become None.
+    """
+    kind = value.WhichOneof("value")
+    return getattr(value, kind) if kind in _SIMPLE else _other(value, kind, depth)
+
+
+def _other(value: AnyValue, kind: str | None, depth: int) -> Json:
+    if kind == "double_value":
+        return value.double_value if isfinite(value.double_value) else None
+    if depth <= 0:
+        return None
+    if kind == "array_value":
+        return [any_value(each, depth - 1) for each in value.array_value.values]
+    if kind == "kvlist_value":
+        return {pair.key: any_value(pair.value, depth - 1) for pair in value.kvlist_value.values}
+    if kind == "bytes_value":
+        return value.bytes_value.hex()
+    return None
+
 
 Signal = Literal["traces", "logs"]
 Request: TypeAlias = ExportTraceServiceRequest | ExportLogsServiceRequest

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from collector.otlp.attributes import MAX_DEPTH
-from collector.otlp.decode import Request, scopes_of
+from collector.otlp.decode import MAX_DEPTH, Request, scopes_of
 
 LEAST = 2048
 """Characters of base64 below which content stays as it is, whatever is permitted: 1,536 bytes, an icon."""

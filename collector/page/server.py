@@ -23,7 +23,7 @@ from aiohttp import web
 from collector.admission.http_server import serving
 from collector.errors import ConfigError
 from collector.evaluate.retry.request import append_requests
-from collector.logs.durable_append import RETRY
+from collector.logs.appending import RETRY
 from collector.logs.log import Log, LogUnavailable, OpenFold
 from collector.page.api import PageApi
 from collector.page.change_notifier import ChangeNotifier

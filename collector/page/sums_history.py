@@ -20,7 +20,7 @@ import orjson
 
 from collector.errors import BadInput
 from collector.export.segments import ALL
-from collector.logs.durable_append import append_until_durable
+from collector.logs.appending import append_until_durable
 from collector.logs.log import Log, Record
 from collector.page.score_series import Bin
 

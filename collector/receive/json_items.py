@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 
 from collector.errors import TooLarge
 from collector.logs.log import Record
-from collector.otlp.item_count import has_more_objects_than
+from collector.otlp.outline import has_more_objects_than
 from collector.receive.rejection import NotRedacted
 from collector.records.ready_made import Incoming, documents_in
 from collector.redact.documents import redact_document

@@ -34,12 +34,10 @@ from collector.logs.log import Log
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.access import BearerTokens, TlsSettings, ssl_context_of
-from collector.receive.body import GzipDecompressor
-from collector.receive.otlp_ingest import OtlpIngest
+from collector.receive.bodies import GzipDecompressor, success
+from collector.receive.otlp_ingest import OtlpIngest, SenderLimits
 from collector.receive.parsed_request import Thinning
 from collector.receive.rejection import Rejected, internal_error, rejection_of
-from collector.receive.responses import success
-from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpGrpcSettings
 from collector.receive.tenants import Sender, sender_of, tenant_with
 from collector.redact.open_redactor import Redactors

@@ -25,13 +25,11 @@ from collector.logs.log import Log
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.access import BearerTokens, ssl_context_of
-from collector.receive.body import read_body
+from collector.receive.bodies import accepted, form_of, read_body, rejected
 from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules
-from collector.receive.otlp_ingest import OtlpIngest
+from collector.receive.otlp_ingest import OtlpIngest, SenderLimits
 from collector.receive.parsed_request import Thinning
 from collector.receive.rejection import Rejected, internal_error, rejection_of
-from collector.receive.responses import accepted, form_of, rejected
-from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpHttpSettings
 from collector.receive.tenants import Sender, Tenant, sender_of, subjects_of, tenant_with
 from collector.redact.open_redactor import Redactors

@@ -3,13 +3,20 @@
 A record's key is the trace id (32 hex digits), with `@` and the tenant where the sender is named; its value is that
 trace's part of the request in protobuf, its header `signal` is `traces` or `logs`. A thin piece is of another form: see
 `collector.records.thin_pieces`.
+
+Feedback may be a log record without a trace: it names the response that it is about, long after its trace. It gets a
+trace id made of the response's id, and goes through the spans log like any other.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from collector.logs.log import Headers, Record
 from collector.otlp.decode import (
@@ -29,7 +36,6 @@ from collector.otlp.inline_media import omit_from_request
 from collector.otlp.outline import Outline, outline_of
 from collector.otlp.own_items import SIGNATURE, OwnItems
 from collector.receive.rejection import NotRedacted
-from collector.receive.traceless_feedback import give_traces
 from collector.records.tenants import trace_key
 from collector.records.thin_pieces import HEADERS as THIN
 from collector.records.thin_pieces import ThinTurn, thin_piece
@@ -37,6 +43,36 @@ from collector.redact.otlp_request import RequestRedaction
 from collector.redact.redactor import RedactionFailed, Redactor
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, RECEIVE_BYTES, RECEIVE_ITEMS, THINNED
+
+_EVENT = "gen_ai.evaluation.result"
+_NAME, _RESPONSE = "event.name", "gen_ai.response.id"
+
+
+def give_traces(request: Request) -> bool:
+    """Give such records their trace ids; says whether there were any."""
+    if not isinstance(request, ExportLogsServiceRequest):
+        return False
+    changed = False
+    for resource in request.resource_logs:
+        for scope in resource.scope_logs:
+            for record in scope.log_records:
+                if not any(record.trace_id):
+                    changed |= _give_trace(record)
+    return changed
+
+
+def _give_trace(record: LogRecord) -> bool:
+    response, event = "", record.event_name
+    for pair in record.attributes:
+        if pair.key == _RESPONSE:
+            response = pair.value.string_value
+        elif pair.key == _NAME and not event:
+            event = pair.value.string_value
+    if event != _EVENT or not response:
+        return False
+    record.trace_id = hashlib.sha256(response.encode()).digest()[:16]
+    return True
+
 
 Form = Literal["protobuf", "json"]
 

@@ -17,7 +17,7 @@ from typing import Any
 from collector.errors import BadInput, TooLarge
 from collector.logs.log import Record
 from collector.otlp.inline_media import omit_from_json
-from collector.otlp.item_count import has_more_objects_than
+from collector.otlp.outline import has_more_objects_than
 from collector.receive.rejection import NotRedacted
 from collector.records.attachments import within_limits
 from collector.records.feedback import entries_of_turn, feedback_record, without_comment

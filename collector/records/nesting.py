@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from collector.errors import BadInput
-from collector.otlp.attributes import MAX_DEPTH
+from collector.otlp.decode import MAX_DEPTH
 from evaluators.cases import Json
 
 

@@ -21,10 +21,8 @@ from collector.redact.checksums import iban, iban_length, luhn
 from collector.redact.context import PASSWORD_NAMES, find_by_context, is_prose
 from collector.redact.finding import Detector, Finding
 from collector.redact.folding import fold
-from collector.redact.machine_ids import is_inside_machine_id
-from collector.redact.matcher import ByteMatcher
-from collector.redact.national_ids import LETTERED, find_lettered, find_numbered, may_be_numbered
-from collector.redact.prefilter import KEY_STARTS, QUERY_NAMES, has_no_pii, suspects_of
+from collector.redact.national_ids import LETTERED, find_lettered, find_numbered, is_inside_machine_id, may_be_numbered
+from collector.redact.prefilter import KEY_STARTS, QUERY_NAMES, ByteMatcher, has_no_pii, suspects_of
 from evaluators.texts.linear_regex import translate
 
 _MARKS = r"\u00ad\u0300-\u036f\u0900-\u109f\u200b-\u200d\u2060\ufeff"

@@ -23,7 +23,7 @@ from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.stage import GROUP
 from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.logs.sqlite_shares import PartitionShare
-from collector.service.assemble import start_assemble
+from collector.service.assemble import start_assemble, start_link
 from collector.service.evaluate import Evaluating
 from collector.service.export import (
     Exporters,
@@ -34,7 +34,6 @@ from collector.service.export import (
 )
 from collector.service.gauges import show_build
 from collector.service.health_checks import start_health_checks
-from collector.service.link import start_link
 from collector.service.live.exchange import OpenedJudges
 from collector.service.live.history import ConfigurationHistory
 from collector.service.live.log_level import take_log_level

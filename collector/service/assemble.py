@@ -1,10 +1,11 @@
-"""The start of the assemble stage."""
+"""The start of the assemble and link stages."""
 
 from __future__ import annotations
 
 from collector.assemble.stage import AssembleStage
+from collector.link.stage import LinkStage
 from collector.records.shared_records import dividing
-from collector.service.assembly_builder import build_assembler, build_router, trace_limits
+from collector.service.assembly_builder import build_assembler, build_router, linker_factory, trace_limits
 from collector.service.gauges import show_assemble
 from collector.service.process import Process
 from collector.service.wanted import WantedConversations
@@ -27,3 +28,13 @@ def start_assemble(process: Process, wanted: WantedConversations | None) -> None
     )
     show_assemble(telemetry, stage)
     process.tasks.follow(logs.spans, "assemble", dividing(dead_letters.wrap(stage.open_fold, process.guard)))
+
+
+def start_link(process: Process) -> None:
+    """Consume the log of unlinked turns and give each its conversation, where that is configured."""
+    settings, logs = process.config.settings.assemble.link, process.logs
+    if settings is None or logs.unlinked is None:
+        return
+    dead_letters = process.resources.dead_letters("link", logs.unlinked.name, logs)
+    stage = LinkStage(logs.turns, linker_factory(settings), on_bad_record=dead_letters.take)
+    process.tasks.follow(logs.unlinked, "link", dead_letters.wrap(stage.open_fold, process.guard))

@@ -12,8 +12,7 @@ from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.partition_processor import StateLimits
 from collector.evaluate.recovery.sample_rate_notes import SampleRateNotes
-from collector.evaluate.scheduling.bulkhead import BulkheadLimits
-from collector.evaluate.scheduling.dispatch import Dispatcher
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
 from collector.evaluate.stage import GROUP, EvaluateStage
 from collector.logs.exchangeable_folds import ExchangeableFolds
 from collector.logs.log import OpenFold
@@ -27,8 +26,8 @@ from collector.service.gauges import (
     show_evaluate,
     show_open_batches,
 )
-from collector.service.long_lived import long_lived
 from collector.service.process import Apply, Process
+from collector.service.process_resources import long_lived
 
 
 @dataclass(frozen=True, slots=True)

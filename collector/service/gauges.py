@@ -16,7 +16,7 @@ from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController
 from collector.evaluate.budget.windows import PERIODS
 from collector.evaluate.deferred.waiting_room import DeferredState, WaitingRoom
 from collector.evaluate.plan import Plan
-from collector.evaluate.scheduling.bulkhead import Bulkheads
+from collector.evaluate.scheduling.dispatch import Bulkheads
 from collector.evaluate.stage import EvaluateStage
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from collector.backoff import Backoff
 from collector.config.settings import LogSettings, Settings
-from collector.logs.journal.fatal_units import FatalUnits
-from collector.logs.journal.guard import Guard
+from collector.logs.journal.guard import FatalUnits, Guard
 from collector.logs.journal.journal_file import JournalFile, private_folder
 from collector.logs.journal.stall_watchdog import StallWatchdog
 from collector.logs.log import LogUnavailable

@@ -15,9 +15,9 @@ from collector.errors import first_of
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED, PlanHistory
 from collector.logs.consumer_lag import ConsumerLag
+from collector.logs.consumer_runner import SlewedClock
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Log, OpenFold, SharedGroups
-from collector.logs.slewed_clock import SlewedClock
 from collector.otlp.own_items import OwnItems
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import Logs

@@ -1,12 +1,26 @@
-"""What a process has once and its stages share: redactor, evaluation guardrails, health, dead letters."""
+"""What a process has once and its stages share: redactor, evaluation guardrails, health, dead letters.
+
+File descriptors are as many as the system allows, and connections of senders stay within them. State that a restart
+rebuilds is passed over by garbage collection: it stays for hours, and none of it is garbage.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import logging
+import resource
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from collector.config.configured import Config
 from collector.dead_letters import DeadLetterWriter, Stage
 from collector.evaluate.guardrails import EvaluationGuardrails
+from collector.export.scrape import MOST_CONNECTIONS as METRICS
+from collector.logs.fold_wrapper import FoldWrapper
+from collector.logs.log import Committed, Fold, OpenFold, StoredRecord
+from collector.page.server import MOST_CONNECTIONS as PAGE
+from collector.receive.settings import OtlpSettings
 from collector.records.ready_made import Incoming
 from collector.redact.open_redactor import open_redactors
 from collector.service.open_logs import Logs
@@ -61,3 +75,64 @@ class ProcessResources:
             keep=self._settings.store_text and not self.redactors.redacts,
             signal=signal,
         )
+
+
+logger = logging.getLogger(__name__)
+
+OWN = 192
+"""Descriptors of the process itself: logs, brokers, judges, and files that are open for a moment."""
+
+S = TypeVar("S", bound=OtlpSettings)
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit on open files to the hard one; gives the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError):  # the system does not allow it after all
+            return soft
+    return hard
+
+
+def with_descriptors(settings: S, receivers: int, limit: int, *, each: int = 1) -> S:
+    """A receiver's settings with as many connections as there are descriptors for, if all listeners are full.
+
+    A connection takes `each` descriptors.
+
+    The page and /metrics have theirs, and the process its own, so nobody who uses those up keeps senders out.
+    """
+    most = max(1, (limit - OWN - PAGE - METRICS) // receivers // each)
+    if settings.max_connections <= most:
+        return settings
+    logger.warning(
+        "receive: %d connections are accepted and not %d: the process may open %d files; raise it with ulimit -n",
+        most,
+        settings.max_connections,
+        limit,
+    )
+    return settings.model_copy(update={"max_connections": most})
+
+
+def long_lived(open_fold: OpenFold) -> OpenFold:
+    """Open the same folds, whose replayed state is no longer looked through until one of them closes."""
+    # What is released is freed by its reference count as before; only cycles that are garbage during the replay wait.
+
+    @asynccontextmanager
+    async def open_long_lived(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
+        async with open_fold(partition, committed) as fold:
+            try:
+                yield _LongLivedFold(fold)
+            finally:
+                gc.unfreeze()
+
+    return open_long_lived
+
+
+class _LongLivedFold(FoldWrapper):
+    """Freezes with every batch: else a million turns are gone through each time that they have grown by a quarter."""
+
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        await self._fold.replay(records)
+        gc.freeze()

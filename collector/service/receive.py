@@ -15,16 +15,16 @@ from collector.receive.feedback_ingest import FeedbackRules
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver
 from collector.receive.otlp_http import OtlpHttpReceiver
+from collector.receive.otlp_ingest import SenderLimits
 from collector.receive.parsed_request import Thinning
-from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.ready_made import Incoming
 from collector.service.assembly_builder import build_thinner
 from collector.service.begun_topics import TopicNotes
-from collector.service.descriptors import raise_descriptor_limit, with_descriptors
 from collector.service.kafka_settings import former_group_of, group_of, settings_of_source
 from collector.service.open_logs import loss_counter
 from collector.service.process import Process
+from collector.service.process_resources import raise_descriptor_limit, with_descriptors
 from collector.service.wanted import WantedConversations
 
 logger = logging.getLogger(__name__)

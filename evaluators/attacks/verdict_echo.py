@@ -17,7 +17,7 @@ import orjson
 
 from evaluators.asking.judge_input import iter_texts
 from evaluators.asking.prompt_isolation import sanitize_json
-from evaluators.attacks.deobfuscation import decoded, normalize
+from evaluators.attacks.injection_detection import decoded, normalize
 from evaluators.cases import Json
 
 _NUMBER = re.compile(r"\d++(?:\.\d++)?(?:e[-+]?\d{1,2}(?!\d))?")

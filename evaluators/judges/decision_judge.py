@@ -25,9 +25,8 @@ from evaluators.judges.apis.deciding import (
 from evaluators.judges.apis.decisions import DECISIONS
 from evaluators.judges.apis.writing import key_of
 from evaluators.judges.connection import Connection
-from evaluators.judges.endpoint import COMPLAINTS, Endpoint
+from evaluators.judges.endpoint import COMPLAINTS, CostTracker, Endpoint, Prices
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
-from evaluators.judges.pricing import CostTracker, Prices
 from evaluators.questions import Decision, deciding_model
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from evaluators.errors import JudgeError, JudgeRejected, JudgeUnavailable, NoCom
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.apis.writing import bearer
 from evaluators.judges.connection import Connection
+from evaluators.judges.endpoint import Prices
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
-from evaluators.judges.pricing import Prices
 from evaluators.results import Usage
 
 if TYPE_CHECKING:

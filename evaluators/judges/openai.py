@@ -26,13 +26,14 @@ from evaluators.judges.completions import Choice, Completion
 from evaluators.judges.connection import Connection
 from evaluators.judges.endpoint import (
     COMPLAINTS,
+    CostTracker,
     Endpoint,
     PostsRequests,
+    Prices,
     RequestOutdated,
     at_once,
 )
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
-from evaluators.judges.pricing import CostTracker, Prices
 from evaluators.judges.requests import (
     ALONE,
     GO,

@@ -1,9 +1,13 @@
-"""The base of judges around a judge."""
+"""The base of judges around a judge, and the judges that a jury or a cascade is made of."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from evaluators.asking.sight import sight_of
 from evaluators.judge import Judge, decides, takes_packs
+from evaluators.judges.cascade import Cascade
+from evaluators.judges.jury import Jury
 
 
 class JudgeWrapper:
@@ -19,3 +23,20 @@ class JudgeWrapper:
         self.sight = sight_of(inner)
         self.takes_packs: bool = takes_packs(inner)
         self.decides: bool = decides(inner)
+
+
+def members_of(judge: Judge) -> Sequence[Judge]:
+    """The judges that are asked: of a jury its judges, of a cascade those of the first and then of the second."""
+    if isinstance(judge, Cascade):
+        return (*members_of(judge.first), *members_of(judge.then))
+    return judge.judges if isinstance(judge, Jury) else (judge,)
+
+
+def with_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
+    """The same jury or cascade of other judges: each is what `change` makes of it, in the order of `members_of`."""
+    if isinstance(judge, Cascade):
+        first, then = with_members(judge.first, change), with_members(judge.then, change)
+        return Cascade(first, then, doubt=judge.doubt, share=judge.share)
+    if isinstance(judge, Jury):
+        return Jury([change(each) for each in judge.judges], combine=judge.combine, quorum=judge.quorum)
+    return change(judge)

@@ -12,9 +12,8 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from evaluators.answers.word_probabilities import word_distributions
+from evaluators.asking.answer_settings import ReasonSettings, WorkedExample, examples_text
 from evaluators.asking.judge_input import JudgeInput, TextSettings
-from evaluators.asking.reasons import ReasonSettings
-from evaluators.asking.worked_examples import WorkedExample, examples_text
 from evaluators.cases import Json
 from evaluators.evaluator import Case, Evaluator
 from evaluators.judge import Answer, Judge, Prompt

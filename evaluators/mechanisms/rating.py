@@ -9,9 +9,8 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from evaluators.asking.answer_settings import ReasonSettings, WorkedExample, examples_text
 from evaluators.asking.judge_input import JudgeInput, TextSettings
-from evaluators.asking.reasons import ReasonSettings
-from evaluators.asking.worked_examples import WorkedExample, examples_text
 from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Judge, Prompt
 from evaluators.mechanisms.scoring import Mode, ask_score

@@ -13,7 +13,7 @@ from evaluators.evaluation import Result, evaluate, utc_now
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version
 from evaluators.judge import Judge
-from evaluators.judges.members import members_of, with_members
+from evaluators.judges.wrapper import members_of, with_members
 from evaluators.packs.pack import Pack, PackSeat
 from evaluators.packs.packed_prompt import PACK_PROMPTS
 from evaluators.prompts import load

@@ -19,9 +19,8 @@ from measured import Figure, arguments, beside, by_turns, cpu_of
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector.assemble.collect_trace import CollectedTrace, TracePiece, collect_trace
-from collector.assemble.read_spans import read_spans
+from collector.assemble.read_spans import SpanTree, read_spans
 from collector.assemble.trace import Assembler
-from collector.assemble.tree import SpanTree
 from collector.dialects.registry import Dialects
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.recovery.replay_point import ReplayPoint

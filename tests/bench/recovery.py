@@ -29,13 +29,12 @@ from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.partition_processor import StateLimits
 from collector.evaluate.plan import Plan
-from collector.evaluate.scheduling.bulkhead import BulkheadLimits
-from collector.evaluate.scheduling.dispatch import Dispatcher
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
 from collector.evaluate.stage import EvaluateStage
 from collector.logs.log import Log, Record
 from collector.logs.sqlite import SqliteLog
 from collector.service.app import COLLECT_AFTER
-from collector.service.long_lived import long_lived
+from collector.service.process_resources import long_lived
 from collector.telemetry.registry import Telemetry
 
 GROUP = "recovery"

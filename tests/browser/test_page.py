@@ -15,8 +15,7 @@ from playwright.async_api import expect
 from shown import a_busy_hour, showing
 
 from collector.config.alerts import AlertSettings
-from collector.page.links import TraceLinkSettings
-from collector.page.settings import PageSettings
+from collector.page.settings import PageSettings, TraceLinkSettings
 from collector.page.sources import AlertView, BudgetView, ConfigurationView, DropView, ReleaseView, Sources, TrafficView
 from collector.service.page import with_links
 from evaluators.results import Retry

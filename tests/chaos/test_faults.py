@@ -21,9 +21,8 @@ from traffic import request, trace_id, turn
 
 from collector.config.loading import check
 from collector.demo.judge import Faults, serve_judge
-from collector.logs.consumer_runner import ConsumerTiming
+from collector.logs.consumer_runner import ConsumerTiming, SlewedClock
 from collector.logs.log import Record
-from collector.logs.slewed_clock import SlewedClock
 from collector.records.json import evaluation_from_json, turn_to_json
 from collector.service.app import running
 from evaluators.cases import Turn

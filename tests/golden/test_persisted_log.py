@@ -25,7 +25,7 @@ import yaml
 from write_persisted_log import EVALUATIONS, FOLDER, WAITS, Judge, serving
 
 from collector.config.loading import load
-from collector.logs.slewed_clock import SlewedClock, since_boot
+from collector.logs.consumer_runner import SlewedClock, since_boot
 from collector.service.app import running
 
 NEW = {

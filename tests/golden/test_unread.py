@@ -15,8 +15,7 @@ from truth import PAYLOADS, even, folders, truth_of
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.trace import Assembler
 from collector.assemble.unread.capture_settings import setting_for
-from collector.assemble.unread.conversation_ids import ConversationIdStatistics
-from collector.assemble.unread.examination import Examination, examine, read_trace
+from collector.assemble.unread.examination import ConversationIdStatistics, Examination, examine, read_trace
 from collector.commands.normalize import main, pieces_in
 from collector.config.dialects import build_dialects
 from collector.config.loading import check

@@ -13,8 +13,7 @@ from collector.evaluate.budget.windows import Budget
 from collector.evaluate.guardrails import CanarySettings, EvaluationGuardrails, inject
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.scheduling.bulkhead import BulkheadLimits
-from collector.evaluate.scheduling.dispatch import Dispatcher
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
 from collector.logs.memory import MemoryLog
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import CANARIES

@@ -30,9 +30,9 @@ from collector.export.judged_spans.exporter import JudgedSpansExporter
 from collector.export.judged_spans.fold import JudgedSpansStage
 from collector.export.judged_spans.score_attributes import PREFIX
 from collector.link.turn_router import TurnRouter
+from collector.logs.appending import Partitioner
 from collector.logs.log import TICK, Record, StoredRecord
 from collector.logs.memory import MemoryLog
-from collector.logs.partitioner import Partitioner
 from collector.otlp.decode import request_from_json
 from collector.otlp.own_items import SIGNATURE, OwnItems
 from collector.receive.parsed_request import parse

@@ -146,7 +146,7 @@ async def test_every_place_waits_for_a_log_that_is_away(world: World, monkeypatc
     failed = {each.split(":")[0] for each in outage.places}
     assert failed >= {
         "calibration/feedback_stage.py", "calibration/page_labels.py", "evaluate/partition_processor.py",
-        "evaluate/recovery/generated_steps.py", "evaluate/recovery/ledger.py", "logs/journal/fatal_units.py",
+        "evaluate/recovery/generated_steps.py", "evaluate/recovery/ledger.py", "logs/journal/guard.py",
         "page/sums_history.py", "receive/otlp_ingest.py", "records/epochs.py",
     }, failed  # fmt: skip
     assert len(outage.places) > len(failed)

@@ -16,9 +16,9 @@ from promtool import run, series, tool
 from servers import alertmanager, free_port, prometheus, webhook
 
 from collector.alerting.rules import formats
-from collector.alerting.rules.deferred import LATE, deferred_groups
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import AlertingRule, RuleSet, Timing
+from collector.alerting.rules.process import LATE, deferred_groups
 from collector.alerting.rules.service import STALE, WEIGHTS
 from collector.config.configured import Config
 from collector.config.loading import check

@@ -23,8 +23,7 @@ from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.recovery.configurations import Configurations, configurations_of
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord, parse_control_record
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.scheduling.bulkhead import BulkheadLimits
-from collector.evaluate.scheduling.dispatch import Dispatcher
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
 from collector.evaluate.stage import EvaluateStage
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.exchangeable_folds import ExchangeableFolds

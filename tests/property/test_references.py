@@ -24,8 +24,7 @@ from collector.evaluate.outcomes import NullOutcomes
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.scheduling.bulkhead import BulkheadLimits
-from collector.evaluate.scheduling.dispatch import Dispatcher
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
 from collector.evaluate.stage import EvaluateStage
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import TICK, Committed, Headers, Record, StoredRecord

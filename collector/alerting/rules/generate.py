@@ -6,11 +6,10 @@ import hashlib
 from dataclasses import replace
 
 from collector.alerting.rules import series
-from collector.alerting.rules.deferred import deferred_groups
 from collector.alerting.rules.drops import DROPPED, delta_group, detector_rules
 from collector.alerting.rules.feedback import feedback_group
 from collector.alerting.rules.model import AlertingRule, Inhibition, RecordingRule, RuleGroup, RuleSet, Timing
-from collector.alerting.rules.process import process_group
+from collector.alerting.rules.process import deferred_groups, process_group
 from collector.alerting.rules.releases import release_group
 from collector.alerting.rules.scores import BELOW, BURN, score_groups
 from collector.alerting.rules.service import DOWN, NO_TRAFFIC, SHIFT, STALE, UNSCORED, WEIGHTS, service_group

@@ -1,21 +1,131 @@
-"""What is to be said of traces in files beside how their spans were read: unread text, settings, competing ids."""
+"""What is to be said of traces in files beside how their spans were read: unread text, settings, competing ids.
+
+Conversation ids are compared over many traces: one that never repeats while another one does was made up for each run.
+
+A running service examines one trace a second at most.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+import logging
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from collector.assemble.collect_trace import CollectedTrace, TracePiece
+from collector.assemble.identity import IdentityLookup
 from collector.assemble.trace import Assembler, TraceAnalysis
 from collector.assemble.unread.capture_settings import missing_settings, setting_for
-from collector.assemble.unread.conversation_ids import UnrepeatedId, find_unrepeated
 from collector.assemble.unread.proposal import MappingProposal, propose, texts_of
 from collector.assemble.unread.texts import TextAt, UnreadText, list_unread
 from collector.dialects.call import Call
 from collector.errors import BadInput
 from collector.otlp.decode import read_outline, records_of, spans_of
 from collector.otlp.span import LogRecord, Span
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import UNREAD_TEXT, UNREPEATED_IDS
+
+_FEWEST = 6
+"""Traces before anything is said."""
+_MAX_IDS = 2000
+"""Ids of a service and an attribute that are remembered."""
+_MAX_PAIRS = 200
+_REPETITIONS = 10
+"""Of ids of a sample of traces, where most of a conversation's traces are not in the sample."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnrepeatedId:
+    """An attribute whose ids never repeat in the traces of a service, and another whose ids do."""
+
+    service: str
+    attribute: str
+    repeated: str
+    traces: int
+
+    def sentence(self) -> str:
+        """What it means, with the setting that chooses the other one."""
+        return (
+            f"{self.attribute} of {self.service or 'a service without a name'} names another conversation in each of "
+            f"{self.traces} traces, while {self.repeated} repeats; "
+            f"to use that: assemble.identity.conversation: [{self.repeated}]"
+            f"; or, to use {self.attribute} only where there is no other: assemble.identity.made_up: [{self.attribute}]"
+        )
+
+
+class ConversationIdStatistics:
+    """Counts how often the ids under each attribute repeat, by service. Memory is bounded by `pairs` of both.
+
+    Of `sampled` traces few belong together: ten repetitions are enough there, where otherwise half must repeat.
+    """
+
+    def __init__(self, pairs: int = _MAX_PAIRS, *, sampled: bool = False) -> None:
+        self._ids: dict[tuple[str, str], dict[int, int]] = {}
+        self._pairs = pairs
+        self._sampled = sampled
+
+    def add(self, service: str, ids: Mapping[str, str]) -> None:
+        """Add the ids of one trace, by attribute."""
+        for attribute, value in ids.items():
+            key = (service, attribute)
+            if key not in self._ids and len(self._ids) >= self._pairs:
+                continue
+            counts, number = self._ids.setdefault(key, {}), hash(value)
+            if number in counts or len(counts) < _MAX_IDS:
+                counts[number] = counts.get(number, 0) + 1
+
+    def repeat(self, value: str) -> None:
+        """Count an id once more, under whichever attributes it is known."""
+        number = hash(value)
+        for counts in self._ids.values():
+            if number in counts:
+                counts[number] += 1
+
+    def find(self) -> list[UnrepeatedId]:
+        """The attributes whose ids never repeat where another's do, in as many traces."""
+        unrepeated: list[UnrepeatedId] = []
+        for (service, attribute), counts in sorted(self._ids.items()):
+            if len(counts) < _FEWEST or max(counts.values()) > 1:
+                continue
+            others = (
+                (sum(other.values()), name)
+                for (owner, name), other in self._ids.items()
+                if owner == service and name != attribute and self._repeats(other)
+            )
+            total, name = max(others, default=(0, ""))
+            if 2 * total >= len(counts):
+                unrepeated.append(UnrepeatedId(service=service, attribute=attribute, repeated=name, traces=len(counts)))
+        return unrepeated
+
+    def _repeats(self, counts: Mapping[int, int]) -> bool:
+        total = sum(counts.values())
+        return 2 * len(counts) <= total or (self._sampled and total - len(counts) >= _REPETITIONS)
+
+
+def ids_of(trace: CollectedTrace, identity: IdentityLookup) -> tuple[str, dict[str, str]]:
+    """The service of a trace, and the conversation ids in it by attribute, where there is only one.
+
+    None where a configured attribute names the conversation: then nothing competes with it.
+    """
+    values: dict[str, set[str]] = {}
+    service = ""
+    for span in trace.spans:
+        name = span.resource.get("service.name")
+        service = name if isinstance(name, str) else service
+        if identity.configured is not None and identity.configured.find(span.attributes)[0]:
+            return service, {}
+        for attribute, value in identity.list_conversations(span.attributes):
+            values.setdefault(attribute, set()).add(value)
+    return service, {attribute: next(iter(value)) for attribute, value in values.items() if len(value) == 1}
+
+
+def find_unrepeated(traces: Iterable[CollectedTrace], identity: IdentityLookup) -> list[UnrepeatedId]:
+    """The attributes of these traces whose ids never repeat where another's do."""
+    statistics = ConversationIdStatistics()
+    for trace in traces:
+        statistics.add(*ids_of(trace, identity))
+    return statistics.find()
+
 
 _MOST = 12
 """Places that are listed; those that look most like question and answer come first."""
@@ -142,3 +252,102 @@ def read_trace(pieces: Iterable[TracePiece]) -> CollectedTrace:
             records += (log_record for log_record in records_of(request) if log_record.span_id)
     ordered = sorted(spans.values(), key=lambda span: (span.start, span.end, span.span_id))
     return CollectedTrace(tuple(ordered), tuple(sorted(records, key=lambda record: record.time)))
+
+
+logger = logging.getLogger(__name__)
+
+_INTERVAL = 1.0
+"""Seconds between traces that are examined, on the log's clock: examining takes longer than assembling."""
+_MAX_SCOPES, _OTHER_SCOPES = 20, "other"
+_LONGEST_SCOPE = 100
+_MAX_BYTES = 1 << 20
+_WATCHED_PAIRS = 20
+_MAX_VALUES = 10_000
+_EVERY = 20
+"""Traces between two looks at the statistics."""
+
+
+class UnreadTextWatch:
+    """Looks at traces without a turn for text that looks like questions and answers."""
+
+    def __init__(self, assembler: Assembler, telemetry: Telemetry) -> None:
+        self._assembler = assembler
+        self._telemetry = telemetry
+        self._next = 0.0
+        self._scopes: set[str] = set()
+
+    def is_due(self, now: float) -> bool:
+        """Whether a trace is looked at now."""
+        return now >= self._next
+
+    def look(self, _trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
+        """Count the spans of a trace whose text nobody reads. `now` is the log's time, in seconds."""
+        if not self.is_due(now) or sum(len(piece.value) for piece in pieces) > _MAX_BYTES:
+            return
+        self._next = now + _INTERVAL
+        texts = unread_texts([read_trace(pieces)], self._assembler)[1]
+        for scope in sorted({text.span.scope for text in texts}):
+            of_scope = [text for text in texts if text.span.scope == scope]
+            if {text.side for text in of_scope} >= {"input", "output"}:
+                spans = {text.span.span_id for text in of_scope}
+                self._telemetry.counter(UNREAD_TEXT, self._label(scope)).inc(len(spans))
+
+    def _label(self, scope: str) -> str:
+        name = scope[:_LONGEST_SCOPE] or "none"
+        if name in self._scopes or len(self._scopes) < _MAX_SCOPES:
+            self._scopes.add(name)
+            return name
+        return _OTHER_SCOPES
+
+
+class ConversationIdWatch:
+    """Notices ids that never repeat while another one does, and says so once for each service and attribute.
+
+    It says, and changes nothing: what repeats may be a browser or a user, and what the traffic until now was like is
+    not known to the process that takes over, which would put the same turns into other conversations.
+    """
+
+    def __init__(self, assembler: Assembler, telemetry: Telemetry) -> None:
+        self._identity = assembler.identity
+        self._telemetry = telemetry
+        self._next = 0.0
+        self._looks = 0
+        self._statistics = ConversationIdStatistics(_WATCHED_PAIRS, sampled=True)
+        self._first_traces: dict[str, str] = {}
+        self._reported: set[tuple[str, str]] = set()
+
+    def see(self, trace_id: str, conversations: Iterable[str | None]) -> None:
+        """Note which of the ids that are in the statistics the turns of a trace repeat; of all traces, for it is cheap.
+
+        Without that a sample would hardly ever have two traces of a conversation, and blame its id.
+        """
+        for conversation in conversations:
+            first = self._first_traces.get(conversation or "")
+            if first is not None and first != trace_id:
+                self._statistics.repeat(conversation or "")
+
+    def is_due(self, now: float) -> bool:
+        """Whether a trace is looked at now."""
+        return now >= self._next
+
+    def look(self, trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
+        """Take a trace into the statistics. `now` is the log's time, in seconds."""
+        if not self.is_due(now) or sum(len(piece.value) for piece in pieces) > _MAX_BYTES:
+            return
+        self._next = now + _INTERVAL
+        service, ids = ids_of(read_trace(pieces), self._identity)
+        again = {name for name, value in ids.items() if self._first_traces.get(value) == trace_id}
+        self._statistics.add(service, {name: value for name, value in ids.items() if name not in again})
+        for value in ids.values():
+            if len(self._first_traces) < _MAX_VALUES:
+                self._first_traces.setdefault(value, trace_id)
+        self._looks += 1
+        if self._looks % _EVERY == 0:
+            self._report()
+
+    def _report(self) -> None:
+        for unrepeated in self._statistics.find():
+            if (unrepeated.service, unrepeated.attribute) not in self._reported:
+                self._reported.add((unrepeated.service, unrepeated.attribute))
+                self._telemetry.counter(UNREPEATED_IDS, unrepeated.attribute[:_LONGEST_SCOPE]).inc()
+                logger.warning("%s", unrepeated.sentence())

@@ -41,9 +41,8 @@ from collector.commands.align.report import AlignReport, TriedCandidate
 from collector.commands.align.subjects import LabelledSubject, Parts, material_of
 from collector.config.configured import Config
 from collector.records.tenants import tenant_of
-from collector.redact.cases import redact_case
 from collector.redact.open_redactor import Redactors, open_redactors
-from collector.redact.redactor import RedactionFailed
+from collector.redact.redactor import RedactionFailed, redact_case
 from collector.wording import plural
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator

@@ -24,8 +24,8 @@ from collector.records.shared_records import divide_records
 from collector.records.tenants import tenant_of
 from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
-from collector.redact.cases import redact_case
 from collector.redact.open_redactor import open_redactors
+from collector.redact.redactor import redact_case
 from collector.service.open_logs import Logs, open_logs
 from collector.wording import plural, unknown
 from evaluators.cases import Conversation, Turn

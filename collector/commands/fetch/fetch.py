@@ -2,24 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+import base64
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from types import MappingProxyType
+from typing import Any, BinaryIO
 
 import aiohttp
+import orjson
+from google.protobuf.json_format import MessageToDict
 
 from collector.backoff import Backoff
+from collector.commands.fetch import jaeger, langfuse, mlflow, phoenix, tempo
 from collector.commands.fetch.api_reader import TIMEOUT, ApiReader, authorization
-from collector.commands.fetch.otlp_lines import trace_lines
-from collector.commands.fetch.source import Source, Wanted
-from collector.commands.fetch.sources import SOURCES
-from collector.commands.fetch.trace_file import whole_file
+from collector.commands.fetch.source import Document, Source, Wanted, objects
 from collector.errors import BadInput, ConfigError
+from collector.otlp.decode import read_request, request_from_protobuf, split_by_trace
 from collector.wording import plural, unknown
+from evaluators.private_files import open_private
 from evaluators.secret_files import SecretFiles
+
+SOURCES: Mapping[str, Source] = MappingProxyType({
+    "tempo": tempo.SOURCE,
+    "jaeger": jaeger.SOURCE,
+    "phoenix": phoenix.SOURCE,
+    "langfuse": langfuse.SOURCE,
+    "mlflow": mlflow.SOURCE,
+})  # fmt: skip
+
+
+_PART = ".part"
+
+
+@contextmanager
+def whole_file(path: Path) -> Generator[BinaryIO, None, None]:
+    """A file to write, which has its name only once the block has ended without an error.
+
+    Raises:
+        ConfigError: it exists already, or cannot be written.
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}{_PART}")
+    _refuse_existing(path)
+    try:
+        with open(part, "xb", opener=open_private) as file:
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                _refuse_existing(path)  # once more: reading may take an hour
+                part.rename(path)
+            finally:
+                part.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file") from None
+
+
+def _refuse_existing(path: Path) -> None:
+    if path.exists():
+        raise ConfigError(f"{path}: exists already; name another file with --output")
+
+
+_IDS = ("traceId", "spanId", "parentSpanId")
+
+
+def trace_lines(request: bytes) -> Iterator[tuple[str, bytes]]:
+    """The traces in a request, in either encoding: their ids in hex, and a line for each, without its end.
+
+    Raises:
+        BadInput: it is no OTLP request.
+    """
+    for trace_id, piece in split_by_trace(read_request(request, "traces")).pieces:
+        document = MessageToDict(request_from_protobuf(piece, "traces"), use_integers_for_enums=True)
+        yield trace_id, orjson.dumps(_with_hex_ids(document))
+
+
+def _with_hex_ids(document: Any) -> Document:
+    """Ids are hex in OTLP JSON, where protobuf's own mapping has base64."""
+    for resource in objects(document.get("resourceSpans")):
+        for scope in objects(resource.get("scopeSpans")):
+            for span in objects(scope.get("spans")):
+                for item in (span, *objects(span.get("links"))):
+                    item.update({name: base64.b64decode(item[name]).hex() for name in _IDS if name in item})
+    return document
+
 
 DONE, PARTLY = 0, 1
 TOKEN = "EVALSTREAM_FETCH_TOKEN"  # noqa: S105 - the name of a variable

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from collector.backoff import Backoff
 from collector.commands.audit.audit import CLEAN, WRONG, audit_logs, require_logs
 from collector.commands.log_copy.copying import CopiedLog, LogCopy, groups_by_log, oldest_retained
-from collector.commands.log_copy.sqlite_target import sqlite_target
 from collector.config.configured import Config
-from collector.config.settings import KafkaSourceSettings
+from collector.config.settings import KafkaSourceSettings, LogSettings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import GroupInUse, LogError, LogUnavailable, RecordTooLarge
@@ -23,6 +23,49 @@ from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_unasked_plan
 from collector.wording import listed, plural
+
+UNFINISHED = ".copy"
+"""What the name of the file ends in until the copy is whole."""
+
+
+@asynccontextmanager
+async def sqlite_target(
+    settings: LogSettings, where: str, *, linking: bool, judged_spans: bool
+) -> AsyncGenerator[Logs]:
+    """The logs of a new file. Left without an error, it has its name: that is one step, and on the disk.
+
+    Raises:
+        ConfigError: there is such a file already.
+    """
+    path = Path(settings.path)
+    unfinished = path.with_name(path.name + UNFINISHED)
+    _begin(path, unfinished, where)
+    copied = settings.model_copy(update={"path": str(unfinished)})
+    async with open_logs(copied, linking=linking, judged_spans=judged_spans) as logs:
+        yield logs
+    _finish(path, unfinished, where)
+
+
+def _begin(path: Path, unfinished: Path, where: str) -> None:
+    if path.exists():
+        raise ConfigError(
+            f"{where}: log.path: there is a file {path} already; name one that does not exist, "
+            "or use it if log copy made it: a copy gets its name once it is whole"
+        )
+    for end in ("", "-wal", "-shm"):  # of a copy that was interrupted
+        unfinished.with_name(unfinished.name + end).unlink(missing_ok=True)
+
+
+def _finish(path: Path, unfinished: Path, where: str) -> None:
+    if path.exists():
+        raise ConfigError(f"{where}: log.path: meanwhile there is a file {path}; name one that does not exist")
+    unfinished.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
 
 _KINDS = ("traces", "logs", "turns")
 _COMMITTING = Backoff(cap=2.0, deadline=60.0)

@@ -26,7 +26,7 @@ from collector.past.evaluations import REPLAY_OF, subject_key
 from collector.past.owed import OwedEvaluation, is_owed
 from collector.past.turns import case_of, turns_in_log
 from evaluators.cases import Conversation, Turn
-from evaluators.evaluation_record import subject_of
+from evaluators.evaluation import subject_of
 from evaluators.identity import subject_id_of
 from evaluators.results import Evaluation
 

@@ -3,10 +3,19 @@
 The state depends on the records from the low watermark on, and on three things from before: the time that had passed,
 the sampling rates in force, and which of the evaluations that these records lead to are done. The last two are also
 known by the configuration of then: what another one made due stays due, and what it has done is not done again.
+
+How much work lies behind an offset is noted: a restart that begins there has to do it again.
+
+Offsets are retained so that recovery never starts in the middle of a conversation. A replay that begins within one sees
+only a part of its turns, and would close it as another conversation. The jobs of such a replay below the offset
+`done_below` are skipped, as done. So the oldest offset of a conversation is retained until `done_below` lies behind the
+record at which the conversation was removed or snapshotted.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
@@ -118,3 +127,74 @@ def longest_metadata(limited: Iterable[str]) -> CommitMetadata:
     rates = Rates({name: RateReduction(0.00123456, fallback=True) for name in limited})
     point = ReplayPoint(_FAR, 9e9 + 0.123456, rates)
     return CommitMetadata(ledger_offset=_FAR, done_below=_FAR, replay_point=point, configuration=999_999)
+
+
+_NOTES = 256
+"""Notes for the amount that is asked for: how exact the answers are."""
+
+
+class ReplayWork:
+    """What applying the records of a partition has cost, noted by offset.
+
+    `work` only grows; it is what all records below the next offset have cost, in any unit.
+    """
+
+    def __init__(self) -> None:
+        self._notes: deque[tuple[float, int]] = deque()
+        self._latest = 0.0
+
+    def __len__(self) -> int:
+        return len(self._notes)
+
+    def note(self, work: float, next_offset: int, amount: float) -> None:
+        """The records below `next_offset` have cost `work`; `amount` is about what is going to be asked for."""
+        if not self._notes or work - self._notes[-1][0] >= amount / _NOTES:
+            self._notes.append((work, next_offset))
+        self._latest = work
+
+    def offset_behind(self, amount: float) -> int:
+        """The newest known offset such that the records from it on have cost at least `amount`; 0 if there is none.
+
+        What lies before an answer is forgotten: where more is asked for later, there is none until so much has come.
+        """
+        while len(self._notes) > 1 and self._latest - self._notes[1][0] >= amount:
+            self._notes.popleft()
+        return self._notes[0][1] if self._notes and self._latest - self._notes[0][0] >= amount else 0
+
+
+# Why not release it with the conversation: a job of an earlier record may still be pending, and `done_below` then lies
+# before the conversation's end. A replay from its middle would make a job for a part of its turns, which has another
+# id: the conversation would be judged twice.
+class RetainedOffsets:
+    """Replay points, each retained until everything up to an offset is done."""
+
+    def __init__(self) -> None:
+        self._until: deque[tuple[int, ReplayPoint]] = deque()
+        self._points: list[ReplayPoint] = []
+        self._released: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def retain(self, points: Iterable[ReplayPoint], until: int) -> None:
+        """Retain points until all jobs of records up to and with `until` are done; `until` never falls."""
+        for point in points:
+            self._until.append((until, point))
+            heapq.heappush(self._points, point)
+
+    def release(self, done_below: int) -> None:
+        """All jobs of records below `done_below` are done."""
+        while self._until and self._until[0][0] < done_below:
+            _, point = self._until.popleft()
+            self._released[point.offset] = self._released.get(point.offset, 0) + 1
+
+    @property
+    def low_watermark(self) -> ReplayPoint | None:
+        """The oldest point that is retained."""
+        while self._points and (released := self._released.get(self._points[0].offset, 0)):
+            offset = heapq.heappop(self._points).offset
+            if released == 1:
+                del self._released[offset]
+            else:
+                self._released[offset] = released - 1
+        return self._points[0] if self._points else None

@@ -12,8 +12,7 @@ from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.plan import Job
 from collector.evaluate.recovery.ledger import Ledger
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.scheduling.bulkhead import Bulkhead
-from collector.evaluate.scheduling.dispatch import Dispatcher
+from collector.evaluate.scheduling.dispatch import Bulkhead, Dispatcher
 from evaluators.results import Evaluation
 
 WRITE_GRACE = 2.0

@@ -15,8 +15,8 @@ from collector.backoff import Backoff
 from collector.errors import ConfigError
 from collector.export.judged_spans.settings import JudgedSpansKafkaSettings
 from collector.export.otlp_client import OtlpClient
+from collector.logs.appending import Partitioner, size_of
 from collector.logs.log import Confirm, LogError, LogUnavailable, Record, RecordTooLarge
-from collector.logs.partitioner import Partitioner, size_of
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
 

@@ -18,7 +18,7 @@ from collector.export.judged_spans.destinations import EXPORTER, OtlpSpans, Span
 from collector.export.judged_spans.fold import GROUP, JudgedSpansStage
 from collector.export.judged_spans.settings import JudgedSpansOtlpSettings, JudgedSpansSettings
 from collector.export.otlp_client import OtlpClient
-from collector.logs.durable_append import append_until_durable
+from collector.logs.appending import append_until_durable
 from collector.logs.log import Log, OpenFold
 from collector.logs.memory import MemoryLog
 from collector.records.judged_spans import evaluation_record

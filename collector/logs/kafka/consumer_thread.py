@@ -32,12 +32,12 @@ from collector.logs.kafka.connections import connect
 from collector.logs.kafka.former_groups import take_over
 from collector.logs.kafka.group_watch import GroupView, GroupWatch, ask_brokers
 from collector.logs.kafka.losses import LossReason, LostRecords, OnLost
+from collector.logs.kafka.membership import Watchdog
 from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.records import OnUnreadable, RecordDecoder
 from collector.logs.kafka.settings import KafkaSettings, milliseconds, translate
 from collector.logs.kafka.start_offsets import PolledRecords, StartOffsets
 from collector.logs.kafka.subscription import Assigned, GroupListener, Polled, Subscription
-from collector.logs.kafka.watchdog import Watchdog
 from collector.logs.kafka.workarounds import (
     give_back_parked_records,
     is_leader,

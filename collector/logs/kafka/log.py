@@ -8,6 +8,7 @@ from functools import partial
 
 from kafka.structs import TopicPartition
 
+from collector.logs.appending import Partitioner
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.logs.kafka.commits import to_kafka
@@ -28,7 +29,6 @@ from collector.logs.kafka.topics import (
     truncate,
 )
 from collector.logs.log import Committed, LogRefused, OpenFold, Record, StoredRecord
-from collector.logs.partitioner import Partitioner
 
 
 class _Shared:

@@ -22,8 +22,8 @@ from kafka.coordinator import heartbeat as heartbeats
 from kafka.errors import FencedInstanceIdError, KafkaConnectionError
 from kafka.net.compat import KafkaNetClient
 
+from collector.logs.consumer_runner import since_boot
 from collector.logs.log import LogError
-from collector.logs.slewed_clock import since_boot
 
 _Fetcher: Any = fetching.Fetcher
 _EARLIEST: int = vars(subscription_state)["OffsetResetStrategy"].EARLIEST

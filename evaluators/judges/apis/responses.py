@@ -12,9 +12,8 @@ from evaluators.cases import Json
 from evaluators.judges.apis.payload import mapping, object_in, objects, text, usage_of
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
-from evaluators.judges.completions import Choice, Completion
+from evaluators.judges.completions import NULL, Choice, Completion, TokenEntry, read_passing_over, tokens_of
 from evaluators.judges.large_json import read_large
-from evaluators.judges.lazy_tokens import NULL, TokenEntry, read_passing_over, tokens_of
 from evaluators.judges.requests import Chat, Request
 
 _LOGPROBS = "message.output_text.logprobs"

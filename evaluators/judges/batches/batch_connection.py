@@ -14,8 +14,8 @@ import orjson
 
 from evaluators.errors import JudgeUnavailable, NoCompletion
 from evaluators.judges.apis.payload import mapping
+from evaluators.judges.connection import body_of, is_success, open_session, proxy_for, trusting
 from evaluators.judges.error_mapping import HttpStatusError
-from evaluators.judges.http_session import body_of, is_success, open_session, proxy_for, trusting
 
 _SILENCE = 60.0
 """Seconds without a byte after which a call has failed."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collector.assemble.model_calls import ModelCall
-from collector.assemble.read_spans import ParsedSpan
-from collector.assemble.tree import SpanTree
+from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.turn_drafts import TurnDraft, draft_turns, sort_by_end
 from collector.dialects.call import Call, ChatMessage
 from collector.otlp.span import Span

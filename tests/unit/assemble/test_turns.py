@@ -11,8 +11,7 @@ from made_up import Trace, chat, parts
 
 from collector.assemble.identity import IdentityLookup
 from collector.assemble.model_calls import ModelCall
-from collector.assemble.read_spans import ParsedSpan
-from collector.assemble.tree import SpanTree
+from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.turn_drafts import TurnDraft
 from collector.assemble.turns import TurnBuilder
 from collector.dialects.call import Call

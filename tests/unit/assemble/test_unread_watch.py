@@ -7,7 +7,7 @@ from made_up import ASSEMBLER, Trace, chat
 
 from collector.assemble.identity import IdentityLookup
 from collector.assemble.trace import Assembler
-from collector.assemble.unread.watch import ConversationIdWatch, UnreadTextWatch
+from collector.assemble.unread.examination import ConversationIdWatch, UnreadTextWatch
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import UNREAD_TEXT, UNREPEATED_IDS
 

@@ -18,12 +18,11 @@ from collector.evaluate.conversations.session_window import SessionWindowSetting
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.scheduling.bulkhead import BulkheadLimits
-from collector.evaluate.scheduling.dispatch import Dispatcher
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
 from collector.logs.log import LogUnavailable, Record
 from collector.logs.memory import MemoryLog
-from collector.redact.cases import redact_case
 from collector.redact.open_redactor import RedactSettings, open_redactors
+from collector.redact.redactor import redact_case
 from collector.telemetry.registry import Telemetry
 from evaluators import GEval
 from evaluators.cases import Attachment, Turn

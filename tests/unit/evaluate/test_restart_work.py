@@ -16,8 +16,7 @@ from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, parse_sn
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.partition_processor import TURNS_PER_SNAPSHOT_TURN, PartitionProcessor, StateLimits
 from collector.evaluate.plan import Assignment, Monitor, Plan
-from collector.evaluate.scheduling.bulkhead import BulkheadLimits
-from collector.evaluate.scheduling.dispatch import Dispatcher
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
 from collector.evaluate.stage import EvaluateStage
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import TICK, Committed, Record, StoredRecord

@@ -27,13 +27,11 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.sampling.draw import draw
 from collector.evaluate.sampling.strata import Boost, Strata, failed
 from collector.evaluate.sampling.trust import UpstreamTrust
-from collector.evaluate.scheduling.bulkhead import BulkheadLimits
-from collector.evaluate.scheduling.dispatch import Dispatcher
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
 from collector.evaluate.stage import EvaluateStage
-from collector.logs.consumer_runner import ConsumerTiming
+from collector.logs.consumer_runner import ConsumerTiming, SlewedClock
 from collector.logs.log import LogUnavailable, Record
 from collector.logs.memory import MemoryLog
-from collector.logs.slewed_clock import SlewedClock
 from collector.records.json import evaluation_from_json, turn_to_json
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Conversation, ToolCall, Turn

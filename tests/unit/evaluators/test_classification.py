@@ -8,8 +8,7 @@ from pydantic import ValidationError
 from evaluators.answers.word_probabilities import word_distributions
 from evaluators.catalogue import load_evaluators, make_example
 from evaluators.conversation.classifier import ConversationalClassifier
-from evaluators.evaluation import evaluate
-from evaluators.evaluation_record import make_record
+from evaluators.evaluation import evaluate, make_record
 from evaluators.judge import Answer, Token
 from evaluators.judges.jury import Jury
 from evaluators.results import Failure

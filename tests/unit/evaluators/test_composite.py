@@ -13,7 +13,7 @@ from collector.errors import ConfigError
 from evaluators import Composite, ConversationalComposite, Turn, evaluate
 from evaluators.catalogue import load_evaluators
 from evaluators.errors import JudgeUnavailable
-from evaluators.evaluation_record import make_record
+from evaluators.evaluation import make_record
 from evaluators.judges.jury import Jury
 from evaluators.results import Failure, Sampling, Score, Skipped
 from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn

@@ -8,8 +8,7 @@ from pydantic import ValidationError
 from evaluators.attacks.attack_sources import list_attack_sources
 from evaluators.cases import Message, ToolCall
 from evaluators.catalogue import load_evaluators
-from evaluators.evaluation import evaluate
-from evaluators.evaluation_record import make_record
+from evaluators.evaluation import evaluate, make_record
 from evaluators.judge import Token
 from evaluators.results import Skipped
 from evaluators.testing import ScriptedAnswer, ScriptedJudge, a_conversation, a_moment, a_turn

@@ -10,7 +10,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, SeverityNumber
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from collector.export.otlp_messages import events, span_id, spans
-from collector.otlp.attributes import attributes_of
+from collector.otlp.decode import attributes_of
 from evaluators.results import Evaluation
 
 STARTED = 1_777_896_000_123_456_000

@@ -12,8 +12,7 @@ import pytest
 
 from collector.logs.kafka import producer as producing
 from collector.logs.kafka.producer import SharedProducer
-from collector.logs.kafka.selector import SilentSelector
-from collector.logs.kafka.settings import KafkaSettings
+from collector.logs.kafka.settings import KafkaSettings, SilentSelector
 from collector.logs.log import LogUnavailable, Record
 
 SETTINGS = KafkaSettings(bootstrap_servers=["nowhere:1"])

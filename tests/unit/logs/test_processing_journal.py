@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from collector.errors import BadInput
-from collector.logs.journal.fatal_units import KEY, FatalUnits
-from collector.logs.journal.guard import Guard
+from collector.logs.journal.guard import KEY, FatalUnits, Guard
 from collector.logs.journal.journal_file import JournalFile
 from collector.logs.journal.processing_journal import ProcessingJournal, Unit
 from collector.logs.log import Committed, LogUnavailable, Record, StoredRecord, place_of_number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collector.logs.slewed_clock import SlewedClock
+from collector.logs.consumer_runner import SlewedClock
 
 HOUR = 3600.0
 

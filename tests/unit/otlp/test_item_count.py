@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector.otlp.item_count import has_more_items_than, has_more_objects_than, items_in
+from collector.otlp.outline import has_more_items_than, has_more_objects_than, items_in
 
 LIMIT = 1000
 

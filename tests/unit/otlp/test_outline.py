@@ -11,8 +11,16 @@ from made_up import any_value as value_of
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
 from collector.assemble.collect_trace import TracePiece
-from collector.otlp.attributes import any_value, attributes_of, names_of
-from collector.otlp.decode import outlined, read_outline, request_from_protobuf, scopes_of, split_by_trace
+from collector.otlp.decode import (
+    any_value,
+    attributes_of,
+    names_of,
+    outlined,
+    read_outline,
+    request_from_protobuf,
+    scopes_of,
+    split_by_trace,
+)
 from collector.otlp.outline import outline_of
 
 

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from collector.errors import BadInput, TooLarge
-from collector.receive.body import GzipDecompressor
+from collector.receive.bodies import GzipDecompressor
 
 TEXT = b"what is said " * 1000
 

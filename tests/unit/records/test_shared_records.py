@@ -17,8 +17,7 @@ from collector.assemble.trace import Assembler
 from collector.dead_letters import DeadLetter, DeadLetterSettings, DeadLetterWriter, letters_in, record_of
 from collector.dialects.registry import Dialects
 from collector.link.turn_router import TurnRouter
-from collector.logs.journal.fatal_units import FatalUnits
-from collector.logs.journal.guard import Guard
+from collector.logs.journal.guard import FatalUnits, Guard
 from collector.logs.journal.processing_journal import Unit
 from collector.logs.log import Record, RecordTooLarge, StoredRecord, UnreadableRecords, partition_of, place_of_number
 from collector.logs.memory import MemoryLog

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from collector.redact.cases import redact_as_stored, redact_case
 from collector.redact.finding import Finding
 from collector.redact.patterns import find
-from collector.redact.redactor import RedactionFailed, Redactor
+from collector.redact.redactor import RedactionFailed, Redactor, redact_as_stored, redact_case
 from evaluators.cases import Conversation, Message, ToolCall, Turn
 
 CLEAN = Turn(turn_id="turn", trace_id="trace", input="Where is my order?", attributes={"environment": "production"})

@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
-from collector.service.descriptors import raise_descriptor_limit, with_descriptors
+from collector.service.process_resources import raise_descriptor_limit, with_descriptors
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from collector.logs.log import Committed, StoredRecord
-from collector.service.long_lived import long_lived
+from collector.service.process_resources import long_lived
 
 
 class Rebuilding:

@@ -10,7 +10,7 @@ import pytest
 
 from collector.commands.fetch import jaeger, langfuse, mlflow, phoenix, tempo
 from collector.commands.fetch.api_reader import authorization
-from collector.commands.fetch.otlp_lines import trace_lines
+from collector.commands.fetch.fetch import trace_lines
 from collector.commands.fetch.source import Wanted
 from collector.commands.fetch.stretches import halves, stretches
 from collector.errors import BadInput

@@ -1,4 +1,4 @@
-from collector.evaluate.recovery.replay_work import ReplayWork
+from collector.evaluate.recovery.replay_point import ReplayWork
 
 
 def test_tells_from_where_on_a_restart_has_so_much_to_do() -> None:

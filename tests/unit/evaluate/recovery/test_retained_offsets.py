@@ -1,5 +1,4 @@
-from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.recovery.retained_offsets import RetainedOffsets
+from collector.evaluate.recovery.replay_point import ReplayPoint, RetainedOffsets
 
 
 def test_a_mark_is_held_until_all_that_came_up_to_a_position_is_done() -> None:

@@ -14,7 +14,7 @@ from test_stage import Asked, Bench, Gate, Priced, turn
 from collector.evaluate.partition_processor import StateLimits
 from collector.evaluate.plan import Assignment, Monitor
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.scheduling.bulkhead import Bulkhead, BulkheadLimits
+from collector.evaluate.scheduling.dispatch import Bulkhead, BulkheadLimits
 from collector.evaluate.scheduling.jobs import LazyMinHeap, PendingJob
 from collector.evaluate.stage import EvaluateStage
 

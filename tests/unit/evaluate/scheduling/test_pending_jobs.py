@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from collector.evaluate.outcomes import NullOutcomes
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.scheduling.bulkhead import Bulkhead
+from collector.evaluate.scheduling.dispatch import Bulkhead
 from collector.evaluate.scheduling.jobs import LazyMinHeap, PartitionJobs, PendingJob
 from collector.logs.log import certain
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import certifi
 import pytest
 
-from evaluators.judges.http_session import proxy_for, trusting
+from evaluators.judges.connection import proxy_for, trusting
 
 OPENAI = "https://api.openai.com/v1"
 

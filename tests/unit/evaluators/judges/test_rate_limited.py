@@ -7,8 +7,7 @@ from evaluators.errors import JudgeUnavailable
 from evaluators.judge import Answer, Prompt, Verdict
 from evaluators.judges.answer_cache import AnswerCache
 from evaluators.judges.circuit_breaker import BreakerOpen, CircuitBreaker, CircuitBreakerJudge
-from evaluators.judges.rate_limited import EndpointLimiter, RateLimited
-from evaluators.judges.rate_limiter import RateLimiter, duration
+from evaluators.judges.rate_limited import EndpointLimiter, RateLimited, RateLimiter, duration
 from evaluators.results import Usage
 
 

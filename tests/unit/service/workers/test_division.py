@@ -13,7 +13,7 @@ from collector.logs.log import GroupInUse
 from collector.logs.sqlite import SqliteLog
 from collector.service.app import STAGES
 from collector.service.workers.division import divide
-from collector.service.workers.file_shares import share_file
+from collector.service.workers.supervision import share_file
 
 
 def settings(log: dict[str, Any], **receive: Any) -> Any:

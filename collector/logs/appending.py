@@ -1,10 +1,11 @@
-"""The choice of a partition for each record, and the limit on its size."""
+"""Appending: the partition of each record, the limit on its size, and an append that waits for its log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from collector.logs.log import LogError, Record, RecordTooLarge, partition_of
+from collector.backoff import Backoff
+from collector.logs.log import Log, LogError, LogUnavailable, Record, RecordTooLarge, partition_of
 
 OVERHEAD = 64
 """Bytes that a record is assumed to cost beside its key, value and headers."""
@@ -53,3 +54,27 @@ class Partitioner:
                 raise LogError(f"the log {self._log!r} has no partition {record.partition}")
             return record.partition
         return self._next if record.key is None else partition_of(record.key, self._partitions)
+
+
+RETRY = Backoff(cap=1.0)
+"""How the appends of a stage are retried: without end, since it cannot continue without them."""
+
+
+async def append_until_durable(
+    log: Log,
+    records: Sequence[Record],
+    backoff: Backoff = RETRY,
+    append: Callable[[Sequence[Record]], Awaitable[None]] | None = None,
+) -> None:
+    """Append records; retries while the log cannot be written, so that its caller waits: the back-pressure.
+
+    `append` is how, unless as they are.
+
+    An append that was not acknowledged may have been made all the same: then the records are in the log twice. Turns
+    that arrive twice are recognized by the stage that consumes them.
+
+    Raises:
+        RecordTooLarge: a record can never be appended; nothing was.
+    """
+    write = append or log.append
+    await backoff.repeat(lambda: write(records), LogUnavailable, action=f"writing to {log.name}")

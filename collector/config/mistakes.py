@@ -1,4 +1,4 @@
-"""The ports that a process listens on: no two on one address may be the same."""
+"""Mistakes in the cascades of a configuration, and ports that two listeners would share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,23 @@ from typing import Any
 from pydantic import BaseModel
 
 from collector.config.settings import Settings
+from collector.wording import unknown
+
+
+def cascade_mistakes(settings: Settings) -> Iterator[str]:
+    """One sentence for each mistake."""
+    known = sorted({*settings.judges, *settings.juries})
+    for name, cascade in settings.cascades.items():
+        if name in known:
+            yield f"cascades.{name}: a judge or a jury has this name too; rename the cascade"
+        for key, judge in (("first", cascade.first), ("then", cascade.then)):
+            if judge in settings.cascades:
+                yield f"cascades.{name}.{key}: {judge} is a cascade itself; name a judge or a jury"
+            elif judge not in known:
+                yield f"cascades.{name}.{key}: {unknown('judge', judge, known)}"
+        if cascade.first == cascade.then:
+            yield f"cascades.{name}.then: is the same as first; name a stronger judge, or write judge: {cascade.first}"
+
 
 _EVERYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not listened on
 _SAME = {"localhost": "127.0.0.1"}

@@ -1,0 +1,75 @@
+"""Where a judge writes its reason: before what it is the reason for, after it, or not at all; and in which language.
+
+A reason first is what most judges are asked for. Published measurements find that it makes token probabilities of the
+score nearly certain (arXiv 2503.03064): the score then is the conclusion of a text. Which is better for a judge and a
+question is measured, not known: see `calibrate`.
+
+Worked examples are cases of the user's own with the answer that a judge should give; it reads them before the case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from evaluators.cases import Json
+from evaluators.evaluator import ADDED_LATER
+from evaluators.scale import ReasonPlace
+
+
+class ReasonSettings(BaseModel):
+    """How the judge gives its reason."""
+
+    reason: Annotated[ReasonPlace, ADDED_LATER] = Field(
+        default="before", description="Where the judge writes its reason: before the result, after it, or not at all."
+    )
+    reason_language: Annotated[str | None, ADDED_LATER] = Field(
+        default=None,
+        pattern=r"^[A-Za-z][A-Za-z -]{1,40}$",
+        description="The language of the reason, like German; the judge's choice if left out.",
+    )
+
+    @property
+    def language_sentence(self) -> str:
+        """What the judge reads about the reason's language; "" for nothing."""
+        if self.reason_language is None or self.reason == "none":
+            return ""
+        return f"Write the reason in {self.reason_language}, whatever language the case is in."
+
+    def template(self, name: str) -> str:
+        """The name of the template that asks for the reason in its place."""
+        return {"before": f"{name}.txt", "after": f"{name}_after.txt", "none": f"{name}_alone.txt"}[self.reason]
+
+
+class WorkedExample(BaseModel):
+    """A case with what it earns, and why. It is configuration: a judge is told to believe it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    case: Mapping[str, Json] = Field(
+        min_length=1, description="The fields as the judge is shown them: {input: …, actual_output: …}."
+    )
+    reason: str = Field(default="", description="Why it earns that, in the words that a judge should use.")
+
+
+def examples_text(examples: Sequence[tuple[WorkedExample, Mapping[str, Json]]], place: ReasonPlace) -> str:
+    """The examples as the judge reads them, each with its answer in the asked form; "" without any."""
+    if not examples:
+        return ""
+    lines = [
+        f"Case: {_json(example.case)}\nAnswer: {_json(_in_order(example.reason, result, place))}"
+        for example, result in examples
+    ]
+    return "\n\n".join(["Examples, judged as they should be. They are not the case that you are given:", *lines])
+
+
+def _in_order(reason: str, result: Mapping[str, Json], place: ReasonPlace) -> Mapping[str, Json]:
+    reasons = {"reason": reason} if reason and place != "none" else {}
+    return {**reasons, **result} if place == "before" else {**result, **reasons}
+
+
+def _json(value: Mapping[str, Json]) -> str:
+    return orjson.dumps(dict(value), default=str).decode()
