@@ -86,7 +86,7 @@ format: setup ## put the code into its form
 dashboards: setup ## write deploy/grafana/dashboards from deploy/dashboards
 	.venv/bin/python -m deploy.dashboards.generate
 
-reference: setup ## write the generated pages of deploy/docs (configuration, commands, evaluators, dialects, metrics) and the chart's schema
+reference: setup ## write the generated pages of deploy/docs (configuration, commands, evaluators, dialects, metrics), the chart's schema and the library's public names
 	.venv/bin/python -m deploy.reference
 
 # In an environment of its own, so that a build of the site leaves .venv as the lock has it.

@@ -1,4 +1,7 @@
-"""Writes the generated pages and tables of deploy/docs, and the chart's schema: `python -m deploy.reference`."""
+"""Writes the generated pages and tables of deploy/docs, the chart's schema and the library's public names.
+
+Run it as `python -m deploy.reference`.
+"""
 
 # ruff: noqa: INP001 - scripts beside the pages that they write
 
@@ -9,7 +12,7 @@ from pathlib import Path
 
 from collector.dialects import catalogue as dialects
 from collector.telemetry import series
-from deploy import chart_schema, commands_page, configuration_page, rates
+from deploy import chart_schema, commands_page, configuration_page, public_names, rates
 from evaluators import catalogue as evaluators
 
 DOCS = Path(__file__).with_name("docs")
@@ -21,6 +24,7 @@ def pages() -> dict[Path, Callable[[], str]]:
         DOCS / "configuration.md": configuration_page.document,
         DOCS / "commands.md": commands_page.document,
         chart_schema.PATH: chart_schema.document,
+        public_names.PATH: public_names.document,
         DOCS / "evaluators.md": lambda: _spliced(
             "evaluators", {"evaluators": f"{evaluators.markdown_table()}\n{evaluators.markdown_sections()}"}
         ),
@@ -45,6 +49,12 @@ def _spliced(page: str, tables: Mapping[str, str]) -> str:
     return text
 
 
+def write(path: Path, text: str) -> None:
+    """Write a page unless it says so already: its time is that of its last change."""
+    if path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
 if __name__ == "__main__":
     for path, text in pages().items():
-        path.write_text(text(), encoding="utf-8")
+        write(path, text())

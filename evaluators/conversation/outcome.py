@@ -35,6 +35,6 @@ class ConversationOutcome(Evaluator[Conversation]):
         """The outcome."""
         return frozenset({f"attributes.{OUTCOME}{self.outcome}"})
 
-    async def evaluate(self, case: Conversation, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         return score_outcome(case.attributes, self.outcome, self.good)

@@ -30,7 +30,7 @@ class TaskCost(RunBounds, Evaluator[Conversation]):
         """Nothing that every conversation has: what is bounded is looked for."""
         return frozenset()
 
-    async def evaluate(self, case: Conversation, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         if not case.turns:
             raise NotApplicable("missing_field: turns")

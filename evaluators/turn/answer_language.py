@@ -35,7 +35,7 @@ class AnswerLanguage(Evaluator[Turn]):
         """The answer, and the question unless a language is configured."""
         return frozenset({"actual_output"} if self.language else {"input", "actual_output"})
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         wanted = self.language or language_of(case.input or "")
         if wanted is None:

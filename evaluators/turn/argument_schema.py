@@ -39,7 +39,7 @@ class ArgumentSchema(Evaluator[Turn]):
         """Nothing: a turn without calls has no wrong ones."""
         return frozenset()
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         offered = {tool.name: tool.parameters for tool in case.tools_offered}
         numbered = list(enumerate(case.tools_called, start=1))

@@ -41,7 +41,7 @@ class AttackSigns(Evaluator[Turn]):
         """See `Evaluator.verdict`."""
         return score.label == NONE if self.threshold is None else self.passed(score.value)
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         sources = [
             (source, detect_attack(source.text, by_user=source.kind == "user")) for source in list_attack_sources(case)

@@ -40,7 +40,7 @@ class Citations(Evaluator[Turn]):
         """The answer. What it cites may be of two kinds, of which a turn needs one."""
         return frozenset({"actual_output"})
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         if not case.retrieval_context and all(call.result in (None, "") for call in case.tools_called):
             raise NotApplicable("missing_field: retrieval_context")

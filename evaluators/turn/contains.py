@@ -34,7 +34,7 @@ class Contains(Evaluator[Turn]):
         """The answer, or the field that is searched."""
         return frozenset({self.searched})
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         there = self._normal(self.search_text) in self._normal(read_text(case, self.searched))
         return Score(value=float(there != self.negated), explanation="found" if there else "not found")

@@ -41,7 +41,7 @@ class ExactMatch(Evaluator[Turn]):
         """The answer and a reference."""
         return frozenset({"actual_output", "expected_output"})
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         actual, expected = both_parts(case, self.target_output_key)
         same = actual is not ABSENT and self._equal(actual, expected)

@@ -60,7 +60,7 @@ class JsonSchema(Evaluator[Turn]):
         """The answer."""
         return frozenset({"actual_output"})
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         if len(case.actual_output or "") > _LONGEST_UNEVALUATED and mentions_unevaluated(self.json_schema):
             raise TooExpensive("json_schema: the answer is too long for unevaluatedItems and unevaluatedProperties")

@@ -42,7 +42,7 @@ class JsonSimilarity(Evaluator[Turn]):
         """The answer and a reference."""
         return frozenset({"actual_output", "expected_output"})
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         actual, expected = both_parts(case, self.target_output_key)
         leaves = likeness(expected, actual)

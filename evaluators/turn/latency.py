@@ -39,7 +39,7 @@ class Latency(Evaluator[Turn]):
         """The seconds that become 0 and those that become 1."""
         return (self.limit, self.target)
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score | Skipped:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score | Skipped:
         """See `Evaluator.evaluate`."""
         if case.started_at is None or case.ended_at is None or case.ended_at < case.started_at:
             return Skipped(reason="invalid_field: ended_at")

@@ -46,7 +46,7 @@ class Length(Evaluator[Turn]):
         """The answer."""
         return frozenset({"actual_output"})
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         text = case.actual_output or ""
         length = _words(text) if self.unit == "words" else len(text)

@@ -34,6 +34,6 @@ class ExternalOutcome(Evaluator[Turn]):
         """The outcome."""
         return frozenset({f"attributes.{OUTCOME}{self.outcome}"})
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         return score_outcome(case.attributes, self.outcome, self.good)

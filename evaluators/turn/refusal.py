@@ -73,7 +73,7 @@ class Refusal(Evaluator[Turn]):
         """The answer."""
         return frozenset({"actual_output"})
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         beginning = (case.actual_output or "")[:_BEGINNING].replace("\u2019", "'").casefold()
         own_words = _QUOTED.sub(" ", beginning)

@@ -43,7 +43,7 @@ class Regex(Evaluator[Turn]):
         """The answer, or the field that is searched."""
         return frozenset({self.searched})
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         searched, whole = read_text(case, self.searched), self.match == "whole"
         text = searched[:LONGEST]

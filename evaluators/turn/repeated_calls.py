@@ -36,7 +36,7 @@ class RepeatedCalls(Evaluator[Turn]):
         """Nothing: a turn without tools repeats none."""
         return frozenset()
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         seen: Counter[object] = Counter()
         repeated: Counter[str] = Counter()

@@ -28,6 +28,6 @@ class RunLimits(RunBounds, Evaluator[Turn]):
         """Nothing that every turn has: what is bounded is looked for."""
         return frozenset()
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         return self.score([case])

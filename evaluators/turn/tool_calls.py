@@ -79,7 +79,7 @@ class ToolCalls(Evaluator[Turn]):
         """The calls that were expected, unless conditions are configured."""
         return frozenset() if self.counts else frozenset({"expected_tools"})
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         called, expected = case.tools_called, case.expected_tools or ()
         if self.counts:

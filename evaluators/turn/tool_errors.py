@@ -31,7 +31,7 @@ class ToolErrors(Evaluator[Turn]):
         """Nothing: a turn without tools has no errors of tools."""
         return frozenset()
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         calls = case.tools_called
         failures = {at: why for at, call in enumerate(calls) if (why := failure_of(call)) is not None}

@@ -47,7 +47,7 @@ class ToolPolicy(Evaluator[Turn]):
         """Nothing: a turn without tools breaks no rule about them."""
         return frozenset()
 
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         counts = Counter(call.name for call in case.tools_called)
         forbidden = {name for name in counts if name in self.forbidden}

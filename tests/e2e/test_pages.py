@@ -250,9 +250,9 @@ def test_keys_have_their_current_names(page: Path) -> None:
 
 def test_the_readme_is_short_and_counts_the_dialects() -> None:
     assert len(README.splitlines()) <= 200
-    assert len(plugins.names(plugins.DIALECTS)) == 21, "README.md says twenty-one, and deploy/pictures/flow.svg says 21"
-    assert "Twenty-one [dialects]" in README
-    assert "21 trace dialects" in (ROOT / "deploy" / "pictures" / "flow.svg").read_text(encoding="utf-8")
+    assert len(plugins.names(plugins.DIALECTS)) > 20
+    assert "More than twenty [dialects]" in README
+    assert "over 20 trace dialects" in (ROOT / "deploy" / "pictures" / "flow.svg").read_text(encoding="utf-8")
 
 
 def test_every_page_is_in_the_navigation() -> None:

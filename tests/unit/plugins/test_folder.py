@@ -20,10 +20,10 @@ from typing import ClassVar
 from evaluators import Evaluator, Judge, Score, Turn
 from ._lengths import LIMIT
 
-class Brevity(Evaluator[Turn]):
+class Terseness(Evaluator[Turn]):
     """1 while the answer is short."""
 
-    kind: ClassVar[str] = "brevity"
+    kind: ClassVar[str] = "terseness"
     needs_judge: ClassVar[bool] = False
     limit: int = LIMIT
 
@@ -73,7 +73,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "mine"
     path.mkdir()
     files = {
-        "brevity.py": EVALUATOR, "_lengths.py": "LIMIT = 5", "evaluators.py": "NOTHING = 1", "collector.py": DIALECT,
+        "terseness.py": EVALUATOR, "_lengths.py": "LIMIT = 5", "evaluators.py": "NOTHING = 1", "collector.py": DIALECT,
         "pager.py": EXPORTER, "people.py": REDACTOR, "judge.py": JUDGE,
     }  # fmt: skip
     for name, text in files.items():
@@ -87,7 +87,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def configuration(**changes: Any) -> dict[str, Any]:
     return {
         "plugins": "mine",
-        "evaluators": {"brief": {"kind": "brevity"}},
+        "evaluators": {"brief": {"kind": "terseness"}},
         "monitors": {"all": {"evaluators": ["brief"]}},
         **changes,
     }
@@ -107,11 +107,11 @@ def test_every_kind_of_plugin_is_found_by_its_name(folder: Path) -> None:
         "judges": {"main": {"kind": "judge:Mine", "model": "m"}},
         "redact": {"detectors": ["patterns", "people:employees"]},
         "export": {"pager": {"url": "http://x"}, "prometheus": {}},
-        "evaluators": {"brief": {"kind": "brevity"}, "named": {"kind": "brevity:Brevity", "limit": 7}},
+        "evaluators": {"brief": {"kind": "terseness"}, "named": {"kind": "terseness:Terseness", "limit": 7}},
     }
     config = check(configuration(**changes), source)
     assert config.evaluators["brief"].evaluator.model_dump() == {"name": "brief", "threshold": None, "limit": 5}
-    assert config.evaluators["named"].evaluator.kind == "brevity"
+    assert config.evaluators["named"].evaluator.kind == "terseness"
     assert config.exporters["pager"].model_dump() == {"url": "http://x"}
     assert "acme" in {each.name for each in Dialects.installed().all}
     assert next(iter(plugins.redactor("people:employees")()("ask EMP12"))).kind == "EMPLOYEE"
@@ -135,10 +135,10 @@ def test_the_folder_is_beside_the_file_wherever_the_command_runs(
     [
         ("broken.py", "x = 1\nraise ValueError('no')", "mine/broken.py: cannot be loaded, line 2 (ValueError: no)"),
         ("broken.py", "def x(:", "mine/broken.py: cannot be loaded (SyntaxError: invalid syntax"),
-        ("again.py", EVALUATOR, "the evaluator kind 'brevity' is in another file or class, too; choose another name"),
+        ("again.py", EVALUATOR, "the evaluator kind 'terseness' is in another file or class, too; choose another name"),
         (
             "mine.py",
-            EVALUATOR.replace('"brevity"', '"g_eval"'),
+            EVALUATOR.replace('"terseness"', '"g_eval"'),
             "mine/mine.py: the evaluator kind 'g_eval' exists already; choose another name",
         ),
         ("otlp.py", EXPORTER, "mine/otlp.py: the exporter 'otlp' exists already; choose another name"),
