@@ -16,7 +16,8 @@ from typing import Literal, NamedTuple
 
 from collector.calibration.labels import HumanLabel
 from collector.records.audits import FEWEST_AUDITS
-from collector.statistics.audited_sums import SUM_NAMES, TOTALS, VARIANCE_FLOOR, AuditedSums, growth
+from collector.statistics.audited_sums import SUM_NAMES, TOTALS, AuditedSums, growth
+from collector.statistics.estimator import VARIANCE_FLOOR
 from collector.statistics.score_scale import ScoreScale
 
 WEAKEST = 0.2

@@ -20,6 +20,7 @@ from aiohttp import web
 
 from collector.demo.judge_answers import Json, JudgeRequest, Spread, answer_to, parse_request
 from collector.demo.judge_tokens import tokens_of
+from evaluators.texts.draw import draw
 
 MODEL = "stand-in-judge (no model)"
 FINGERPRINT = "fp_stand_in_no_model"
@@ -169,8 +170,7 @@ def _usage(text: str, choices: Sequence[Json]) -> dict[str, int]:
 
 
 def _chance(number: int) -> float:
-    digest = hashlib.sha256(number.to_bytes(8, "big")).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
+    return draw(number.to_bytes(8, "big"), algorithm="sha256")
 
 
 def _error(status: int, message: str, *, headers: Mapping[str, str] | None = None) -> web.Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ import orjson
 from collector.demo.judge_rules import Json, closeness, share, texts, words
 from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.testing import materials_of_pack, required_answer_key, required_answer_keys
+from evaluators.texts.draw import draw
 
 Spread = Sequence[tuple[str, float]]
 """What a token could have been, with its probability, the most probable first."""
@@ -136,8 +136,8 @@ def spread_around(closeness_: float, lowest: float, highest: float) -> Spread:
 
 
 def _choose(spread: Spread, material: Json, sample: int) -> str:
-    digest = hashlib.sha256(orjson.dumps([sample, material])).digest()  # not of the text: its fence is new every time
-    rest = int.from_bytes(digest[:8], "big") / 2**64 * sum(chance for _, chance in spread)
+    key = orjson.dumps([sample, material])  # not the text: its fence is new every time
+    rest = draw(key, algorithm="sha256") * sum(chance for _, chance in spread)
     for written, chance in spread:
         rest -= chance
         if rest <= 0:

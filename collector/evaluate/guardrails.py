@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
@@ -23,6 +22,7 @@ from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.judges.audited import Audited
 from evaluators.results import Failure, Score
+from evaluators.texts.draw import draw
 
 Case = Turn | Conversation
 
@@ -145,8 +145,7 @@ class EvaluationGuardrails:
         if not self._settings.share:
             return False
         subject = case.turn_id if isinstance(case, Turn) else f"{case.conversation_id} {case.revision}"
-        digest = hashlib.sha256(f"canary\x1f{evaluator.name}\x1f{subject}".encode()).digest()
-        return int.from_bytes(digest[:8]) / 2**64 < self._settings.share
+        return draw(f"canary\x1f{evaluator.name}\x1f{subject}", algorithm="sha256") < self._settings.share
 
     def _start_canary(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -21,7 +21,7 @@ from collector.records.audits import audit_of, audit_outcome
 from collector.records.feedback import FeedbackSubject, JoinedFeedback
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, audit_name, audited_weight
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Weight
-from collector.statistics.estimator import EstimatorIncrements
+from collector.statistics.estimator import Sums
 from collector.telemetry.registry import OTHER, Telemetry
 from collector.telemetry.series import (
     AUDITED_SUMS,
@@ -299,8 +299,8 @@ class PrometheusExporter:
             evidence = self._sums.add(series, conversation, weight=weight, score=audit.score, time=time)
             self._count_sums(_EVIDENCE, series, evidence.evidence)
 
-    def _count_sums(self, of: Sequence[Series], labels: Sequence[str], grown: EstimatorIncrements) -> None:
-        for series, amount in zip(of, (grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2), strict=True):
+    def _count_sums(self, of: Sequence[Series], labels: Sequence[str], grown: Sums) -> None:
+        for series, amount in zip(of, astuple(grown), strict=True):
             self._telemetry.counter(series, *labels).inc(amount)
 
     def _record_success(self, evaluator: str, monitor: str, time: float) -> None:

@@ -19,6 +19,7 @@ from collector.past.owed import is_owed
 from collector.records.feedback import JoinedFeedback
 from collector.records.json import evaluation_to_json, label_to_json, turn_to_json
 from collector.statistics.audited_sums import AuditedSums, CorrectedMean, corrected_by_people, sums_of_scores
+from collector.statistics.estimator import Sums
 from evaluators.cases import Turn
 from evaluators.results import Evaluation, Label
 
@@ -248,10 +249,10 @@ def _by_people(labels: AuditedSums, scores: Bin) -> CorrectedMean | None:
     if any(scores.audited.values):
         audited = scores.audited.corrected()
         return None if audited is None else corrected_by_people(labels, audited)
-    sums = scores.across_columns
+    sums = scores.across_columns.sums
     if not sums.w:
         return None
-    return (labels + sums_of_scores(sums.w, sums.wy, sums.w2, sums.w2y, sums.w2y2)).corrected()
+    return (labels + sums_of_scores(sums)).corrected()
 
 
 def _agreement(agreement_view: AgreementView) -> Json:
@@ -275,11 +276,12 @@ def _judged_by(recent: Bin, whole: Bin) -> ScoreSums:
         return recent.across_columns
     mean = whole.audited.corrected()
     if mean is None:
-        return ScoreSums(1, 1, 1.0, recent.across_columns.mean or 0.0, 1.0)
+        return ScoreSums(1, 1, Sums(1.0, recent.across_columns.mean or 0.0, 1.0))
     n, squares = mean.worth, mean.worth**2 * mean.error**2
     conversations = max(MIN_CONVERSATIONS, int(n))
     squares *= (conversations - 1) / conversations
-    return ScoreSums(conversations, conversations, n, n * mean.mean, n, n * mean.mean, squares + n * mean.mean**2)
+    sums = Sums(n, n * mean.mean, n, n * mean.mean, squares + n * mean.mean**2)
+    return ScoreSums(conversations, conversations, sums)
 
 
 def _state(sums: ScoreSums, threshold: float | None, *, lower_is_better: bool) -> str:

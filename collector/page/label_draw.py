@@ -12,20 +12,17 @@ and Candès, 2024). As p is at least `random`, no label weighs more than 1 / `ra
 
 from __future__ import annotations
 
-import hashlib
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from collector.records.audits import audit_of
+from evaluators.judges.cascade import doubt_of
 from evaluators.results import Evaluation
+from evaluators.texts.draw import draw as hash_draw
 
 NEAR = 0.2
 """Distance from the threshold at which a score is no more doubtful for being near it."""
-_LARGEST_DEVIATION = 0.5
-"""The largest standard deviation of a number on 0..1."""
 
 
 class LabelQueueSettings(BaseModel):
@@ -67,21 +64,18 @@ def draw(evaluation: Evaluation, threshold: float | None, settings: LabelQueueSe
         return None
     share = settings.random
     audited = settings.audited if audit_of(evaluation) is not None else 0.0
-    probability = share + (1.0 - share) * max(settings.doubtful * doubt(evaluation, threshold), audited)
+    probability = share + (1.0 - share) * max(settings.doubtful * label_doubt(evaluation, threshold), audited)
     if uniform(evaluation.evaluation_id, "label") >= probability:
         return None
     return Draw(probability, uniform(evaluation.evaluation_id, "twice") < settings.twice)
 
 
-def doubt(evaluation: Evaluation, threshold: float | None) -> float:
+def label_doubt(evaluation: Evaluation, threshold: float | None) -> float:
     """How doubtful a score is, from 0 to 1: by the judge's probabilities, a jury's range, how near the threshold is."""
     if evaluation.score is None:
         return 0.0
-    details = evaluation.details
-    doubts = [_number(details, "uncertainty") / _LARGEST_DEVIATION, _number(details, "disagreement")]
-    if threshold is not None:
-        doubts.append(1.0 - abs(evaluation.score - threshold) / NEAR)
-    return min(1.0, max(0.0, *doubts))
+    near = 0.0 if threshold is None else 1.0 - abs(evaluation.score - threshold) / NEAR
+    return max(0.0, doubt_of(evaluation.details) or 0.0, near)
 
 
 def place(evaluation_id: str, person: str) -> float:
@@ -91,10 +85,4 @@ def place(evaluation_id: str, person: str) -> float:
 
 def uniform(evaluation_id: str, purpose: str) -> float:
     """A number from 0 to below 1 that an id has for a purpose."""
-    digest = hashlib.sha256(f"{purpose}/{evaluation_id}".encode("utf-8", "replace")).digest()
-    return int.from_bytes(digest[:8], "big") / 2.0**64
-
-
-def _number(details: Mapping[str, object], name: str) -> float:
-    value = details.get(name)
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+    return hash_draw(f"{purpose}/{evaluation_id}", algorithm="sha256")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 from collector.records.audits import audit_of
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Weight
-from collector.statistics.estimator import Clusters, EstimatorIncrements, residual_squares
+from collector.statistics.estimator import Clusters, Sums
 from evaluators.results import Evaluation
 
 
@@ -43,54 +43,41 @@ class ScoreSums:
 
     scores: int = 0
     conversations: int = 0
-    w: float = 0.0
-    wy: float = 0.0
-    w2: float = 0.0
-    w2y: float = 0.0
-    w2y2: float = 0.0
+    sums: Sums = field(default_factory=Sums)
 
-    def add_score(self, grown: EstimatorIncrements) -> None:
+    def add_score(self, grown: Sums) -> None:
         """Add a score. It is the first of its conversation if the square grew by no product with earlier ones."""
         self.scores += 1
         self.conversations += 0 < grown.w2 <= grown.w * grown.w * (1 + 1e-9)
-        self._add_weighted(grown)
+        self.sums += grown
 
     def numbers(self) -> tuple[float, ...]:
         """All sums: counts first."""
-        return (self.scores, self.conversations, self.w, self.wy, self.w2, self.w2y, self.w2y2)
+        return (self.scores, self.conversations, *astuple(self.sums))
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> ScoreSums:
         """The sums out of their numbers."""
         scores, conversations, *rest = numbers
-        return cls(int(scores), int(conversations), *rest)
+        return cls(int(scores), int(conversations), Sums(*rest))
 
     def add(self, other: ScoreSums) -> None:
         """Add the sums of other scores."""
         self.scores += other.scores
         self.conversations += other.conversations
-        self._add_weighted(other)
-
-    def _add_weighted(self, other: ScoreSums | EstimatorIncrements) -> None:
-        self.w += other.w
-        self.wy += other.wy
-        self.w2 += other.w2
-        self.w2y += other.w2y
-        self.w2y2 += other.w2y2
+        self.sums += other.sums
 
     @property
     def mean(self) -> float | None:
         """The unbiased mean score; None without scores."""
-        return self.wy / self.w if self.w else None
+        return self.sums.mean if self.sums.w else None
 
     @property
     def error(self) -> float | None:
         """Standard error of the mean, conversations as clusters; None of fewer than two conversations."""
-        n, mean = self.conversations, self.mean
-        if mean is None or n < 2:
+        if not self.sums.w or self.conversations < 2:
             return None
-        squares = residual_squares(mean, self.w2, self.w2y, self.w2y2)
-        return math.sqrt(squares * n / (n - 1)) / self.w
+        return math.sqrt(self.sums.variance(self.conversations))
 
 
 @dataclass(slots=True)
@@ -117,7 +104,7 @@ class Bin:
     @property
     def clipped_share(self) -> float:
         """The share of the weight that is left out of the mean."""
-        return self.clipped / (self.clipped + self.across_columns.w) if self.clipped else 0.0
+        return self.clipped / (self.clipped + self.across_columns.sums.w) if self.clipped else 0.0
 
     def count(self, evaluation: Evaluation, grown: BoundedIncrements | None) -> None:
         """Count an evaluation, all but its score; `grown` is what that adds, if there is one."""

@@ -32,6 +32,7 @@ from itertools import combinations_with_replacement
 
 from collector.records.audits import FEWEST_AUDITS, AuditScore
 from collector.statistics.bounded_sums import Weight
+from collector.statistics.estimator import VARIANCE_FLOOR, Sums
 from evaluators.results import Sampling
 
 TOTALS = ("a", "ay", "ax", "w", "wx")
@@ -41,8 +42,6 @@ SUM_NAMES = (*TOTALS, *(f"{TOTALS[one]}_{TOTALS[other]}" for one, other in PRODU
 """The names of all sums: those of the totals, then those of products of two, like `a_ay`."""
 PEOPLE_WINDOW = 7 * 86_400.0
 """Seconds within which labels were given by which people correct a mean: the one of the same time."""
-VARIANCE_FLOOR = 1e-4
-"""The least variance of a dear score: where all audits agree, that is not certainty."""
 _FLAT = 1e-12
 """Variance of the cheap mean below which it tells nothing."""
 
@@ -141,9 +140,9 @@ class AuditedSums:
         )
 
 
-def sums_of_scores(w: float, wx: float, w_w: float, w_wx: float, wx_wx: float) -> AuditedSums:
-    """The sums of scores that nobody audits: those of `collector.statistics.estimator`, in its order."""
-    known = {"w": w, "wx": wx, "w_w": w_w, "w_wx": w_wx, "wx_wx": wx_wx}
+def sums_of_scores(sums: Sums) -> AuditedSums:
+    """The sums of scores that nobody audits."""
+    known = {"w": sums.w, "wx": sums.wy, "w_w": sums.w2, "w_wx": sums.w2y, "wx_wx": sums.w2y2}
     return AuditedSums(tuple(known.get(name, 0.0) for name in SUM_NAMES))
 
 
@@ -153,7 +152,7 @@ def corrected_by_people(labels: AuditedSums, by_audits: CorrectedMean) -> Correc
     λ is that of a mean without an error: what is common to the mean by audits and to its labelled part then cancels
     out of Var(R_y - λ R_x) + λ² error². None with too few labels.
     """
-    of_audits = sums_of_scores(1.0, by_audits.mean, 1.0, by_audits.mean, by_audits.mean**2)
+    of_audits = sums_of_scores(Sums(1.0, by_audits.mean, 1.0, by_audits.mean, by_audits.mean**2))
     people = (labels + of_audits).corrected()
     if people is None:
         return None

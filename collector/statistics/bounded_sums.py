@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from collector.statistics.estimator import EstimatorIncrements, increments
+from collector.statistics.estimator import Sums, increments
 from evaluators.results import Sampling
 
 LARGEST = 20.0
@@ -62,8 +62,8 @@ class BoundedIncrements:
     `before` are the detector's sums of weights, and of weights times scores, of the conversation before this score.
     """
 
-    mean: EstimatorIncrements
-    evidence: EstimatorIncrements
+    mean: Sums
+    evidence: Sums
     clipped: float
     before: tuple[float, float]
 

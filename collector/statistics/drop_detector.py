@@ -28,7 +28,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from collector.statistics.estimator import residual_squares
+from collector.statistics.estimator import Sums
 
 # Why a ladder and not one bet: the best bet grows with the drop, which is not known in advance. The mean over the bets
 # costs log(14) of evidence against the best of them, and the guarantee stays, as a mean of e-detectors is one.
@@ -40,52 +40,6 @@ _HEADROOM = 6.0
 """How far above the threshold a state may go, as a logarithm: more is too large a number for nothing."""
 NOTHING = -100.0
 """The logarithm of a state without gains: e to this is 0 beside 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class EstimatorSums:
-    """The five sums over some scores, or their growth (see collector.statistics.estimator)."""
-
-    w: float = 0.0
-    wy: float = 0.0
-    w2: float = 0.0
-    w2y: float = 0.0
-    w2y2: float = 0.0
-
-    def __add__(self, other: EstimatorSums) -> EstimatorSums:
-        return EstimatorSums(
-            self.w + other.w,
-            self.wy + other.wy,
-            self.w2 + other.w2,
-            self.w2y + other.w2y,
-            self.w2y2 + other.w2y2,
-        )
-
-    @property
-    def mean(self) -> float:
-        """The unbiased mean; there must be a score."""
-        return self.wy / self.w
-
-    @property
-    def squares(self) -> float:
-        """Weighted squares by which conversations differ from the mean, by 0.01 at least."""
-        if not self.w:
-            return 0.0
-        return residual_squares(self.mean, self.w2, self.w2y, self.w2y2) + VARIANCE_FLOOR * self.w2
-
-    @property
-    def stderr(self) -> float:
-        """The mean's standard error by these scores alone; that of a window is `collector.statistics.mean_error`'s."""
-        return math.sqrt(self.squares) / self.w
-
-    @property
-    def n_eff(self) -> float:
-        """The number of equally weighted conversations with the same information (Kish)."""
-        return self.w**2 / self.w2 if self.w2 else 0.0
-
-
-VARIANCE_FLOOR = 1e-4
-"""Variance added to that of the scores: a few equal scores have no variance, and are no proof."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +74,7 @@ class DropDetector:
         short = self.target * w - wy
         return -short if self.lower_is_better else short
 
-    def log_gain_bound(self, bet: float, sums: EstimatorSums) -> float:
+    def log_gain_bound(self, bet: float, sums: Sums) -> float:
         """The lower bound of what an interval adds to the logarithm of a bet's state."""
         t = self.target
         squares = t * t * sums.w2 - 2.0 * t * sums.w2y + sums.w2y2

@@ -26,30 +26,83 @@ conversation judged again because late turns reopened it counts as one more scor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+VARIANCE_FLOOR = 1e-4
+"""Variance added to that of the scores: a few equal scores have no variance, and are no proof."""
+
 
 @dataclass(frozen=True, slots=True)
-class EstimatorIncrements:
-    """What one score adds to the five sums; each at least 0."""
+class Sums:
+    """The five sums over some scores, or what scores add to them; of scores in [0, 1] and weights none is negative."""
 
-    w: float
-    wy: float
-    w2: float
-    w2y: float
-    w2y2: float
+    w: float = 0.0
+    wy: float = 0.0
+    w2: float = 0.0
+    w2y: float = 0.0
+    w2y2: float = 0.0
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(
+            self.w + other.w,
+            self.wy + other.wy,
+            self.w2 + other.w2,
+            self.w2y + other.w2y,
+            self.w2y2 + other.w2y2,
+        )
+
+    def __sub__(self, other: Sums) -> Sums:
+        return Sums(
+            self.w - other.w,
+            self.wy - other.wy,
+            self.w2 - other.w2,
+            self.w2y - other.w2y,
+            self.w2y2 - other.w2y2,
+        )
+
+    @property
+    def mean(self) -> float:
+        """The unbiased mean; there must be a score."""
+        return self.wy / self.w
+
+    @property
+    def residual_squares(self) -> float:
+        """The weighted squares by which conversations differ from the mean: their root over W is its error."""
+        mean = self.mean
+        return max(0.0, self.w2y2 - 2.0 * mean * self.w2y + mean * mean * self.w2)
+
+    @property
+    def squares(self) -> float:
+        """The same with the floor: conversations differ from the mean by 0.01 at least. 0 without scores."""
+        return self.residual_squares + VARIANCE_FLOOR * self.w2 if self.w else 0.0
+
+    @property
+    def stderr(self) -> float:
+        """The mean's standard error by these scores alone, with the floor.
+
+        That of a window is `collector.statistics.mean_error`'s.
+        """
+        return math.sqrt(self.squares) / self.w
+
+    def variance(self, conversations: int) -> float:
+        """The variance of the mean of so many conversations, two or more, without the floor.
+
+        Residuals from a mean of the same conversations are too small: n / (n - 1) corrects it (Bessel).
+        """
+        return self.residual_squares / (self.w * self.w) * conversations / (conversations - 1)
+
+    @property
+    def n_eff(self) -> float:
+        """The number of equally weighted conversations with the same information (Kish); 0 without scores."""
+        return self.w**2 / self.w2 if self.w2 else 0.0
 
 
-def residual_squares(mean: float, w2: float, w2y: float, w2y2: float) -> float:
-    """The weighted squares by which conversations differ from `mean`: their root over W is its standard error."""
-    return max(0.0, w2y2 - 2.0 * mean * w2y + mean * mean * w2)
-
-
-def increments(w: float, wy: float, weight: float, score: float) -> EstimatorIncrements:
+def increments(w: float, wy: float, weight: float, score: float) -> Sums:
     """What a score adds whose conversation has the sums `w` and `wy` already."""
     more = weight * score
-    return EstimatorIncrements(
+    return Sums(
         w=weight,
         wy=more,
         w2=weight * (2.0 * w + weight),
@@ -82,7 +135,7 @@ class Clusters:
     def __len__(self) -> int:
         return len(self._clusters)
 
-    def add(self, key: Hashable, *, weight: float, score: float, time: float) -> EstimatorIncrements:
+    def add(self, key: Hashable, *, weight: float, score: float, time: float) -> Sums:
         """Add a score in [0, 1] of the conversation `key`, weighted `weight` >= 1, made at `time` (s)."""
         cluster = self._cluster(key, time)
         grown = increments(cluster.w, cluster.wy, weight, score)

@@ -24,11 +24,11 @@ from collector.statistics.drop_detector import (
     MOST_INTERVALS,
     NOTHING,
     DropDetector,
-    EstimatorSums,
     advance,
     evidence,
     fans_coefficient,
 )
+from collector.statistics.estimator import Sums
 
 STAKES = (0.04, 0.1, 0.2, 0.4, 0.75)
 """What a bet within an incident may lose on one conversation, as a share of its capital. Why few: the levels they are
@@ -53,12 +53,12 @@ class Level:
         """How far a score can lie on the hypothesis' side."""
         return max(LEAST_SPAN, self.value if self.at_most else 1.0 - self.value)
 
-    def shortfall(self, sums: EstimatorSums) -> float:
+    def shortfall(self, sums: Sums) -> float:
         """Weight times how far scores lie on the other side."""
         short = self.value * sums.w - sums.wy
         return -short if self.at_most else short
 
-    def log_gain_bound(self, stake: float, sums: EstimatorSums) -> float:
+    def log_gain_bound(self, stake: float, sums: Sums) -> float:
         """The lower bound of what an interval adds to the logarithm of a bet's state."""
         value, span = self.value, self.span
         squares = value * value * sums.w2 - 2.0 * value * sums.w2y + sums.w2y2
@@ -113,7 +113,7 @@ class DropLife:
         self._shortfall = self._weight = 0.0
         self._start = 0
 
-    def step(self, number: int, sums: EstimatorSums, gains: Sequence[float] | None = None) -> None:
+    def step(self, number: int, sums: Sums, gains: Sequence[float] | None = None) -> None:
         """Take an interval: the detector's sums of its scores, and what it adds to every bet where that is known."""
         self._last = number - 1 if self._last is None else self._last
         if sums.w <= 0.0:
@@ -149,7 +149,7 @@ class DropLife:
         away = margin(target, fall.level)
         return Level(target + (away if lower else -away), at_most=not lower)
 
-    def _follow(self, number: int, sums: EstimatorSums, target: Level) -> None:
+    def _follow(self, number: int, sums: Sums, target: Level) -> None:
         """Since when the mean has been short of the target, and by how much."""
         if not self._shortfall:
             self._start = number
@@ -167,9 +167,7 @@ class DropLife:
             self.recovered = number + 1
 
 
-def _advance(
-    states: Sequence[float], level: Level, sums: EstimatorSums, threshold: float, intervals: int
-) -> list[float]:
+def _advance(states: Sequence[float], level: Level, sums: Sums, threshold: float, intervals: int) -> list[float]:
     return advance(states, [level.log_gain_bound(stake, sums) for stake in STAKES], threshold + ROOM, intervals)
 
 

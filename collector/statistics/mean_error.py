@@ -24,14 +24,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from collector.statistics.drop_detector import EstimatorSums
+from collector.statistics.estimator import Sums
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSums:
     """The sums of a window, and how many scores they come from."""
 
-    sums: EstimatorSums = field(default_factory=EstimatorSums)
+    sums: Sums = field(default_factory=Sums)
     scores: float = 0.0
 
     def stderr(self, day: WindowSums) -> float:

@@ -8,7 +8,7 @@ from math import cos, hypot, pi, sin, sqrt
 from typing import NamedTuple
 
 from collector.statistics.bounded_sums import BoundedSums, Weight
-from collector.statistics.drop_detector import EstimatorSums
+from collector.statistics.estimator import Sums
 
 HOUR = 3600.0
 DAY = 86_400.0
@@ -55,14 +55,13 @@ class ScoreHistory:
 
 def history_of(scores: Sequence[PastScore]) -> ScoreHistory:
     """The figures of scores in order of time, of which there is at least one."""
-    sums, hourly = BoundedSums(), dict[int, EstimatorSums]()
+    sums, hourly = BoundedSums(), dict[int, Sums]()
     independent = 0.0
     for score in scores:
         grown = sums.add(None, score.conversation, weight=score.weight, score=score.score, time=score.time).mean
         hour = int(score.time // HOUR)
-        added = EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
-        hourly[hour] = hourly.get(hour, EstimatorSums()) + added
-    whole = sum(hourly.values(), EstimatorSums())
+        hourly[hour] = hourly.get(hour, Sums()) + grown
+    whole = sum(hourly.values(), Sums())
     for score in scores:
         independent += (score.weight.full * (score.score - whole.mean)) ** 2
     clustered = (whole.stderr * whole.w) ** 2
@@ -78,7 +77,7 @@ def history_of(scores: Sequence[PastScore]) -> ScoreHistory:
     )
 
 
-def _wave(hourly: dict[int, EstimatorSums], whole: EstimatorSums) -> float:
+def _wave(hourly: dict[int, Sums], whole: Sums) -> float:
     """The amplitude of mean = a sin + b cos over the hour of the day: weighted least squares around the mean."""
     ss = sc = cc = sy = cy = 0.0
     for hour, sums in hourly.items():

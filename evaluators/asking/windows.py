@@ -10,7 +10,6 @@ is an unbiased estimate of the share of all. The draw is a hash of the case: the
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -22,6 +21,7 @@ from pydantic import Field
 from evaluators.asking.judge_input import TextSettings
 from evaluators.cases import Json
 from evaluators.evaluator import ADDED_LATER
+from evaluators.texts.draw import draw
 
 MOST_AT_ONCE = 50
 """Items that are judged in one question, if they fit into it."""
@@ -113,7 +113,7 @@ def draw_windows(lengths: Sequence[int], most: int, seed: str) -> WindowSample:
         return WindowSample(tuple(lengths), tuple(range(len(lengths))))
     ends = list(accumulate(lengths))
     step = ends[-1] / most
-    start = int.from_bytes(hashlib.sha256(f"windows\x1f{seed}".encode()).digest()[:8]) / 2**64 * step
+    start = draw(f"windows\x1f{seed}", algorithm="sha256") * step
     picks: list[int] = []
     at = 0
     for number in range(most):

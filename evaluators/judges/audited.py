@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -12,6 +11,7 @@ from evaluators.errors import JudgeRejected
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version, subject_id_of
 from evaluators.judge import Judge, Prompt, R, Verdict
+from evaluators.texts.draw import draw
 
 PATIENCE = 60.0
 """Seconds that a score waits for its audit."""
@@ -94,5 +94,4 @@ class Audited:
     def audits(self, evaluator: Evaluator[Any], case: Turn | Conversation) -> bool:
         """Whether a case is drawn: by its id, whatever the judges are, and apart from the draw that sampled it."""
         subject, _ = subject_id_of(case)
-        text = f"audit\x1f{evaluator.name}\x1f{subject}".encode("utf-8", "replace")
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) / 2.0**64 < self.share
+        return draw(f"audit\x1f{evaluator.name}\x1f{subject}") < self.share

@@ -14,8 +14,8 @@ is never asked about again, and the error of the mean stays unknown.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from evaluators.cases import Conversation, Json, Turn
@@ -24,6 +24,7 @@ from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of, turn_id_of
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.results import Escalation, Failure, Outcome, Score
+from evaluators.texts.draw import draw
 
 DOUBT, SHARE = 0.5, 0.05
 """The doubt beyond which the second judge is asked, and the share of the rest for which it is, unless given."""
@@ -95,9 +96,9 @@ class Cascade:
 def doubt_of(details: Mapping[str, Json]) -> float | None:
     """How doubtful a score is, from 0 to 1, by its details; None where they do not say."""
     known = [
-        details[name] / largest
+        value / largest
         for name, largest in (("uncertainty", _LARGEST_DEVIATION), ("disagreement", 1.0))
-        if isinstance(details.get(name), int | float)
+        if isinstance(value := details.get(name), int | float) and isfinite(value)
     ]
     return min(1.0, max(known)) if known else None
 
@@ -105,5 +106,4 @@ def doubt_of(details: Mapping[str, Json]) -> float | None:
 def _draw(name: str, case: Turn | Conversation) -> float:
     """A number in [0, 1) by the case's id, independent of the draw by which the case was sampled."""
     subject = turn_id_of(case) if isinstance(case, Turn) else conversation_id_of(case)
-    digest = hashlib.blake2b(f"cascade\x1f{name}\x1f{subject}".encode("utf-8", "replace"), digest_size=8).digest()
-    return (int.from_bytes(digest, "big") >> 11) / (1 << 53)
+    return draw(f"cascade\x1f{name}\x1f{subject}")

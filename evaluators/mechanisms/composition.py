@@ -24,6 +24,7 @@ from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of, turn_id_of
 from evaluators.judge import Judge
 from evaluators.results import Failure, Method, Outcome, Score, Skipped
+from evaluators.texts.draw import draw
 
 Combination = Literal["all", "any", "weighted", "if"]
 """How the scores of a composite's members become one."""
@@ -333,5 +334,4 @@ def _method(scores: Sequence[Score]) -> Method:
 def _draw(name: str, case: Turn | Conversation) -> float:
     """A number in [0, 1) by the case's id, independent of the draw by which the case was sampled."""
     subject = turn_id_of(case) if isinstance(case, Turn) else conversation_id_of(case)
-    digest = hashlib.blake2b(f"gate\x1f{name}\x1f{subject}".encode("utf-8", "replace"), digest_size=8).digest()
-    return (int.from_bytes(digest, "big") >> 11) / (1 << 53)
+    return draw(f"gate\x1f{name}\x1f{subject}")

@@ -23,7 +23,8 @@ from alert_lives import Minutes, begun, fall_numbers
 from stream_sums import COLUMNS, Turns, sums_and_gains
 from streams import LEVELS, MEAN, shares
 
-from collector.statistics.drop_detector import VARIANCE_FLOOR, DropDetector, threshold
+from collector.statistics.drop_detector import DropDetector, threshold
+from collector.statistics.estimator import VARIANCE_FLOOR
 
 DAY = 1440
 TARGET = 0.77

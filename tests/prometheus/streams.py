@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from collector.statistics.bounded_sums import BoundedSums, Weight
-from collector.statistics.drop_detector import EstimatorSums
-from collector.statistics.estimator import EstimatorIncrements
+from collector.statistics.estimator import Sums
 from collector.statistics.mean_error import WindowSums
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -48,9 +47,9 @@ class Stream:
     weight: float = 1.0
     turns: int = 1
     seed: int = 1
-    totals: list[tuple[EstimatorSums, int, float]] = field(default_factory=list)
+    totals: list[tuple[Sums, int, float]] = field(default_factory=list)
     """After each minute, the first at 0: the sums, how many scores, and the weight of those that pass 0.5."""
-    evidence: list[EstimatorSums] = field(default_factory=list)
+    evidence: list[Sums] = field(default_factory=list)
     """The detector's sums after each minute."""
     scores: list[list[tuple[str, float]]] = field(default_factory=list)
     """The scores of each minute, with their conversation."""
@@ -59,15 +58,15 @@ class Stream:
         chance = random.Random(self.seed)
         sums = BoundedSums()
         weight = Weight(self.weight, self.weight)
-        total, evidence, count, passed = EstimatorSums(), EstimatorSums(), 0, 0.0
+        total, evidence, count, passed = Sums(), Sums(), 0, 0.0
         self.totals.append((total, count, passed))
         self.evidence.append(evidence)
         for minute in range(minutes):
             self.scores.append(list(self._minute(chance, minute)))
             for key, score in self.scores[-1]:
                 grown = sums.add("s", key, weight=weight, score=score, time=minute * 60.0)
-                total += _sums(grown.mean)
-                evidence += _sums(grown.evidence)
+                total += grown.mean
+                evidence += grown.evidence
                 passed += grown.mean.w * (score >= 0.5)
                 count += 1
             self.totals.append((total, count, passed))
@@ -80,14 +79,14 @@ class Stream:
             for _ in range(self.turns):
                 yield f"{minute}-{number}", chance.choices(LEVELS, weights)[0]
 
-    def deltas(self) -> list[EstimatorSums]:
+    def deltas(self) -> list[Sums]:
         """The detector's sums of each minute."""
-        return [_minus(after, before) for before, after in pairwise(self.evidence)]
+        return [after - before for before, after in pairwise(self.evidence)]
 
     def window(self, minutes: int) -> WindowSums:
         """The sums and the number of scores of the last minutes."""
         (until, scores, _), (before, earlier, _) = self.totals[-1], self.totals[max(0, len(self.totals) - 1 - minutes)]
-        return WindowSums(_minus(until, before), scores - earlier)
+        return WindowSums(until - before, scores - earlier)
 
 
 def together(*streams: Stream) -> Stream:
@@ -97,24 +96,14 @@ def together(*streams: Stream) -> Stream:
         at = [(each.totals[min(minute, len(each.totals) - 1)], each) for each in streams]
         whole.totals.append(
             (
-                sum((sums for (sums, *_), _ in at), EstimatorSums()),
+                sum((sums for (sums, *_), _ in at), Sums()),
                 sum(count for (_, count, _), _ in at),
                 sum(passed for (*_, passed), _ in at),
             )
         )
         evidences = (each.evidence[min(minute, len(each.evidence) - 1)] for each in streams)
-        whole.evidence.append(sum(evidences, EstimatorSums()))
+        whole.evidence.append(sum(evidences, Sums()))
     return whole
-
-
-def _sums(grown: EstimatorIncrements) -> EstimatorSums:
-    return EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
-
-
-def _minus(one: EstimatorSums, other: EstimatorSums) -> EstimatorSums:
-    return EstimatorSums(
-        one.w - other.w, one.wy - other.wy, one.w2 - other.w2, one.w2y - other.w2y, one.w2y2 - other.w2y2
-    )
 
 
 def drop_at(minute: int, by: float) -> Callable[[int], float]:

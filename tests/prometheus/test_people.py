@@ -25,7 +25,7 @@ from collector.statistics.audited_sums import (
     sums_of_scores,
     totals_of,
 )
-from collector.statistics.estimator import Clusters
+from collector.statistics.estimator import Clusters, Sums
 
 EVALUATOR = {"kind": "g_eval", "criteria": "Does it help?", "evaluation_params": ["actual_output"], "threshold": 0.77}
 MINUTES = 30
@@ -96,7 +96,7 @@ def inputs_of(config: Config, *, withheld: bool = False) -> tuple[list[dict[str,
     if withheld:
         said = {"evaluator": "helpful:people", "evaluator_version": version, "monitor": "chatbot", "reason": "drift"}
         made.append(series("evalstream_people_withheld", [1.0] * (MINUTES + 16), **said))
-    expected = (labels + sums_of_scores(*scores[-1])).corrected()
+    expected = (labels + sums_of_scores(Sums(*scores[-1]))).corrected()
     if audit_version_in(config, "helpful") is not None:
         mean = audited[-1].corrected()
         assert mean is not None

@@ -19,7 +19,8 @@ from collector.alerting.rules.targets import detector, targets
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.config.settings import CascadeSettings
-from collector.statistics.drop_detector import DropDetector, EstimatorSums
+from collector.statistics.drop_detector import DropDetector
+from collector.statistics.estimator import Sums
 from collector.statistics.incident import DropLife, Fall, recovery_threshold
 
 DAY = 1440
@@ -168,7 +169,7 @@ def test_a_replica_that_restarts_fires_nothing_and_is_left_out_of_the_sums(tmp_p
     ]
     deltas = one.deltas()
 
-    def delta_is(minute: int, sums: EstimatorSums) -> dict[str, object]:
+    def delta_is(minute: int, sums: Sums) -> dict[str, object]:
         labels = ",".join(f'{key}="{value}"' for key, value in SERIES.items() if key != "segment")
         sample = {"labels": f"evalstream:evidence_wy:delta{{{labels}}}", "value": sums.wy}
         return {"expr": "evalstream:evidence_wy:delta", "eval_time": f"{minute}m", "exp_samples": [sample]}
@@ -522,8 +523,8 @@ def test_where_lower_is_better_a_rise_is_bad():
     up = DropDetector(target=0.3, threshold=10.0, lower_is_better=True)
     mirrored = DropDetector(target=0.7, threshold=10.0)
     for w, wy in ((3.0, 2.5), (3.0, 0.1), (1.0, 1.0)):
-        sums = EstimatorSums(w, wy, w, wy, wy)
-        opposite = EstimatorSums(w, w - wy, w, w - wy, w - wy)
+        sums = Sums(w, wy, w, wy, wy)
+        opposite = Sums(w, w - wy, w, w - wy, w - wy)
         for bet in up.bets:
             assert math.isclose(up.log_gain_bound(bet, sums), mirrored.log_gain_bound(bet, opposite), abs_tol=1e-12)
 

@@ -21,7 +21,7 @@ from collector.alerting.diagnosis.slices import (
     Label,
     ScoredItem,
     Slice,
-    Sums,
+    SliceSums,
     labels_to_compare,
     sum_slices,
 )
@@ -62,8 +62,8 @@ class SliceDrop:
 class DropExplanation:
     """What explains a change of the mean: nothing, or slices, the surest first."""
 
-    before: Sums
-    after: Sums
+    before: SliceSums
+    after: SliceSums
     drops: tuple[SliceDrop, ...]
     values: int
     pairs: int
@@ -94,7 +94,7 @@ def explain_drop(
     """Find the slices of `after` that got worse, compared with `before`, than the rest did."""
     labels = labels_to_compare(after)
     named: list[SliceDrop] = []
-    whole_before = whole_after = Sums()
+    whole_before = whole_after = SliceSums()
     values = pairs = 0
     for step, share in enumerate(_STEPS):
         left_out = [slice_drop.slice for slice_drop in named]
@@ -132,7 +132,7 @@ def _narrowed(
 class _Comparison:
     """The slices of two windows; `sign` is -1 where lower scores are better."""
 
-    def __init__(self, before: Mapping[Slice, Sums], after: Mapping[Slice, Sums], sign: float) -> None:
+    def __init__(self, before: Mapping[Slice, SliceSums], after: Mapping[Slice, SliceSums], sign: float) -> None:
         self.before = before
         self.after = after
         self._sign = sign
@@ -144,7 +144,7 @@ class _Comparison:
         whole = (before[EVERYTHING], after[EVERYTHING])
         self._spread = max(_LEAST_VARIANCE, *(sums.variance * sums.effective for sums in whole))
 
-    def same_way(self, before: Mapping[Slice, Sums], after: Mapping[Slice, Sums]) -> _Comparison:
+    def same_way(self, before: Mapping[Slice, SliceSums], after: Mapping[Slice, SliceSums]) -> _Comparison:
         """The comparison of other windows."""
         return _Comparison(before, after, self._sign)
 
@@ -155,7 +155,7 @@ class _Comparison:
         return surest[0] if surest and values[surest] > _limit(error_rate, len(values)) else None
 
     @staticmethod
-    def _is_large(sums: Sums) -> bool:
+    def _is_large(sums: SliceSums) -> bool:
         return sums.conversations >= FEWEST_CONVERSATIONS and sums.effective >= FEWEST_CONVERSATIONS / 2
 
     def count(self, size: int) -> int:
@@ -191,22 +191,22 @@ class _Comparison:
         freedom = min(each.effective for each in sums) - 1.0
         return _as_normal(-self._sign * difference / sqrt(variance), freedom)
 
-    def _before(self, part: Slice, whole: Slice) -> tuple[Sums, Sums]:
+    def _before(self, part: Slice, whole: Slice) -> tuple[SliceSums, SliceSums]:
         """The part and the rest before; of a part that is new, everything before for both."""
-        of_whole = self.before.get(whole, Sums())
-        of_part = self.before.get(part, Sums())
+        of_whole = self.before.get(whole, SliceSums())
+        of_part = self.before.get(part, SliceSums())
         if self._is_large(of_part):
             return of_part, of_whole.without(of_part)
         return of_whole, of_whole
 
-    def _variance(self, sums: Sums) -> float:
+    def _variance(self, sums: SliceSums) -> float:
         """At least that of as many conversations of everything: few scores that agree are no certainty."""
         return max(sums.variance, self._spread / sums.effective)
 
     def _drop(self, of: Slice, z: float) -> SliceDrop:
-        return self.drop_of(of, self.before.get(of, Sums()), self.after[of], z=z)
+        return self.drop_of(of, self.before.get(of, SliceSums()), self.after[of], z=z)
 
-    def drop_of(self, of: Slice, own_before: Sums, after: Sums, *, z: float) -> SliceDrop:
+    def drop_of(self, of: Slice, own_before: SliceSums, after: SliceSums, *, z: float) -> SliceDrop:
         """What a slice with these sums explains."""
         whole_before, whole_after = self.before[EVERYTHING], self.after[EVERYTHING]
         is_known = self._is_large(own_before)
@@ -214,14 +214,14 @@ class _Comparison:
             (own_before, whole_before.without(own_before)) if is_known else (whole_before, whole_before)
         )
         rest_after = whole_after.without(after)
-        share = after.w / whole_after.w
+        share = after.sums.w / whole_after.sums.w
         difference = (after.mean - before.mean) - (rest_after.mean - rest_before.mean)
         return SliceDrop(
             slice=of,
             mean_before=before.mean if is_known else None,
             mean=after.mean,
             error=after.error,
-            share_before=own_before.w / max(whole_before.w, 1e-12),
+            share_before=own_before.sums.w / max(whole_before.sums.w, 1e-12),
             share=share,
             conversations=after.conversations,
             explained=abs(share * difference),

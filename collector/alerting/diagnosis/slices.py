@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from math import sqrt
 from typing import NamedTuple
 
-from collector.statistics.estimator import residual_squares
+from collector.statistics.estimator import Sums
 
 Label = tuple[str, str]
 """An attribute's name and value."""
@@ -37,54 +37,35 @@ class ScoredItem(NamedTuple):
     labels: frozenset[Label]
 
 
-@dataclass(slots=True)
-class Sums:
-    """The five sums of a slice in one window, and its number of conversations."""
+@dataclass(frozen=True, slots=True)
+class SliceSums:
+    """The sums of a slice in one window, and its number of conversations."""
 
     conversations: int = 0
-    w: float = 0.0
-    wy: float = 0.0
-    w2: float = 0.0
-    w2y: float = 0.0
-    w2y2: float = 0.0
+    sums: Sums = field(default_factory=Sums)
 
-    def add(self, w: float, wy: float) -> None:
-        """Add a conversation with these sums of weights and of weighted scores."""
-        self.conversations += 1
-        self.w += w
-        self.wy += wy
-        self.w2 += w * w
-        self.w2y += w * wy
-        self.w2y2 += wy * wy
-
-    def without(self, other: Sums) -> Sums:
-        """The rest, once a slice is taken out. Exact where no conversation is in both."""
-        return Sums(
+    def without(self, other: SliceSums) -> SliceSums:
+        """The rest, once a slice is taken out. Exact if no conversation is in both."""
+        rest = self.sums - other.sums
+        return SliceSums(
             max(0, self.conversations - other.conversations),
-            max(0.0, self.w - other.w),
-            self.wy - other.wy,
-            max(0.0, self.w2 - other.w2),
-            self.w2y - other.w2y,
-            max(0.0, self.w2y2 - other.w2y2),
+            Sums(max(0.0, rest.w), rest.wy, max(0.0, rest.w2), rest.w2y, max(0.0, rest.w2y2)),
         )
 
     @property
     def mean(self) -> float:
-        """The weighted mean."""
-        return self.wy / self.w if self.w > 0 else 0.0
+        """The weighted mean; 0 without scores."""
+        return self.sums.mean if self.sums.w > 0 else 0.0
 
     @property
     def effective(self) -> float:
         """How many equally weighted conversations would tell as much (Kish)."""
-        return self.w * self.w / self.w2 if self.w2 > 0 else 0.0
+        return self.sums.n_eff
 
     @property
     def variance(self) -> float:
-        """The variance of the mean, conversations as clusters."""
-        if self.w <= 0 or self.conversations < 2:
-            return 0.0
-        squares = residual_squares(self.mean, self.w2, self.w2y, self.w2y2)
-        return squares / (self.w * self.w) * self.conversations / (self.conversations - 1)
+        """The variance of the mean, conversations as clusters; 0 with fewer than two."""
+        return self.sums.variance(self.conversations) if self.sums.w > 0 and self.conversations > 1 else 0.0
 
     @property
     def error(self) -> float:
@@ -115,7 +96,7 @@ def labels_to_compare(items: Iterable[ScoredItem]) -> tuple[Label, ...]:
 
 def sum_slices(
     items: Iterable[ScoredItem], labels: Sequence[Label], left_out: Sequence[Slice] = ()
-) -> Mapping[Slice, Sums]:
+) -> Mapping[Slice, SliceSums]:
     """The sums of everything, of each label and of each pair, without the scores of the slices that are left out."""
     adder = _Adder(frozenset(labels))
     conversations: dict[str, dict[frozenset[Label], list[float]]] = {}
@@ -127,46 +108,49 @@ def sum_slices(
             sums[1] += item.weight * item.score
     for by_labels in conversations.values():
         adder.add(by_labels)
-    return adder.sums
+    return adder.sums()
 
 
 class _Adder:
     """Adds conversations to the sums of their slices."""
 
     def __init__(self, labels: frozenset[Label]) -> None:
-        self.sums: dict[Slice, Sums] = {EVERYTHING: Sums()}
         self._labels = labels
+        # Each slice's number of conversations and five sums, as a list: a conversation adds to hundreds of slices.
+        self._totals: dict[Slice, list[float]] = {EVERYTHING: [0.0] * 6}
         self._slices_of: dict[frozenset[Label], tuple[Slice, ...]] = {}
-        self._sums_of: dict[frozenset[Label], list[Sums]] = {}
+        self._totals_of: dict[frozenset[Label], list[list[float]]] = {}
+
+    def sums(self) -> Mapping[Slice, SliceSums]:
+        """The sums of each slice with a score, and of everything."""
+        return {
+            slice_: SliceSums(int(conversations), Sums(*sums))
+            for slice_, (conversations, *sums) in self._totals.items()
+        }
 
     def add(self, by_labels: Mapping[frozenset[Label], Sequence[float]]) -> None:
         """Add a conversation: the sums of weights and of weighted scores of its subjects with the same labels."""
         if len(by_labels) == 1:  # as most are: then all of its slices have the same sums
             ((labels, (w, wy)),) = by_labels.items()
-            w2, w2y, w2y2 = w * w, w * wy, wy * wy
-            for sums in self._find_sums(labels):
-                sums.conversations += 1
-                sums.w += w
-                sums.wy += wy
-                sums.w2 += w2
-                sums.w2y += w2y
-                sums.w2y2 += w2y2
+            _add(self._find_totals(labels), w, wy)
             return
-        totals: dict[Slice, list[float]] = {}
+        shares: dict[Slice, list[float]] = {}
         for labels, (w, wy) in by_labels.items():
-            for find_slice in self._find_slices(labels):
-                total = totals.setdefault(find_slice, [0.0, 0.0])
-                total[0] += w
-                total[1] += wy
-        for each, (w, wy) in totals.items():
-            self.sums.setdefault(each, Sums()).add(w, wy)
+            for slice_ in self._find_slices(labels):
+                share = shares.setdefault(slice_, [0.0, 0.0])
+                share[0] += w
+                share[1] += wy
+        for slice_, (w, wy) in shares.items():
+            _add([self._total(slice_)], w, wy)
 
-    def _find_sums(self, labels: frozenset[Label]) -> Sequence[Sums]:
-        sums = self._sums_of.get(labels)
-        if sums is None:
-            slices = self._find_slices(labels)
-            sums = self._sums_of[labels] = [self.sums.setdefault(slice_, Sums()) for slice_ in slices]
-        return sums
+    def _total(self, slice_: Slice) -> list[float]:
+        return self._totals.setdefault(slice_, [0.0] * 6)
+
+    def _find_totals(self, labels: frozenset[Label]) -> Sequence[list[float]]:
+        totals = self._totals_of.get(labels)
+        if totals is None:
+            totals = self._totals_of[labels] = [self._total(slice_) for slice_ in self._find_slices(labels)]
+        return totals
 
     def _find_slices(self, labels: frozenset[Label]) -> tuple[Slice, ...]:
         slices = self._slices_of.get(labels)
@@ -175,3 +159,15 @@ class _Adder:
             pairs = [pair for pair in combinations(ordered, 2) if pair[0][0] != pair[1][0]]
             slices = self._slices_of[labels] = (EVERYTHING, *((label,) for label in ordered), *pairs)
         return slices
+
+
+def _add(totals: Iterable[list[float]], w: float, wy: float) -> None:
+    """Add a conversation with these sums of weights and of weighted scores."""
+    w2, w2y, w2y2 = w * w, w * wy, wy * wy
+    for total in totals:
+        total[0] += 1
+        total[1] += w
+        total[2] += wy
+        total[3] += w2
+        total[4] += w2y
+        total[5] += w2y2

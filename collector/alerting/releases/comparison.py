@@ -22,8 +22,7 @@ from typing import Literal
 
 from collector.alerting.releases.hourly_scores import total
 from collector.statistics.confidence_sequence import fixed_radius, radius
-from collector.statistics.drop_detector import EstimatorSums
-from collector.statistics.estimator import residual_squares
+from collector.statistics.estimator import Sums
 
 BLOCK = 20.0
 """Effective conversations of each version in a block: with fewer, variances and weighted means are too uncertain."""
@@ -58,9 +57,9 @@ class _Spread:
     squares: float = _PRIOR * _PRIOR_VARIANCE
     count: float = _PRIOR
 
-    def and_of(self, sums: EstimatorSums) -> _Spread:
+    def and_of(self, sums: Sums) -> _Spread:
         n = sums.n_eff
-        squares = residual_squares(sums.mean, sums.w2, sums.w2y, sums.w2y2) / sums.w**2 * n**3 / (n - 1.0)
+        squares = sums.residual_squares / sums.w**2 * n**3 / (n - 1.0)
         return _Spread(self.squares + squares, self.count + n)
 
     @property
@@ -68,7 +67,7 @@ class _Spread:
         return self.squares / self.count
 
 
-Hourly = Mapping[int, EstimatorSums]
+Hourly = Mapping[int, Sums]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +84,20 @@ class Pair:
         blocks = list(self._blocks())
         return _side_by_side(blocks, error_rate) if blocks else self._before_and_after(error_rate)
 
-    def _blocks(self) -> list[tuple[EstimatorSums, EstimatorSums]]:
-        blocks: list[tuple[EstimatorSums, EstimatorSums]] = []
-        old = new = EstimatorSums()
+    def _blocks(self) -> list[tuple[Sums, Sums]]:
+        blocks: list[tuple[Sums, Sums]] = []
+        old = new = Sums()
         began = None
         for hour in sorted(each for each in {*self.old, *self.new} if each >= self.started):
             if began is not None and hour - began >= LONGEST_BLOCK:
-                old = new = EstimatorSums()
+                old = new = Sums()
                 began = None
             began = hour if began is None else began
-            old += self.old.get(hour, EstimatorSums())
-            new += self.new.get(hour, EstimatorSums())
+            old += self.old.get(hour, Sums())
+            new += self.new.get(hour, Sums())
             if min(old.n_eff, new.n_eff) >= BLOCK:
                 blocks.append((old, new))
-                old = new = EstimatorSums()
+                old = new = Sums()
                 began = None
         return blocks
 
@@ -116,7 +115,7 @@ class Pair:
         return Difference(estimate, estimate - half, estimate + half, "before and after")
 
 
-def _side_by_side(blocks: list[tuple[EstimatorSums, EstimatorSums]], error_rate: float) -> Difference:
+def _side_by_side(blocks: list[tuple[Sums, Sums]], error_rate: float) -> Difference:
     of_old, of_new = _Spread(), _Spread()
     for old, new in blocks:
         of_old, of_new = of_old.and_of(old), of_new.and_of(new)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from collector.export.segments import text_of
 from collector.statistics.bounded_sums import BoundedSums, Weight
-from collector.statistics.drop_detector import EstimatorSums
+from collector.statistics.estimator import Sums
 from evaluators.cases import Json
 from evaluators.results import Evaluation
 
@@ -55,7 +55,7 @@ class Judged(NamedTuple):
     version: str
 
 
-Hours = dict[int, EstimatorSums]
+Hours = dict[int, Sums]
 """Sums over scores by the hour since the epoch."""
 Versions = dict[str, dict[Judged, Hours]]
 """By the attribute's value."""
@@ -79,14 +79,13 @@ class HourlyScores:
             return
         time = evaluation.ended_at.timestamp()
         judged = Judged(evaluation.evaluator, evaluation.evaluator_version)
-        grown = self._sums.add(
+        sums = self._sums.add(
             (evaluation.monitor, judged),
             evaluation.subject.conversation_id,
             weight=Weight.of(evaluation.sampling),
             score=evaluation.score,
             time=time,
         ).mean
-        sums = EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
         for attribute in attributes:
             value = text_of(evaluation.attributes.get(attribute.name))
             versions = self._versions(attribute, evaluation, value)
@@ -144,7 +143,7 @@ class HourlyScores:
         return known
 
 
-_NOTHING = EstimatorSums()
+_NOTHING = Sums()
 
 
 def _scope(attribute: ComparedAttribute, attributes: Mapping[str, Json]) -> str:
@@ -152,7 +151,7 @@ def _scope(attribute: ComparedAttribute, attributes: Mapping[str, Json]) -> str:
     return value if _VALUE.fullmatch(value) else ""
 
 
-def total(sums: Iterable[EstimatorSums]) -> EstimatorSums:
+def total(sums: Iterable[Sums]) -> Sums:
     """Several sums as one."""
     whole = _NOTHING
     for estimator_sums in sums:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from collector.alerting.rules import series
 from collector.alerting.rules.model import RecordingRule, Timing
 from collector.records.audits import FEWEST_AUDITS
-from collector.statistics.audited_sums import VARIANCE_FLOOR, product_name
+from collector.statistics.audited_sums import product_name
+from collector.statistics.estimator import VARIANCE_FLOOR
 from collector.telemetry.series import AUDITED_SUMS, ESTIMATOR_CLIPPED
 
 _FLAT = 1e-12

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from collector.alerting.rules import series
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Timing
 from collector.config.alerts import DAY, AlertSettings
+from collector.statistics.estimator import VARIANCE_FLOOR
 from collector.telemetry.series import FEEDBACK, FEEDBACK_W, FEEDBACK_W2, FEEDBACK_W2Y, FEEDBACK_W2Y2, FEEDBACK_WY
 
 WORSE, LOST = "EvalstreamFeedbackWorse", "EvalstreamFeedbackLost"
 BY = FEEDBACK_W.labels
 _ERRORS = 4.0
-_VARIANCE_FLOOR = 1e-4
 _NOW, _BEFORE = "24h", "week before"
 
 
@@ -34,7 +34,7 @@ def _rules(alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule | Al
             for each in (FEEDBACK_W, FEEDBACK_WY, FEEDBACK_W2, FEEDBACK_W2Y, FEEDBACK_W2Y2)
         )
         mean, here = f"({wy} / ({w} > 0))", {"window": window}
-        squares = f"clamp_min({w2y2} - 2 * {mean} * {w2y} + {mean} ^ 2 * {w2}, 0) + {_VARIANCE_FLOOR:.4f} * {w2}"
+        squares = f"clamp_min({w2y2} - 2 * {mean} * {w2y} + {mean} ^ 2 * {w2}, 0) + {VARIANCE_FLOOR:.4f} * {w2}"
         yield RecordingRule(series.FEEDBACK_MEAN, mean, here)
         yield RecordingRule(series.FEEDBACK_STDERR, f"sqrt({squares}) / ({w} > 0)", here)
         yield RecordingRule(series.FEEDBACK_N_EFF, f"{w} ^ 2 / ({w2} > 0)", here)

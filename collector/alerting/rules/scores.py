@@ -14,7 +14,7 @@ from collector.alerting.rules.states import MEMORY
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings, BurnRate
 from collector.statistics.audited_sums import PEOPLE_WINDOW
-from collector.statistics.drop_detector import VARIANCE_FLOOR
+from collector.statistics.estimator import VARIANCE_FLOOR
 from collector.telemetry.series import (
     CORRECTED_SHIFT,
     CORRECTED_W2Y,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from collector.alerting.watch.buckets import Bucket
-from collector.statistics.drop_detector import DropDetector, EstimatorSums
+from collector.statistics.drop_detector import DropDetector
+from collector.statistics.estimator import Sums
 from collector.statistics.incident import DropLife
 from collector.statistics.mean_error import WindowSums
 
@@ -83,14 +84,14 @@ def unscored_share(buckets: Iterable[Mapping[int, Bucket]], *, now: float, inter
     return sum(bucket.unscored for bucket in recent) / wanted if wanted >= FEWEST_WANTED else 0.0
 
 
-def sum_from(buckets: Mapping[int, Bucket], first: int) -> EstimatorSums:
+def sum_from(buckets: Mapping[int, Bucket], first: int) -> Sums:
     """The sums from a bucket on."""
     return window_from(buckets, first).sums
 
 
 def window_from(buckets: Mapping[int, Bucket], first: int) -> WindowSums:
     """The sums from a bucket on, and how many scores they come from."""
-    total, scores = EstimatorSums(), 0
+    total, scores = Sums(), 0
     for number, bucket in buckets.items():
         if number >= first:
             total += bucket.sums
@@ -103,7 +104,7 @@ class TargetMiss:
     """A window in which the mean is on the wrong side of its target, by how many standard errors."""
 
     window: str
-    sums: EstimatorSums
+    sums: Sums
     stderr: float
     errors: float
     clipped: float = 0.0
@@ -142,7 +143,7 @@ def target_misses(
     return misses
 
 
-def _mean_of(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tuple[EstimatorSums, float] | None:
+def _mean_of(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tuple[Sums, float] | None:
     """The sums that a window's mean is made of, and its standard error; None if it needs audits and has too few.
 
     Where audits correct the mean, the sums are those of as many equal scores as would be as sure.
@@ -152,11 +153,11 @@ def _mean_of(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tupl
         return None
     if audited:
         mean = sum(audited[1:], audited[0]).corrected()
-        return None if mean is None else (EstimatorSums(mean.worth, mean.worth * mean.mean, mean.worth), mean.error)
+        return None if mean is None else (Sums(mean.worth, mean.worth * mean.mean, mean.worth), mean.error)
     whole = window_from(buckets, first)
     return (whole.sums, whole.stderr(day)) if whole.sums.w else None
 
 
-def _clipped_share(buckets: Mapping[int, Bucket], first: int, sums: EstimatorSums) -> float:
+def _clipped_share(buckets: Mapping[int, Bucket], first: int, sums: Sums) -> float:
     clipped = sum(bucket.clipped for number, bucket in buckets.items() if number >= first)
     return clipped / (clipped + sums.w)

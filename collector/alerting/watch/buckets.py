@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from collector.records.audits import AuditScore
 from collector.statistics.audited_sums import AuditedClusters, AuditedSums, audited_weight
 from collector.statistics.bounded_sums import BoundedSums, Weight
-from collector.statistics.drop_detector import DropDetector, EstimatorSums
-from collector.statistics.estimator import EstimatorIncrements
+from collector.statistics.drop_detector import DropDetector
+from collector.statistics.estimator import Sums
 from evaluators.results import Sampling
 
 Series = tuple[str, str, str]
@@ -24,8 +24,8 @@ class Bucket:
     have a score, `unscored` those of them that have none. `audited` are the sums by which audits correct the mean.
     """
 
-    sums: EstimatorSums = field(default_factory=EstimatorSums)
-    evidence: EstimatorSums = field(default_factory=EstimatorSums)
+    sums: Sums = field(default_factory=Sums)
+    evidence: Sums = field(default_factory=Sums)
     gains: list[float] = field(default_factory=list[float])
     clipped: float = 0.0
     wanted: int = 0
@@ -69,8 +69,8 @@ class Buckets:
         bucket.wanted += 1
         grown = self._scores.add(series, conversation, weight=weight, score=score, time=time)
         mean, evidence = grown.mean, grown.evidence
-        bucket.sums += _sums(mean)
-        bucket.evidence += _sums(evidence)
+        bucket.sums += mean
+        bucket.evidence += evidence
         bucket.clipped += grown.clipped
         if not bucket.gains:
             bucket.gains = [0.0] * len(detector.bets)
@@ -130,7 +130,3 @@ class Buckets:
                 del buckets[number]
             if not buckets:
                 del self._by_series[series]
-
-
-def _sums(grown: EstimatorIncrements) -> EstimatorSums:
-    return EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)

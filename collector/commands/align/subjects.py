@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from evaluators.asking.judge_input import is_missing, to_json_value
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.identity import subject_id_of
+from evaluators.texts.draw import draw
 
 NEARLY = 90.0
 """Per cent of the characters of every field from which two subjects are nearly the same, as rapidfuzz has it."""
@@ -146,7 +146,7 @@ def split(subjects: Sequence[LabelledSubject], share: float) -> Parts:
     traffic. Else all count alike, and what is gained is gained among labels like these.
     """
     groups = _groups(subjects)
-    is_holdout = {group: _uniform(group) < share for group in set(groups.values())}
+    is_holdout = {group: draw(f"align\x1f{group}", algorithm="sha256") < share for group in set(groups.values())}
     holdout = [subject for subject in subjects if is_holdout[groups[subject.conversation]]]
     random = [subject for subject in holdout if subject.at_random]
     if shortage(random) is None:
@@ -172,11 +172,6 @@ def _groups(subjects: Sequence[LabelledSubject]) -> dict[str, str]:
         one, other = leader(subject.conversation), leader(first.setdefault(subject.content, subject.conversation))
         leaders[max(one, other)] = min(one, other)
     return {subject.conversation: leader(subject.conversation) for subject in subjects}
-
-
-def _uniform(name: str) -> float:
-    digest = hashlib.sha256(f"align\x1f{name}".encode("utf-8", "replace")).digest()
-    return int.from_bytes(digest[:8]) / 2**64
 
 
 def shortage(part: Sequence[LabelledSubject]) -> str | None:

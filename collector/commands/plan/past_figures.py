@@ -15,7 +15,7 @@ from statistics import fmean
 from collector.evaluate.planned_rates.day_figures import DayFigures, SecondPhase
 from collector.records.audits import FEWEST_AUDITS, AuditScore
 from collector.statistics.bounded_sums import Weight
-from collector.statistics.drop_detector import VARIANCE_FLOOR
+from collector.statistics.estimator import VARIANCE_FLOOR
 from collector.statistics.score_history import DAY
 
 _SHORTEST = 3600.0

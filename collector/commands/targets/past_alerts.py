@@ -13,8 +13,8 @@ from itertools import groupby
 
 from collector.alerting.watch.alert_evaluation import WINDOWS
 from collector.statistics.bounded_sums import BoundedSums
-from collector.statistics.drop_detector import DropDetector, EstimatorSums, evidence
-from collector.statistics.estimator import EstimatorIncrements
+from collector.statistics.drop_detector import DropDetector, evidence
+from collector.statistics.estimator import Sums
 from collector.statistics.mean_error import WindowSums
 from collector.statistics.score_history import DAY, PastScore
 
@@ -27,8 +27,8 @@ LONGEST = 7 * DAY
 class Minute:
     """The sums of a minute's scores, for the mean and for the detector."""
 
-    mean: EstimatorSums
-    evidence: EstimatorSums
+    mean: Sums
+    evidence: Sums
     scores: int
 
 
@@ -81,30 +81,20 @@ class PastAlerts:
 
 
 def _between(before: WindowSums, until: WindowSums) -> WindowSums:
-    one, other = until.sums, before.sums
-    return WindowSums(
-        EstimatorSums(
-            one.w - other.w, one.wy - other.wy, one.w2 - other.w2, one.w2y - other.w2y, one.w2y2 - other.w2y2
-        ),
-        until.scores - before.scores,
-    )
+    return WindowSums(until.sums - before.sums, until.scores - before.scores)
 
 
 def minutes_of(scores: Iterable[PastScore]) -> Iterator[tuple[int, Minute]]:
     """Each minute with scores, which are in order of time, and its sums."""
     sums = BoundedSums()
     for number, group in groupby(scores, key=lambda each: int(each.time // MINUTE)):
-        mean, evidence_, count = EstimatorSums(), EstimatorSums(), 0
+        mean, evidence_, count = Sums(), Sums(), 0
         for score in group:
             count += 1
             grown = sums.add(None, score.conversation, weight=score.weight, score=score.score, time=score.time)
-            mean += _sums(grown.mean)
-            evidence_ += _sums(grown.evidence)
+            mean += grown.mean
+            evidence_ += grown.evidence
         yield number, Minute(mean, evidence_, count)
-
-
-def _sums(increments: EstimatorIncrements) -> EstimatorSums:
-    return EstimatorSums(increments.w, increments.wy, increments.w2, increments.w2y, increments.w2y2)
 
 
 def with_fall(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from functools import lru_cache
+
+from evaluators.texts.draw import draw as hash_draw
 
 _THRESHOLD = re.compile(r"(?:^|;)th:([0-9a-f]{1,14})(?:;|$)")
 _ALL = 1 << 56
@@ -21,8 +22,7 @@ def draw(salt: str, unit: str) -> float:
     A unit is in the sample of rate p if its draw is below p; so the sample of a lower rate is part of that of a higher.
     `unit` is a conversation id, or a trace id where there is none. The draw has 53 bits, all that a float can hold.
     """
-    digest = hashlib.blake2b(unit.encode(), key=salt.encode()[:64], digest_size=8).digest()
-    return (int.from_bytes(digest, "big") >> 11) / (1 << 53)
+    return hash_draw(unit, salt=salt)
 
 
 def inclusion(rate: float, factor: float, boost: float) -> float:
@@ -31,7 +31,7 @@ def inclusion(rate: float, factor: float, boost: float) -> float:
 
 
 def upstream_of(trace_state: str | None) -> float | None:
-    """The probability with which samplers before us let a trace through, in [LEAST, 1]; None if they do not say.
+    """The probability with which samplers before us let a trace through, in [MIN_UPSTREAM, 1]; None if they do not say.
 
     Source: OpenTelemetry's probability sampling, W3C tracestate `ot=th:T`: what was let through has a random number of
     56 bits not below T, hex digits with trailing zeros left out. A sampler that writes none may have had any rate.

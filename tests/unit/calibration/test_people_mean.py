@@ -27,6 +27,7 @@ from collector.statistics.audited_sums import (
     sums_of_scores,
 )
 from collector.statistics.bounded_sums import BoundedSums, Weight
+from collector.statistics.estimator import Sums
 from evaluators.results import Evaluation, Sampling
 
 THRESHOLD = 0.5
@@ -108,7 +109,7 @@ def corrected_mean(chance: Random, of: Planted, conversations: int) -> Corrected
         assert mean is not None
         found = corrected_by_people(labels, mean)
     else:
-        found = (labels + sums_of_scores(*sums)).corrected()
+        found = (labels + sums_of_scores(Sums(*sums))).corrected()
     assert found is not None
     return found
 

@@ -18,6 +18,7 @@ from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.records.json import label_to_json
 from collector.statistics.audited_sums import PEOPLE_WINDOW, CorrectedMean, corrected_by_people, sums_of_scores
+from collector.statistics.estimator import Sums
 from collector.statistics.score_scale import ScoreScale
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Label, Sampling
@@ -122,7 +123,9 @@ def test_sums_have_the_labels_alone_and_are_those_of_the_formula_with_the_scores
     labels = random_labels([*verdicts(30, 10, 10, 30), replace(of(True, False, 3), probability=None)])
     assert len(labels) == 80
     assert all(not value for name, value in zip(("w", "wx"), people_sums(labels).values[3:5], strict=True))
-    mean = (people_sums(labels, of_scores=False) + sums_of_scores(1000.0, 700.0, 1000.0, 700.0, 700.0)).corrected()
+    mean = (
+        people_sums(labels, of_scores=False) + sums_of_scores(Sums(1000.0, 700.0, 1000.0, 700.0, 700.0))
+    ).corrected()
     by_audits = CorrectedMean(mean=0.7, error=math.sqrt(0.21 / 1000), power=1.0, audits=100.0, gain=1.0)
     by_mean = corrected_by_people(people_sums(labels, of_scores=False), by_audits)
     assert mean is not None

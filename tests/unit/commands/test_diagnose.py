@@ -145,10 +145,10 @@ def test_sums_take_conversations_as_clusters() -> None:
         ScoredItem("3", "b", 0.0, 4.0, frozenset({label})),
     ]
     sums = sum_slices(items, [label])
-    assert (sums[EVERYTHING].conversations, sums[EVERYTHING].w, sums[EVERYTHING].wy) == (2, 8.0, 3.0)
-    assert (sums[EVERYTHING].w2, sums[EVERYTHING].w2y, sums[EVERYTHING].w2y2) == (32.0, 12.0, 9.0)
-    assert (sums[(label,)].conversations, sums[(label,)].w, sums[(label,)].wy) == (2, 6.0, 2.0)
-    assert sum_slices(items, [label], [(label,)])[EVERYTHING].w == 2.0
+    assert (sums[EVERYTHING].conversations, sums[EVERYTHING].sums.w, sums[EVERYTHING].sums.wy) == (2, 8.0, 3.0)
+    assert (sums[EVERYTHING].sums.w2, sums[EVERYTHING].sums.w2y, sums[EVERYTHING].sums.w2y2) == (32.0, 12.0, 9.0)
+    assert (sums[(label,)].conversations, sums[(label,)].sums.w, sums[(label,)].sums.wy) == (2, 6.0, 2.0)
+    assert sum_slices(items, [label], [(label,)])[EVERYTHING].sums.w == 2.0
 
 
 def test_values_of_a_stranger_are_bounded() -> None:

@@ -12,7 +12,7 @@ from evaluation_samples import label, scored
 
 from collector.calibration.page_labels import LabelIndex
 from collector.logs.log import StoredRecord
-from collector.page.label_draw import LabelQueueSettings, doubt, draw
+from collector.page.label_draw import LabelQueueSettings, draw, label_doubt
 from collector.page.label_queue import LabelQueue, QueueVerdict, share_interval
 from collector.page.view import EvaluatorView, View
 from collector.records.json import label_to_json
@@ -34,7 +34,7 @@ def of_id(number: int, score: float = 0.75, **details: float) -> Evaluation:
     ],
 )  # fmt: skip
 def test_doubt(score: float, details: dict[str, float], doubtful: float) -> None:
-    assert doubt(of_id(1, score, **details), 0.5) == pytest.approx(doubtful)
+    assert label_doubt(of_id(1, score, **details), 0.5) == pytest.approx(doubtful)
 
 
 def test_the_draw_is_as_often_as_its_probability_says_and_never_rarer_than_the_random_share() -> None:

@@ -16,6 +16,7 @@ from collector.page.stage import PageStage
 from collector.page.sums_history import HistoryStretch, SumsHistory, stretch_from_json, stretch_to_json
 from collector.page.view import View
 from collector.records.json import evaluation_to_json
+from collector.statistics.estimator import Sums
 from evaluators.results import Evaluation, Sampling, Usage
 
 NOW = 1_795_000_000.0
@@ -24,7 +25,7 @@ SAMPLE = HistoryStretch(
     3,
     9,
     (
-        (29_916_666, ("support", "helpful"), Bin(ScoreSums(2, 2, 2.0, 1.5, 2.0, 1.5, 1.25), ScoreSums(2, 1, 2.0, 1.5, 4.0, 3.0, 2.25), 1.0, 2.0, cost_usd=0.001, calls=2)),
+        (29_916_666, ("support", "helpful"), Bin(ScoreSums(2, 2, Sums(2.0, 1.5, 2.0, 1.5, 1.25)), ScoreSums(2, 1, Sums(2.0, 1.5, 4.0, 3.0, 2.25)), 1.0, 2.0, cost_usd=0.001, calls=2)),
         (29_916_667, ("support", "helpful"), Bin(ScoreSums(), ScoreSums(), failed=1)),
     ),
 )  # fmt: skip
@@ -108,7 +109,7 @@ async def test_a_restart_forgets_no_score_and_counts_none_twice(talk: int) -> No
     for name in ("1h", "6h", "24h", "7d"):
         after, expected = whole(view, end, name), whole(unbroken, end, name)
         assert after.scores == expected.scores == 300
-        assert (after.w, after.wy) == pytest.approx((expected.w, expected.wy))
+        assert (after.sums.w, after.sums.wy) == pytest.approx((expected.sums.w, expected.sums.wy))
         assert after.mean == pytest.approx(expected.mean, abs=1e-9)
         if talk == 1:
             assert after.error == pytest.approx(expected.error, abs=1e-9)

@@ -7,33 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from collector.statistics.drop_detector import LADDER, NOTHING, DropDetector, EstimatorSums, evidence, threshold
+from collector.statistics.drop_detector import LADDER, NOTHING, DropDetector, evidence, threshold
+from collector.statistics.estimator import Sums
 
 # Three conversations with sums of weights 2, 2 and 4 and with scores of 0.5, 1 and 0.75.
-SUMS = EstimatorSums(w=8.0, wy=6.0, w2=24.0, w2y=18.0, w2y2=14.0)
+SUMS = Sums(w=8.0, wy=6.0, w2=24.0, w2y=18.0, w2y2=14.0)
 HIGH = DropDetector(target=0.75, threshold=9.0)
 LOW = DropDetector(target=0.25, threshold=9.0, lower_is_better=True)
-
-
-def test_mean_error_and_effective_number() -> None:
-    assert SUMS.mean == 0.75
-    assert SUMS.stderr == pytest.approx(math.sqrt(14.0 - 1.5 * 18.0 + 0.5625 * 24.0 + 0.0001 * 24.0) / 8.0)
-    assert SUMS.n_eff == pytest.approx(64.0 / 24.0)
-    assert EstimatorSums().n_eff == 0.0
-
-
-def test_equal_scores_have_a_spread_of_a_hundredth() -> None:
-    """A hundred scores of 1: their variance is 0, and the mean's error that of a standard deviation of 0.01."""
-    equal = EstimatorSums(w=100.0, wy=100.0, w2=100.0, w2y=100.0, w2y2=100.0)
-    assert equal.stderr == pytest.approx(0.01 / 10.0)
-    rounded = EstimatorSums(w=100.0, wy=100.0, w2=100.0, w2y=100.0, w2y2=99.9)
-    assert rounded.stderr == pytest.approx(0.001), "a variance below 0 is rounding"
-
-
-def test_sums_add_up_one_by_one_from_nothing() -> None:
-    assert EstimatorSums() == EstimatorSums(0.0, 0.0, 0.0, 0.0, 0.0)
-    total = EstimatorSums(1.0, 2.0, 3.0, 4.0, 5.0) + EstimatorSums(10.0, 20.0, 30.0, 40.0, 50.0)
-    assert total == EstimatorSums(11.0, 22.0, 33.0, 44.0, 55.0)
 
 
 def test_bets_reach_from_small_to_large_without_a_gap() -> None:
@@ -76,7 +56,7 @@ def test_the_shortfall_lies_on_the_bad_side() -> None:
 
 
 def test_the_bound_from_sums() -> None:
-    bad = EstimatorSums(w=4.0, wy=2.0, w2=6.0, w2y=3.0, w2y2=2.0)
+    bad = Sums(w=4.0, wy=2.0, w2=6.0, w2y=3.0, w2y2=2.0)
     c = (-math.log(0.6) - 0.4) / 0.16
     assert HIGH.log_gain_bound(1.6, bad) == pytest.approx(1.6 - c * 2.56 * (3.375 - 4.5 + 2.0))
     assert LOW.log_gain_bound(1.6, bad) == pytest.approx(1.6 - c * 2.56 * (0.375 - 1.5 + 2.0))

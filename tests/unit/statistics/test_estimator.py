@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.statistics.estimator import Clusters
+from collector.statistics.estimator import Clusters, Sums
+
+# Three conversations with sums of weights 2, 2 and 4 and with scores of 0.5, 1 and 0.75.
+SUMS = Sums(w=8.0, wy=6.0, w2=24.0, w2y=18.0, w2y2=14.0)
 
 SCORES = st.lists(
     st.tuples(st.integers(0, 5), st.floats(1, 20), st.floats(0, 1)),  # conversation, weight, score
@@ -138,3 +141,35 @@ def test_unless_configured_a_hundred_thousand_conversations_are_remembered_for_a
     assert clusters.add(0, weight=1.0, score=1.0, time=0.0).w2 == 1.0, "the oldest is forgotten"
     assert clusters.add(0, weight=1.0, score=1.0, time=3600.0).w2 == 3.0
     assert clusters.add(0, weight=1.0, score=1.0, time=3600.1).w2 == 1.0
+
+
+def test_mean_error_and_effective_number() -> None:
+    assert SUMS.mean == 0.75
+    assert SUMS.stderr == pytest.approx(math.sqrt(14.0 - 1.5 * 18.0 + 0.5625 * 24.0 + 0.0001 * 24.0) / 8.0)
+    assert SUMS.n_eff == pytest.approx(64.0 / 24.0)
+    assert Sums().n_eff == 0.0
+
+
+def test_equal_scores_have_a_spread_of_a_hundredth() -> None:
+    """A hundred scores of 1: their variance is 0, and the mean's error that of a standard deviation of 0.01."""
+    equal = Sums(w=100.0, wy=100.0, w2=100.0, w2y=100.0, w2y2=100.0)
+    assert equal.stderr == pytest.approx(0.01 / 10.0)
+    rounded = Sums(w=100.0, wy=100.0, w2=100.0, w2y=100.0, w2y2=99.9)
+    assert rounded.stderr == pytest.approx(0.001), "a variance below 0 is rounding"
+
+
+def test_sums_add_up_one_by_one_from_nothing() -> None:
+    assert Sums() == Sums(0.0, 0.0, 0.0, 0.0, 0.0)
+    total = Sums(1.0, 2.0, 3.0, 4.0, 5.0) + Sums(10.0, 20.0, 30.0, 40.0, 50.0)
+    assert total == Sums(11.0, 22.0, 33.0, 44.0, 55.0)
+
+
+def test_what_is_taken_away_is_gone() -> None:
+    total = Sums(1.0, 2.0, 3.0, 4.0, 5.0) + SUMS
+    assert total - SUMS == Sums(1.0, 2.0, 3.0, 4.0, 5.0)
+
+
+def test_the_variance_of_few_conversations_is_that_of_a_sample() -> None:
+    """Weighted by 2, 2 and 4 they differ from 0.75 by 0.5, 0.5 and 0 with their weight: 0.5 / 64 · 3 / 2."""
+    assert SUMS.residual_squares == pytest.approx(0.5)
+    assert SUMS.variance(3) == pytest.approx(0.5 / 64.0 * 3.0 / 2.0)

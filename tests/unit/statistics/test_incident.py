@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from streams import MEAN, Stream
 
-from collector.statistics.drop_detector import DropDetector, EstimatorSums, threshold
+from collector.statistics.drop_detector import DropDetector, threshold
+from collector.statistics.estimator import Sums
 from collector.statistics.incident import STAKES, DropLife, Level, margin, recovery_threshold
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))  # after others: some names are in both
@@ -36,9 +37,9 @@ def lived(stream: Stream, of: DropDetector = DETECTOR) -> list[tuple[int, DropLi
     return numbers
 
 
-def mirrored(sums: EstimatorSums) -> EstimatorSums:
+def mirrored(sums: Sums) -> Sums:
     """The sums of scores counted from the other end."""
-    return EstimatorSums(sums.w, sums.w - sums.wy, sums.w2, sums.w2 - sums.w2y, sums.w2 - 2 * sums.w2y + sums.w2y2)
+    return Sums(sums.w, sums.w - sums.wy, sums.w2, sums.w2 - sums.w2y, sums.w2 - 2 * sums.w2y + sums.w2y2)
 
 
 def test_two_incidents_page_end_and_page_again() -> None:
@@ -81,16 +82,16 @@ def test_where_lower_is_better_the_same_is_turned_round() -> None:
 def test_a_minute_without_scores_changes_nothing() -> None:
     """So an evaluator that never has a score does not page, however long it runs; an hour of them counts at most."""
     life = DropLife(DETECTOR, RECOVERS)
-    life.step(1, EstimatorSums(4.0, 2.0, 4.0, 2.0, 2.0))
+    life.step(1, Sums(4.0, 2.0, 4.0, 2.0, 2.0))
     before = life.evidence
-    life.step(2, EstimatorSums())
+    life.step(2, Sums())
     assert life.evidence == before
     assert before < 3.0
     after: list[float] = []
     for pause in (60, 1000):
         life = DropLife(DETECTOR, RECOVERS)
-        life.step(1, EstimatorSums(4.0, 2.0, 4.0, 2.0, 2.0))
-        life.step(1 + pause, EstimatorSums(1.0, 0.77, 1.0, 0.77, 0.5929))
+        life.step(1, Sums(4.0, 2.0, 4.0, 2.0, 2.0))
+        life.step(1 + pause, Sums(1.0, 0.77, 1.0, 0.77, 0.5929))
         after.append(life.evidence)
     assert after[0] == after[1] == pytest.approx(np.log(60.0 + np.exp(before)))
 
@@ -106,7 +107,7 @@ def test_half_a_recovery_from_a_large_fall_is_none_and_from_a_small_one_half_way
 def test_a_bet_within_an_incident_loses_its_stake_at_most() -> None:
     """One conversation of weight 1 whose score is as far on the hypothesis' side as can be."""
     for level, score in ((Level(0.6, at_most=False), 1.0), (Level(0.6, at_most=True), 0.0)):
-        sums = EstimatorSums(1.0, score, 1.0, score, score**2)
+        sums = Sums(1.0, score, 1.0, score, score**2)
         for stake in STAKES:
             assert level.log_gain_bound(stake, sums) == pytest.approx(np.log1p(-stake))
 

@@ -15,7 +15,8 @@ from collector.alerting.watch.alert_evaluation import (
 )
 from collector.alerting.watch.buckets import Buckets
 from collector.statistics.bounded_sums import BoundedSums, Weight
-from collector.statistics.drop_detector import DropDetector, EstimatorSums, evidence, threshold
+from collector.statistics.drop_detector import DropDetector, evidence, threshold
+from collector.statistics.estimator import Sums
 from collector.statistics.incident import recovery_threshold
 
 RECOVERS = recovery_threshold(7 * 86400.0, 60.0)
@@ -144,12 +145,12 @@ def test_a_conversation_counts_as_one_throw_however_long_it_is():
 
 def test_sums_are_those_of_the_metrics():
     stream = Stream(3.0, turns=3, seed=6).run(30)
-    sums, total = BoundedSums(), EstimatorSums()
+    sums, total = BoundedSums(), Sums()
     for minute, scores in enumerate(stream.scores):
         for key, score in scores:
             grown = sums.add(SERIES, key, weight=Weight(2.0, 2.0), score=score, time=minute * 60.0).mean
-            total += EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
-    counted = EstimatorSums()
+            total += grown
+    counted = Sums()
     for bucket in filled(stream, weight=2.0).of(SERIES).values():
         counted += bucket.sums
     assert counted.w2y2 == pytest.approx(total.w2y2)
