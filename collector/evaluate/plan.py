@@ -113,7 +113,7 @@ class Monitor:
         """Whether this monitor watches the turn."""
         if (turn.agent_run_of is not None) != self.agent_runs:
             return False
-        return all(text_at(turn, path) in wanted for path, wanted in self.match.items())
+        return all(text_at(turn, path) in accepted for path, accepted in self.match.items())
 
     def probability(self, assignment: Assignment, factor: float, boost: float) -> float:
         """The probability with which an evaluator's subjects are judged while a budget leaves `factor` of the rates."""
@@ -209,6 +209,10 @@ class Plan:
     def draw(self, assignment: Assignment, key: str) -> float:
         """The draw of a conversation for an evaluator: below its chance, it is judged."""
         return draw(assignment.salt or self.salt, key)
+
+    def selects(self, monitor: Monitor, assignment: Assignment, key: str, factor: float, boost: float) -> bool:
+        """Whether a conversation is in the sample of an evaluator while a budget leaves `factor` of the rates."""
+        return self.draw(assignment, key) < monitor.probability(assignment, factor, boost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,16 +7,15 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 
 from collector.errors import BadInput
-from collector.evaluate.budget.controller import BudgetController
-from collector.evaluate.deferred.deferred_evaluations import DeferredEvaluations, OpenBatchedPlan
+from collector.evaluate.deferred.deferred_evaluations import Deferral, DeferredEvaluations
 from collector.evaluate.deferred.logged_journal import LoggedJournal
-from collector.evaluate.deferred.waiting_room import WaitingRoom
 from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
-from collector.evaluate.partition_processor import Drawing, PartitionProcessor, StateLimits
-from collector.evaluate.partition_state import PartitionState
+from collector.evaluate.partition_processor import Drawing, PartitionProcessor, PartitionStart
+from collector.evaluate.partition_state import PartitionState, StateLimits
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.configurations import (
     UNNUMBERED,
@@ -30,6 +29,7 @@ from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.ledger import Ledger, end_offset
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.recovery.sample_rate_notes import SampleRateNotes
+from collector.evaluate.recovery.snapshot_writer import SnapshotWriter
 from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.scheduling.jobs import PartitionJobs
 from collector.logs.log import Committed, Log, StoredRecord
@@ -40,48 +40,67 @@ GROUP = "evaluate"
 """The group under which the stage consumes the turns log."""
 
 
+@dataclass(frozen=True, slots=True)
+class StageTiming:
+    """The `clock` of budgets (s since the epoch), and the seconds that running jobs have when a processor closes."""
+
+    clock: Callable[[], float] = time.time
+    grace: Callable[[], float] = lambda: 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StageReports:
+    """What counts outcomes, and what takes records that cannot be read."""
+
+    outcomes: OutcomeCounter = field(default_factory=NullOutcomes)
+    on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
+
+
+@dataclass(frozen=True, slots=True)
+class StageDefinitions:
+    """What is known and noted of configurations.
+
+    With a `history`, each partition knows from which offset on which configuration counts; without, the one of now
+    counts for all. `notes` of sample rates are for audits of the past.
+    """
+
+    history: PlanHistory | None = None
+    notes: SampleRateNotes | None = None
+
+
 class EvaluateStage:
     """Opens the processors of the turns log's partitions.
 
     A job that waits or runs when its partition is revoked is made again by the next owner. `grace` gives the seconds
     that running jobs have to finish when a processor closes. `turns` is the log that the stage consumes; snapshots
-    of long conversations are written to it. `notes` of sample rates are for audits of the past. With a `history`, each
-    partition knows from which offset on which configuration counts; without, the one of now counts for all. With `room`
-    evaluations wait there for batches of the plan that `open_batched` opens.
+    of long conversations are written to it. Budgets are those of the `dispatcher`.
     """
 
     def __init__(
         self,
         plan: Plan,
-        evaluations: Log,
         dispatcher: Dispatcher,
         *,
         turns: Log | None = None,
         limits: StateLimits = StateLimits(),  # noqa: B008 - a frozen value
-        grace: Callable[[], float] = lambda: 0.0,
-        outcomes: OutcomeCounter | None = None,
-        budget: BudgetController | None = None,
-        history: PlanHistory | None = None,
-        clock: Callable[[], float] = time.time,
-        on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None,
-        notes: SampleRateNotes | None = None,
-        open_batched: OpenBatchedPlan | None = None,
-        room: WaitingRoom | None = None,
+        timing: StageTiming = StageTiming(),
+        reports: StageReports = StageReports(),
+        definitions: StageDefinitions = StageDefinitions(),
+        deferral: Deferral | None = None,
     ) -> None:
         self._plan = plan
-        self._evaluations = evaluations
+        self._evaluations = dispatcher.evaluations
         self._turns = turns
         self._limits = limits
         self._dispatcher = dispatcher
-        self._grace = grace
-        self._outcomes = outcomes or NullOutcomes()
-        self._budget = budget if budget is not None and budget.limited else None
-        self._history = history
-        self._clock = clock
-        self._on_bad_record = on_bad_record
-        self._notes = notes
-        self._open_batched = open_batched
-        self._room = room
+        self._grace = timing.grace
+        self._outcomes = reports.outcomes
+        self._budget = dispatcher.budget if dispatcher.budget is not None and dispatcher.budget.limited else None
+        self._history = definitions.history
+        self._clock = timing.clock
+        self._on_bad_record = reports.on_bad_record
+        self._notes = definitions.notes
+        self._deferral = deferral
         self._shapes = set[tuple[str, str]]()
         self._processors: dict[int, PartitionProcessor] = {}
         self.number = UNNUMBERED
@@ -123,7 +142,7 @@ class EvaluateStage:
             if committed
             else self._initial_metadata()
         )
-        journal = LoggedJournal(self._shapes) if self._open_batched is not None else None
+        journal = LoggedJournal(self._shapes) if self._deferral is not None else None
         on_batches = None if journal is None else journal.apply
         ledger = Ledger(self._evaluations, partition, read_costs=self._budget is not None, on_batches=on_batches)
         await ledger.read_back(metadata.ledger_offset)
@@ -149,7 +168,8 @@ class EvaluateStage:
             former = configurations.former
             past = await past_plans(metadata.past, self._history)
         self._report_removed(metadata)
-        state = PartitionState(self._plan, metadata.replay_point, ledger.control_records, former, past)
+        start = PartitionStart(partition, metadata, delivered, drawing, configurations)
+        state = PartitionState(self._plan, metadata.replay_point, ledger.control_records, former, past, start.was_over)
         state.on_bad_record = self._on_bad_record
         async with self._opened_deferred(partition, journal, ledger) as deferred, asyncio.TaskGroup() as tasks:
             learn = partial(self._budget.learn, partition) if self._budget is not None else None
@@ -157,19 +177,12 @@ class EvaluateStage:
             processor = PartitionProcessor(
                 state,
                 jobs,
-                ledger,
                 self._outcomes,
-                partition=partition,
-                evaluations=self._evaluations,
-                turns=self._turns,
+                start,
                 limits=self._limits,
-                resumed=metadata,
-                delivered=delivered,
-                drawing=drawing,
-                configurations=configurations,
+                snapshots=self._snapshot_writer(state, partition),
                 budget=self._budget,
                 clock=self._clock,
-                partitions=lambda: len(self._processors),
             )
             self._processors[partition] = processor
             try:
@@ -189,15 +202,20 @@ class EvaluateStage:
         self, partition: int, journal: LoggedJournal | None, ledger: Ledger
     ) -> AsyncGenerator[DeferredEvaluations | None]:
         """What makes the evaluations that wait for batches, with the batches that former owners have left."""
-        if journal is None or self._open_batched is None or self._room is None:
+        if journal is None or self._deferral is None:
             yield None
             return
         journal.note = ledger.append_batches
         try:
-            async with self._open_batched(journal) as batched:
-                yield DeferredEvaluations(partition, batched, journal, self._room, self._dispatcher)
+            async with self._deferral.open_batched(journal) as batched:
+                yield DeferredEvaluations(partition, batched, journal, self._deferral.waiting_room, self._dispatcher)
         finally:
             journal.close()
+
+    def _snapshot_writer(self, state: PartitionState, partition: int) -> SnapshotWriter | None:
+        if self._turns is None:
+            return None
+        return SnapshotWriter(self._turns, state, partition, self._limits, self._processors)
 
     async def _hand_over(
         self,

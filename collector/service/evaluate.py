@@ -8,12 +8,13 @@ from functools import partial
 from collector.config.configured import Config
 from collector.config.settings import EvaluateSettings
 from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.deferred.deferred_evaluations import Deferral
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.outcomes import PrometheusOutcomes
-from collector.evaluate.partition_processor import StateLimits
+from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.recovery.sample_rate_notes import SampleRateNotes
-from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
-from collector.evaluate.stage import GROUP, EvaluateStage
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Clocks, Dispatcher
+from collector.evaluate.stage import GROUP, EvaluateStage, StageDefinitions, StageReports, StageTiming
 from collector.logs.exchangeable_folds import ExchangeableFolds
 from collector.logs.log import OpenFold
 from collector.service.deferred import Deferring, deferring
@@ -90,11 +91,13 @@ class Evaluating:
             logs.evaluations,
             guardrails,
             limits=BulkheadLimits(
-                slots=settings.concurrency, waiting=settings.max_waiting, bytes=settings.max_waiting_bytes
+                slots=settings.concurrency,
+                waiting=settings.max_waiting,
+                bytes=settings.max_waiting_bytes,
+                shed_after=settings.shed_after,
             ),
-            clock=process.clock,
+            clocks=Clocks(seconds=process.clock),
             budget=budgets,
-            shed_after=settings.shed_after,
             guard=process.guard,
             confirm=partial(logs.turns.confirm, GROUP),
         )
@@ -105,19 +108,13 @@ class Evaluating:
 
         stage = EvaluateStage(
             process.plan,
-            logs.evaluations,
             dispatcher,
             turns=logs.turns,
             limits=_state_limits(settings),
-            grace=grace,
-            outcomes=PrometheusOutcomes(process.telemetry, process.plan),
-            budget=budgets,
-            history=process.history,
-            clock=process.clock,
-            on_bad_record=dead_letters.take,
-            notes=SampleRateNotes(logs.definitions),
-            open_batched=None if waiting is None else waiting.open_batched,
-            room=None if waiting is None else waiting.room,
+            timing=StageTiming(process.clock, grace),
+            reports=StageReports(PrometheusOutcomes(process.telemetry, process.plan), dead_letters.take),
+            definitions=StageDefinitions(process.history, SampleRateNotes(logs.definitions)),
+            deferral=None if waiting is None else Deferral(waiting.open_batched, waiting.room),
         )
         show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)
         open_fold = dead_letters.wrap(long_lived(stage.open_fold), process.guard)

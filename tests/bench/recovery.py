@@ -27,7 +27,7 @@ from measured import Figure, resident
 
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.evaluate.partition_processor import StateLimits
+from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.plan import Plan
 from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
 from collector.evaluate.stage import EvaluateStage
@@ -98,7 +98,6 @@ async def following(load: Load, logs: Mapping[str, Log]) -> AsyncGenerator[Evalu
     """A stage that follows the turns log; at the end its position is committed."""
     stage = EvaluateStage(
         load.plan,
-        logs["evaluations"],
         Dispatcher(logs["evaluations"], EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=64)),
         turns=logs["turns"],
         limits=load.limits,

@@ -37,7 +37,7 @@ PINS = "tests/golden/test_persisted_records.py"
 MACHINE = "tests/property/test_conversation_machine.py"
 TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "sampling": (
-        ("collector/evaluate/sampling", "collector/evaluate/partition_state.py"),
+        ("collector/evaluate/sampling", "collector/evaluate/partition_state.py", "collector/evaluate/job_builder.py"),
         (
             "tests/unit/evaluate/sampling",
             "tests/unit/evaluate/test_partition_state.py",

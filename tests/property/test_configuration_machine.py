@@ -17,14 +17,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.evaluate.partition_processor import StateLimits
-from collector.evaluate.partition_state import PartitionState
+from collector.evaluate.partition_state import PartitionState, StateLimits
 from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.recovery.configurations import Configurations, configurations_of
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord, parse_control_record
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
-from collector.evaluate.stage import EvaluateStage
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Clocks, Dispatcher
+from collector.evaluate.stage import EvaluateStage, StageDefinitions, StageTiming
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.exchangeable_folds import ExchangeableFolds
 from collector.logs.log import TICK, Committed, Fold, Record, StoredRecord
@@ -173,17 +172,16 @@ class Deployment:
     def _stage(self) -> EvaluateStage:
         self.stage = EvaluateStage(
             self.history.choices[self.number - 1].plan(),
-            self.evaluations,
             Dispatcher(
                 self.evaluations,
                 EvaluationGuardrails(Telemetry()),
                 limits=BulkheadLimits(slots=10_000),
-                now=lambda: datetime.fromtimestamp(self.now, UTC),
+                clocks=Clocks(now=lambda: datetime.fromtimestamp(self.now, UTC)),
             ),
             turns=self.turns,
             limits=StateLimits(snapshot_records=8, snapshot_seconds=60.0),
-            history=self.history,
-            clock=lambda: self.now,
+            timing=StageTiming(lambda: self.now),
+            definitions=StageDefinitions(self.history),
         )
         self.stage.number = self.number
         return self.stage

@@ -21,11 +21,12 @@ from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.evaluate.partition_processor import PartitionProcessor, StateLimits
+from collector.evaluate.partition_processor import PartitionProcessor
+from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.sampling.draw import draw
-from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
-from collector.evaluate.stage import EvaluateStage
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Clocks, Dispatcher
+from collector.evaluate.stage import EvaluateStage, StageReports, StageTiming
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import TICK, Committed, Record, StoredRecord
 from collector.logs.memory import MemoryLog
@@ -163,20 +164,17 @@ class Service:
         budget = BudgetController(self._plan, 1)
         stage = EvaluateStage(
             self._plan,
-            self.evaluations,
             Dispatcher(
                 self.evaluations,
                 EvaluationGuardrails(Telemetry()),
-                limits=BulkheadLimits(slots=10_000),
-                now=lambda: datetime.fromtimestamp(self.now, UTC),
+                limits=BulkheadLimits(slots=10_000, shed_after=self._shed_after),
+                clocks=Clocks(now=lambda: datetime.fromtimestamp(self.now, UTC)),
                 budget=budget,
-                shed_after=self._shed_after,
             ),
             turns=self.turns,
             limits=self._limits,
-            outcomes=self.outcomes,
-            budget=budget,
-            clock=lambda: self.now,
+            reports=StageReports(self.outcomes),
+            timing=StageTiming(lambda: self.now),
         )
         self._task = asyncio.create_task(self._live(stage))
         self.position = self.committed.offset if self.committed else 0

@@ -22,10 +22,10 @@ from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.evaluate.partition_processor import StateLimits
+from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.plan import Assignment, Monitor, Plan
-from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
-from collector.evaluate.stage import EvaluateStage
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Clocks, Dispatcher
+from collector.evaluate.stage import EvaluateStage, StageTiming
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import TICK, Committed, Record, StoredRecord
 from collector.logs.memory import MemoryLog
@@ -78,18 +78,16 @@ class Deployment:
         budget = BudgetController(self.plan, self.logs.turns.partitions)
         stage = EvaluateStage(
             self.plan,
-            self.logs.evaluations,
             Dispatcher(
                 self.logs.evaluations,
                 EvaluationGuardrails(Telemetry()),
                 limits=BulkheadLimits(slots=10_000),
-                now=lambda: datetime.fromtimestamp(self.now, UTC),
+                clocks=Clocks(now=lambda: datetime.fromtimestamp(self.now, UTC)),
                 budget=budget,
             ),
             turns=self.logs.turns,
             limits=StateLimits(snapshot_records=6, snapshot_seconds=40.0),
-            budget=budget,
-            clock=lambda: self.now,
+            timing=StageTiming(lambda: self.now),
         )
         self._tasks = {}
         commits = await self.logs.turns.committed("evaluate")

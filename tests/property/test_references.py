@@ -24,8 +24,8 @@ from collector.evaluate.outcomes import NullOutcomes
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
-from collector.evaluate.stage import EvaluateStage
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Clocks, Dispatcher
+from collector.evaluate.stage import EvaluateStage, StageTiming
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import TICK, Committed, Headers, Record, StoredRecord
 from collector.logs.memory import MemoryLog
@@ -320,9 +320,9 @@ class Stage:
             self.evaluations,
             EvaluationGuardrails(Telemetry()),
             limits=BulkheadLimits(slots=100),
-            now=lambda: datetime.fromtimestamp(self.now, UTC),
+            clocks=Clocks(now=lambda: datetime.fromtimestamp(self.now, UTC)),
         )
-        stage = EvaluateStage(WHOLE, self.evaluations, dispatcher, turns=self.turns, clock=lambda: self.now)
+        stage = EvaluateStage(WHOLE, dispatcher, turns=self.turns, timing=StageTiming(lambda: self.now))
         self._fold = await self._open.enter_async_context(stage.open_fold(0, self.committed))
         self._position = self.committed.offset if self.committed else 0
         low = self.committed.low_watermark if self.committed else 0

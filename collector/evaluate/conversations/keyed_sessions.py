@@ -98,13 +98,13 @@ class KeyedSessions:
         windows = conversation.windows if conversation else []
         for window in windows:
             if incoming.turn_id in window.turns:
-                window.needed_at = time
+                window.last_ignored_at = time
                 return "duplicate", []
         at = incoming.packed.happened_at
         matching = [session_window for session_window in windows if self._fits(session_window, at)]
         if not matching and at + self._reach <= time:
             if windows:
-                windows[-1].needed_at = time
+                windows[-1].last_ignored_at = time
             return "late", []
         if conversation is None:
             conversation = self._conversations[conversation_id] = ConversationWindows(
@@ -183,7 +183,7 @@ class KeyedSessions:
 
     def _deadline(self, window: SessionWindow) -> float:
         if window.closed:
-            return max(window.touched_at, window.needed_at) + self._reach + self._settings.allowed_lateness
+            return max(window.touched_at, window.last_ignored_at) + self._reach + self._settings.allowed_lateness
         idle_at, aged_at = window.touched_at + self._settings.idle_gap, window.first_at + self._settings.max_age
         return idle_at if idle_at <= aged_at else max(window.touched_at, aged_at)
 
@@ -274,22 +274,22 @@ class KeyedSessions:
     def confirm_snapshot(
         self,
         conversation_id: str,
-        needed_at: Sequence[float],
+        last_ignored_at: Sequence[float],
         replay_point: ReplayPoint,
         retries: Mapping[str, str] = NO_RETRIES,
     ) -> None:
         """What `restore` does where the conversation is unchanged: its windows are those of the snapshot.
 
-        But for what came to nothing here since then, which a replay from `replay_point` on does not know of, so
-        `needed_at` is as it is in the snapshot.
+        A replay from `replay_point` on does not know of turns that were ignored since then, so `last_ignored_at` is set
+        to that in the snapshot.
         """
         conversation = self._conversations[conversation_id]
         self._conversations.move_to_end(conversation_id)
         self._released.append(conversation.replay_point)
         conversation.replay_point, conversation.last_change = replay_point, replay_point.offset
         conversation.retries, conversation.snapshot_pending = retries, False
-        for window, needed in zip(conversation.windows, needed_at, strict=True):
-            window.needed_at = needed
+        for window, ignored_at in zip(conversation.windows, last_ignored_at, strict=True):
+            window.last_ignored_at = ignored_at
             if self._deadline(window) < window.timer_at:
                 self._set_timer(window)
 

@@ -85,7 +85,8 @@ class SessionWindow:
     """A session window: open, closed and waiting for late turns, or purged of its texts.
 
     Times are seconds since the epoch. `touched_at` is the partition's time at the last turn, never before a turn's own;
-    `needed_at` that at the last record which came to nothing here, and is a turn to a replay that begins before it.
+    `last_ignored_at` is that time at the last turn that was a duplicate or too late. It defers the window's removal: to
+    a replay that begins between that turn and the one it repeats, it is a new turn.
     `missing_user_hashes` are hashes of user messages seen in histories but not yet received as turns.
     """
 
@@ -93,7 +94,7 @@ class SessionWindow:
     first_at: float
     last_at: float
     touched_at: float
-    needed_at: float = 0.0
+    last_ignored_at: float = 0.0
     turns: dict[str, PackedTurn | None] = field(default_factory=dict[str, "PackedTurn | None"])
     size: int = 0
     newest: tuple[float, str] = (0.0, "")

@@ -81,8 +81,8 @@ class SnapshotOutline(Struct, gc=False):
     retries: Mapping[str, str] = msgspec.field(default_factory=lambda: NO_RETRIES)
 
     @property
-    def needed_at(self) -> tuple[float, ...]:
-        """The `needed_at` of each window; 0.0 where it is not newer than the last turn."""
+    def last_ignored_at(self) -> tuple[float, ...]:
+        """The `last_ignored_at` of each window; 0.0 where it is not newer than the last turn."""
         return tuple(outline.needed for outline in self.sessions)
 
 
@@ -133,7 +133,7 @@ def _written(window: SessionWindow) -> _WrittenWindow:
         closed=window.closed,
         sealed=window.purged,
         revision=window.revision,
-        needed=window.needed_at if window.needed_at > window.touched_at else UNSET,
+        needed=window.last_ignored_at if window.last_ignored_at > window.touched_at else UNSET,
         newest=window.newest,
         oldest=window.oldest,
         missing=sorted(window.missing_user_hashes),
@@ -180,7 +180,7 @@ def _window(conversation_id: str, read: _WrittenWindow) -> SessionWindow:
         read.first_at,
         read.last_at,
         touched_at=read.touched,
-        needed_at=0.0 if read.needed is UNSET else read.needed,
+        last_ignored_at=0.0 if read.needed is UNSET else read.needed,
         turns=read.turns,
         size=read.size,
         newest=read.newest,

@@ -48,16 +48,29 @@ class OpenBatchedPlan(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Deferral:
+    """Where evaluations wait for batches, and what opens the plan that makes them."""
+
+    open_batched: OpenBatchedPlan
+    waiting_room: WaitingRoom
+
+
 class DeferredEvaluations:
     """Makes the deferred evaluations of a partition, by a plan with judges of its own."""
 
     def __init__(
-        self, partition: int, batched: BatchedPlan, journal: LoggedJournal, room: WaitingRoom, dispatcher: Dispatcher
+        self,
+        partition: int,
+        batched: BatchedPlan,
+        journal: LoggedJournal,
+        waiting_room: WaitingRoom,
+        dispatcher: Dispatcher,
     ) -> None:
         self._partition = partition
         self._batched = batched
         self._journal = journal
-        self._room = room
+        self._waiting_room = waiting_room
         self._dispatcher = dispatcher
 
     def takes(self, jobs: Sequence[Job]) -> bool:
@@ -76,14 +89,14 @@ class DeferredEvaluations:
 
     def admit(self, jobs: Sequence[Job], *, resumed: bool) -> bool:
         """Let one or a pack wait, if there is room, or it was `resumed` and had room before; then call `leave`."""
-        if self._room.full and not resumed:
+        if self._waiting_room.full and not resumed:
             return False
-        self._room.enter(jobs, max(job.size for job in jobs))
+        self._waiting_room.enter(jobs, max(job.size for job in jobs))
         return True
 
     def leave(self, jobs: Sequence[Job]) -> None:
         """These wait no more."""
-        self._room.leave(jobs)
+        self._waiting_room.leave(jobs)
 
     async def shed(self, jobs: Sequence[Job]) -> Sequence[Evaluation]:
         """Skip them, as there is no room."""
@@ -96,9 +109,7 @@ class DeferredEvaluations:
         reservations = [self._dispatcher.deferred_reservation(job, self._partition, granted=was_sent) for job in jobs]
 
         async def run() -> Sequence[Evaluation]:
-            if jobs[0].pack is not None:
-                return await self._dispatcher.execute_pack(jobs, self._partition, reservations=reservations)
-            return [await self._dispatcher.execute(jobs[0], self._partition, reservation=reservations[0])]
+            return await self._dispatcher.execute_together(jobs, self._partition, reservations=reservations)
 
         try:
             made = await self._until_made(jobs, run)
@@ -121,11 +132,11 @@ class DeferredEvaluations:
             made, waiting = await run_until_rest(jobs[0].evaluation_id, run, rests=rests)
             if made is not None:
                 return made
-            self._room.move(jobs, "submitted")
+            self._waiting_room.move(jobs, "submitted")
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             # What has become of a batch that failed as a whole is for the evaluation to hear: it does not rest again.
             rests = not any(future.done() and future.exception() is not None for future in waiting)
-            self._room.move(jobs, "gathering")
+            self._waiting_room.move(jobs, "gathering")
 
     def _by_batches(self, job: Job) -> Job:
         """The job with the judge that gathers."""

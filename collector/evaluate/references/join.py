@@ -27,8 +27,8 @@ MISSING = "reference_missing"
 MOST_WAITING, MOST_WAITING_BYTES = 100_000, 256 << 20
 """Evaluations of one partition that wait, and bytes of their subjects; beyond that the oldest is given up."""
 MOST_REFERENCES, MOST_REFERENCE_BYTES = 100_000, 128 << 20
-"""References of one partition that are remembered, and their bytes; beyond that the one that came last longest ago is
-forgotten."""
+"""References of one partition that are remembered, and their bytes; beyond that the one that was
+least recently received is forgotten."""
 
 
 @dataclass(slots=True)
@@ -58,13 +58,15 @@ class _Remembered:
 class ReferenceJoin:
     """The waiting evaluations and the remembered references of a partition.
 
-    `waits` has the seconds by monitor; evaluators of others do not wait.
+    `waits` has the seconds by monitor; evaluators of others do not wait. `is_over` says whether a replay makes an
+    evaluation that was over before: perhaps from a part of its conversation alone.
     """
 
-    def __init__(self, waits: Mapping[str, float]) -> None:
+    def __init__(self, waits: Mapping[str, float], is_over: Callable[[Job], bool] = lambda _job: False) -> None:
         self.outcomes: OutcomeCounter = NullOutcomes()
-        self.is_over: Callable[[Job], bool] = lambda _job: False
-        """Whether a replay makes an evaluation that was over before: perhaps from a part of its conversation alone."""
+        self.is_used = bool(waits)
+        """Whether any evaluator may wait."""
+        self._is_over = is_over
         self._waits = waits
         self._time = 0.0
         self._memory = max(waits.values(), default=0.0)
@@ -82,11 +84,6 @@ class ReferenceJoin:
     def __len__(self) -> int:
         """How many evaluations wait."""
         return len(self._waiting)
-
-    @property
-    def is_used(self) -> bool:
-        """Whether any evaluator may wait."""
-        return bool(self._waits)
 
     @property
     def due_at(self) -> float | None:
@@ -136,7 +133,7 @@ class ReferenceJoin:
         """
         for name in job.supersedes:
             self._release(name)
-        if job.evaluation_id in self._waiting or self.is_over(job):
+        if job.evaluation_id in self._waiting or self._is_over(job):
             return
         waiting = _WaitingJob(
             job=replace(job, case=_stored(case)),
@@ -156,17 +153,17 @@ class ReferenceJoin:
         while len(self._waiting) > MOST_WAITING or self._waiting_size > MOST_WAITING_BYTES:
             yield self._give_up(next(iter(self._waiting)), job.trigger_offset)
 
-    def add(self, reference: Reference, *, home: bool, point: ReplayPoint, size: int) -> Iterator[Job]:
+    def add(self, reference: Reference, *, is_original: bool, point: ReplayPoint, size: int) -> Iterator[Job]:
         """A reference came with the record at `point`; gives what it completes.
 
-        `home` says whether this is the one copy that is counted.
+        One copy of a reference `is_original`; the others are not counted.
         """
         if (again := self._remembered.get(reference.reference_id)) is not None:
             self._renew(again, point)
-            if home:
+            if is_original:
                 self.outcomes.count_reference("duplicate")
             return
-        if home:
+        if is_original:
             self.outcomes.count_reference("received")
         known = _Remembered(reference, point, self._time + self._memory, size)
         self._remembered[reference.reference_id] = known

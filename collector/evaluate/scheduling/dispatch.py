@@ -39,11 +39,15 @@ from evaluators.results import Evaluation, Failure, Skipped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkheadLimits:
-    """For each judge: `slots` evaluations run at once; `waiting` more, in about `bytes`, wait for a slot."""
+    """For each judge: `slots` evaluations run at once; `waiting` more, in about `bytes`, wait for a slot.
+
+    A job that has waited longer than `shed_after` seconds is skipped; None: it waits on.
+    """
 
     slots: int
     waiting: int = 10_000
     bytes: int = 64 << 20
+    shed_after: float | None = None
 
 
 class Bulkhead:
@@ -138,15 +142,22 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """`now` is for the records; `seconds` (since the epoch) measures waiting and spending, and should not jump."""
+
+    now: Callable[[], datetime] = utc_now
+    seconds: Callable[[], float] = time.time
+
+
 class Dispatcher:
     """Executes the evaluation jobs of all partitions of this process, within the `guardrails`, in a bulkhead per judge.
 
     A job ends when its evaluation is durable in the evaluations log, whatever the outcome; while that log cannot be
-    written the job keeps its slot and retries by the `backoff`. A job that waited longer than `shed_after` seconds, or
-    that would exceed a hard cap of the `budget`, is skipped with that reason; while only what others
-    in flight may cost keeps it from being paid, it waits for them. `now` is for the records; `clock` (s since the
-    epoch) measures waiting and spending, and should not jump.
-    `confirm` waits until this process certainly owns its partitions: what it has in hand of others is not done.
+    written the job keeps its slot and retries by the `backoff`. A job that waited too long, or that would exceed a hard
+    cap of the `budget`, is skipped with that reason; while only what others in flight may cost keeps it from being
+    paid, it waits for them. `confirm` waits until this process certainly owns its partitions: what it has in hand of
+    others is not done.
     """
 
     def __init__(
@@ -155,22 +166,20 @@ class Dispatcher:
         guardrails: EvaluationGuardrails,
         *,
         limits: BulkheadLimits,
-        now: Callable[[], datetime] = utc_now,
-        clock: Callable[[], float] = time.time,
+        clocks: Clocks = Clocks(),
         backoff: Backoff = RETRY,
         budget: BudgetController | None = None,
-        shed_after: float | None = None,
         guard: Guard | None = None,
         confirm: Confirm = certain,
     ) -> None:
         self.bulkheads = Bulkheads(limits)
-        self._evaluations = evaluations
+        self.evaluations = evaluations
+        self.budget = budget
         self._guardrails = guardrails
-        self._now = now
-        self._clock = clock
+        self._now = clocks.now
+        self._clock = clocks.seconds
         self._backoff = backoff
-        self._budget = budget
-        self._shed_after = shed_after
+        self._shed_after = limits.shed_after
         self._guard = guard or Guard()
         self._confirm = confirm
 
@@ -179,6 +188,20 @@ class Dispatcher:
         if self._shed_after is None or job.happened_at is not None or job.deferred:
             return None
         return max(0.0, job.triggered_at + self._shed_after - self._clock())
+
+    async def execute_together(
+        self,
+        jobs: Sequence[Job],
+        partition: int,
+        *,
+        has_slot: bool = True,
+        reservations: Sequence[Reservation] | None = None,
+    ) -> Sequence[Evaluation]:
+        """Execute a job, or those that are one pack."""
+        if jobs[0].pack is not None:
+            return await self.execute_pack(jobs, partition, has_slot=has_slot, reservations=reservations)
+        reservation = None if reservations is None else reservations[0]
+        return [await self.execute(jobs[0], partition, has_slot=has_slot, reservation=reservation)]
 
     async def execute(
         self, job: Job, partition: int, *, has_slot: bool = True, reservation: Reservation | None = None
@@ -242,7 +265,7 @@ class Dispatcher:
             )
             for evaluation in evaluations
         ]
-        await append_with_retry(self._evaluations, *records, backoff=self._backoff, since=since)
+        await append_with_retry(self.evaluations, *records, backoff=self._backoff, since=since)
 
     def deferred_reservation(self, job: Job, partition: int, *, granted: bool) -> DeferredReservation | Unlimited:
         """The reservation of a job that waits for hours."""
@@ -250,9 +273,9 @@ class Dispatcher:
         return reservation if isinstance(reservation, Unlimited) else DeferredReservation(reservation, granted=granted)
 
     def _reservation(self, job: Job, partition: int) -> BudgetReservation | Unlimited:
-        if self._budget is None or job.happened_at is not None:
+        if self.budget is None or job.happened_at is not None:
             return Unlimited()
-        return BudgetReservation(self._budget, job, partition, self._clock)
+        return BudgetReservation(self.budget, job, partition, self._clock)
 
     async def _skip_reason(self, job: Job, reservation: Reservation) -> str | None:
         """Why a job is not done, None if it is. One that only reservations keep from being paid waits for their end.

@@ -51,7 +51,7 @@ class PartitionJobs:
         deferred: DeferredEvaluations | None = None,
     ) -> None:
         self._partition = partition
-        self._ledger = ledger
+        self.ledger = ledger
         self._dispatcher = dispatcher
         self._task_group = task_group
         self._outcomes = outcomes
@@ -83,24 +83,13 @@ class PartitionJobs:
         return oldest.replay_point if oldest else None
 
     @property
-    def oldest_trigger(self) -> int | None:
-        """The offset of the oldest record that triggered a pending job; None if there is none."""
-        oldest = self._oldest_triggered()
-        return oldest.trigger_offset if oldest else None
-
-    @property
     def oldest_triggers(self) -> Mapping[str, int]:
-        """The same by evaluator, of those that have a pending job."""
-        oldest = {name: heap.peek() for name, heap in self._by_trigger.items()}
-        return {name: job.trigger_offset for name, job in oldest.items() if job is not None}
+        """The offset of the oldest record that triggered a pending job, by evaluator."""
+        return {name: job.trigger_offset for name, heap in self._by_trigger.items() if (job := heap.peek()) is not None}
 
-    def _oldest_triggered(self) -> PendingJob | None:
-        oldest = (heap.peek() for heap in self._by_trigger.values())
-        return min((job for job in oldest if job is not None), key=lambda each: each.trigger_offset, default=None)
-
-    def is_known(self, job: Job) -> bool:
-        """Whether a job's evaluation exists or is pending."""
-        return job.evaluation_id in self._ledger or job.evaluation_id in self._pending
+    def is_known(self, *jobs: Job) -> bool:
+        """Whether the evaluation of any of these exists or is pending."""
+        return any(job.evaluation_id in self._pending or job.evaluation_id in self.ledger for job in jobs)
 
     async def submit(self, *jobs: Job, resumed: bool = False) -> None:
         """Start a job that is not known, or the jobs of a pack, which take one slot and ask their judge together.
@@ -179,7 +168,8 @@ class PartitionJobs:
             assert task is not None
             self._running.add(task)
             await self._dispatcher.confirm()
-            await self._record(task, jobs, await self._execute(jobs, has_slot=has_slot))
+            evaluations = await self._dispatcher.execute_together(jobs, self._partition, has_slot=has_slot)
+            await self._record(task, jobs, evaluations)
 
     async def _run_deferred(self, jobs: Sequence[Job], deferred: DeferredEvaluations, *, has_room: bool) -> None:
         task = asyncio.current_task()
@@ -193,18 +183,13 @@ class PartitionJobs:
         """Write the evaluations down; then the jobs are done."""
         await self._dispatcher.confirm()
         self._writing.add(task)
-        await self._dispatcher.write(evaluations, self._partition, self._ledger.end_offset, self._ledger.epoch)
+        await self._dispatcher.write(evaluations, self._partition, self.ledger.end_offset, self.ledger.epoch)
         for job, evaluation in zip(jobs, evaluations, strict=True):
-            self._ledger.add(job.evaluation_id)
+            self.ledger.add(job.evaluation_id)
             self._remove_pending(job.evaluation_id)  # not in a `finally`: a cancelled job keeps the low watermark
             self._count_outcome(evaluation)
             if self._on_evaluated is not None:
                 self._on_evaluated(job, evaluation)
-
-    async def _execute(self, jobs: Sequence[Job], *, has_slot: bool) -> Sequence[Evaluation]:
-        if jobs[0].pack is not None:
-            return await self._dispatcher.execute_pack(jobs, self._partition, has_slot=has_slot)
-        return [await self._dispatcher.execute(job, self._partition, has_slot=has_slot) for job in jobs]
 
     def _release(self, task: asyncio.Task[None], jobs: Sequence[Job], size: int, bulkhead: Bulkhead) -> None:
         bulkhead.release(size)

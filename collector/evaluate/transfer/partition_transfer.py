@@ -72,17 +72,17 @@ async def read_transfer(
         past = await past_plans(metadata.past, history)
         configurations = await configurations_of(start, ledger.control_records, plan, number, history, plans)
         plans = configurations.former
-    state = PartitionState(plan, metadata.replay_point, ledger.control_records, plans, past)
-    state.references.is_over = lambda job: (
-        job.trigger_offset < metadata.done_below_of(job.assignment.evaluator.name, committed.offset)
-    )
+
+    def was_over(job: Job) -> bool:
+        return job.trigger_offset < metadata.done_below_of(job.assignment.evaluator.name, committed.offset)
+
+    state = PartitionState(plan, metadata.replay_point, ledger.control_records, plans, past, was_over)
     jobs: dict[str, Job] = {}
     offset = committed.offset
     async for record in _records(turns, partition, committed):
         offset = max(offset, record.offset + 1)
         for job in await state.apply(record):
-            below = metadata.done_below_of(job.assignment.evaluator.name, committed.offset)
-            if job.trigger_offset < below or job.evaluation_id in ledger:
+            if was_over(job) or job.evaluation_id in ledger:
                 continue
             for superseded in job.supersedes:
                 jobs.pop(superseded, None)

@@ -18,7 +18,7 @@ from collector.evaluate.conversations.session_window import SessionWindowSetting
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Clocks, Dispatcher
 from collector.logs.log import LogUnavailable, Record
 from collector.logs.memory import MemoryLog
 from collector.redact.open_redactor import RedactSettings, open_redactors
@@ -192,7 +192,7 @@ async def test_a_budget_that_admits_some_of_a_pack(usd: float, questions: list[i
         EvaluationGuardrails(Telemetry()),
         limits=BulkheadLimits(slots=1),
         budget=budget,
-        clock=lambda: 1.0,
+        clocks=Clocks(seconds=lambda: 1.0),
     )
     ended = await asyncio.wait_for(dispatcher.execute_pack(jobs_of(monitor), 0), 30)
     assert [each.reason for each in ended] == reasons
@@ -202,7 +202,10 @@ async def test_a_budget_that_admits_some_of_a_pack(usd: float, questions: list[i
 async def test_a_pack_without_a_slot_is_shed() -> None:
     judge = ScriptedJudge(answer_any_form())
     dispatcher = Dispatcher(
-        MemoryLog("evaluations"), EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=1), clock=lambda: 1.0
+        MemoryLog("evaluations"),
+        EvaluationGuardrails(Telemetry()),
+        limits=BulkheadLimits(slots=1),
+        clocks=Clocks(seconds=lambda: 1.0),
     )
     ended = await dispatcher.execute_pack(jobs_of(packed(judge)), 0, has_slot=False)
     assert [each.reason for each in ended] == ["shed"] * 3
@@ -224,7 +227,9 @@ async def test_a_pack_redacts_its_turn_once(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("collector.evaluate.guardrails.redact_case", counting)
     judge = ScriptedJudge(answer_any_form())
     guardrails = EvaluationGuardrails(Telemetry(), redactors=open_redactors(RedactSettings()))
-    dispatcher = Dispatcher(MemoryLog("evaluations"), guardrails, limits=BulkheadLimits(slots=1), clock=lambda: 1.0)
+    dispatcher = Dispatcher(
+        MemoryLog("evaluations"), guardrails, limits=BulkheadLimits(slots=1), clocks=Clocks(seconds=lambda: 1.0)
+    )
     case = replace(turn(1), input="I am ann@example.org.")
     ended = await ended_by(dispatcher, [replace(each, case=lambda: case) for each in jobs_of(packed(judge))])
     assert [each.outcome for each in ended] == ["scored"] * 3
@@ -237,7 +242,10 @@ async def test_a_pack_redacts_its_turn_once(monkeypatch: pytest.MonkeyPatch) -> 
 async def test_a_monitor_that_skips_what_its_judge_cannot_see_does_so_in_a_pack() -> None:
     judge = ScriptedJudge(answer_any_form())
     dispatcher = Dispatcher(
-        MemoryLog("evaluations"), EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=1), clock=lambda: 1.0
+        MemoryLog("evaluations"),
+        EvaluationGuardrails(Telemetry()),
+        limits=BulkheadLimits(slots=1),
+        clocks=Clocks(seconds=lambda: 1.0),
     )
     case = replace(turn(1), attachments=(Attachment(kind="image", place="input"),))
     jobs = [replace(each, case=lambda: case) for each in jobs_of(packed(judge, skip_unseen=True))]

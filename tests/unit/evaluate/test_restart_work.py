@@ -14,8 +14,10 @@ import pytest
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, parse_snapshot
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.evaluate.partition_processor import TURNS_PER_SNAPSHOT_TURN, PartitionProcessor, StateLimits
+from collector.evaluate.partition_processor import PartitionProcessor
+from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.plan import Assignment, Monitor, Plan
+from collector.evaluate.recovery.snapshot_writer import TURNS_PER_SNAPSHOT_TURN
 from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
 from collector.evaluate.stage import EvaluateStage
 from collector.logs.consumer_runner import ConsumerTiming
@@ -74,7 +76,7 @@ class Service:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Service]:
         dispatcher = Dispatcher(self.evaluations, EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=64))
-        stage = EvaluateStage(self.plan, self.evaluations, dispatcher, turns=self.turns, limits=self.limits)
+        stage = EvaluateStage(self.plan, dispatcher, turns=self.turns, limits=self.limits)
         async with AsyncExitStack() as stack:
             for partition in self.positions:
                 committed = self.committed.get(partition)

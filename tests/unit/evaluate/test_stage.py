@@ -20,15 +20,15 @@ from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.windows import FIRST_STEP, FLOOR, Budget
 from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.evaluate.partition_processor import StateLimits
+from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, parse_control_record
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.sampling.draw import draw
 from collector.evaluate.sampling.strata import Boost, Strata, failed
 from collector.evaluate.sampling.trust import UpstreamTrust
-from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
-from collector.evaluate.stage import EvaluateStage
+from collector.evaluate.scheduling.dispatch import BulkheadLimits, Clocks, Dispatcher
+from collector.evaluate.stage import EvaluateStage, StageReports, StageTiming
 from collector.logs.consumer_runner import ConsumerTiming, SlewedClock
 from collector.logs.log import LogUnavailable, Record
 from collector.logs.memory import MemoryLog
@@ -180,23 +180,18 @@ class Bench:
         budget = BudgetController(Plan(monitors), 1)
         stage = EvaluateStage(
             Plan(monitors, trust=UpstreamTrust(everybody=True)),
-            self.evaluations,
             Dispatcher(
                 self.evaluations,
                 EvaluationGuardrails(Telemetry()),
-                limits=BulkheadLimits(slots=concurrency, waiting=waiting),
+                limits=BulkheadLimits(slots=concurrency, waiting=waiting, shed_after=shed_after),
                 backoff=Backoff(cap=0.01),
                 budget=budget,
-                clock=clock,
-                shed_after=shed_after,
+                clocks=Clocks(seconds=clock),
             ),
-            budget=budget,
-            clock=clock,
-            grace=lambda: grace,
+            timing=StageTiming(clock, lambda: grace),
             turns=self.turns,
-            outcomes=self.outcomes,
+            reports=StageReports(self.outcomes, lambda _record, error: self.bad.append(str(error))),
             limits=bounds or StateLimits(),
-            on_bad_record=lambda _record, error: self.bad.append(str(error)),
         )
         following = asyncio.create_task(self.turns.follow("evaluate", stage.open_fold))
         try:
@@ -458,8 +453,8 @@ async def test_a_clock_that_is_set_sheds_nothing_and_frees_no_budget() -> None:
     budget = BudgetController(Plan((capped,)), 1)
     budget.add_partition(0, clock(), None, ())
     dispatcher = Dispatcher(
-        MemoryLog("evaluations"), EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=1), budget=budget, shed_after=60.0, clock=clock,
-        now=lambda: datetime.fromtimestamp(wall, UTC),
+        MemoryLog("evaluations"), EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=1, shed_after=60.0), budget=budget,
+        clocks=Clocks(now=lambda: datetime.fromtimestamp(wall, UTC), seconds=clock),
     )  # fmt: skip
 
     async def reason(number: int) -> str | None:
@@ -484,7 +479,7 @@ async def test_a_small_budget_is_spent_to_its_cap_whatever_was_guessed_of_the_co
     budget.add_partition(0, 0.0, None, ())
     dispatcher = Dispatcher(
         MemoryLog("evaluations"), EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=32), budget=budget,
-        clock=lambda: 1.0,
+        clocks=Clocks(seconds=lambda: 1.0),
     )  # fmt: skip
     jobs = [
         Job(

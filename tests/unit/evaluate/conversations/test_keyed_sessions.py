@@ -80,7 +80,7 @@ def test_a_turn_that_comes_twice_defers_what_is_remembered_of_its_conversation()
     assert (seen.advance(259.9), len(seen.conversations)) == ([], 1)
     record = snapshot_record("m", *next(seen.conversations.items()), 2, 0)
     [window] = parse_snapshot(record.value).windows
-    assert (window.touched_at, window.needed_at) == (1.0, 50.0)
+    assert (window.touched_at, window.last_ignored_at) == (1.0, 50.0)
     assert (seen.advance(260.0), len(seen.conversations)) == ([], 0)
 
 
@@ -237,8 +237,8 @@ def test_a_confirmed_snapshot_is_what_reading_it_would_make_of_the_conversation(
         seen.add("u1", 124.0)
         assert seen.conversations.is_unchanged("c", 0, 4)
     outline, whole = outline_snapshot(record.value), parse_snapshot(record.value)
-    assert (outline.first, outline.since, len(outline.needed_at)) == (0, 4, len(whole.windows))
-    confirmed.conversations.confirm_snapshot("c", outline.needed_at, ReplayPoint(6, 125.0))
+    assert (outline.first, outline.since, len(outline.last_ignored_at)) == (0, 4, len(whole.windows))
+    confirmed.conversations.confirm_snapshot("c", outline.last_ignored_at, ReplayPoint(6, 125.0))
     restored.conversations.restore("c", whole.windows, ReplayPoint(6, 125.0))
     shapes: list[Any] = []
     for seen in (confirmed, restored):
@@ -246,7 +246,7 @@ def test_a_confirmed_snapshot_is_what_reading_it_would_make_of_the_conversation(
         assert (first, name) == ("other", "c")
         windows = [asdict(each) | {"timer_at": None} for each in conversation.windows]
         shapes.append((windows, replace(conversation, windows=[]), seen.conversations.take_released()))
-        shapes[-1][0][-1]["needed_at"] = max(windows[-1]["needed_at"], windows[-1]["touched_at"])
+        shapes[-1][0][-1]["last_ignored_at"] = max(windows[-1]["last_ignored_at"], windows[-1]["touched_at"])
         assert (len(seen.conversations), seen.conversations.turns) == (len(windows) + 1, 1 + len(windows))
     assert repr(shapes[0]) == repr(shapes[1])
     found = [

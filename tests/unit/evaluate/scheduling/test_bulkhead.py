@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from test_stage import Asked, Bench, Gate, Priced, turn
 
-from collector.evaluate.partition_processor import StateLimits
+from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.plan import Assignment, Monitor
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.scheduling.dispatch import Bulkhead, BulkheadLimits

@@ -106,7 +106,7 @@ async def test_a_partition_waits_for_a_job_that_lies_too_many_records_back() -> 
 
     async def execute(*_: Any, **__: Any) -> Any:
         await slots.ends.wait()
-        return SimpleNamespace(monitor="m", evaluator="e", reason=None, error=None, outcome="scored")
+        return [SimpleNamespace(monitor="m", evaluator="e", reason=None, error=None, outcome="scored")]
 
     async def write(*_: Any) -> None:
         """At once."""
@@ -115,7 +115,7 @@ async def test_a_partition_waits_for_a_job_that_lies_too_many_records_back() -> 
         bulkheads=SimpleNamespace(of=lambda _name: slots),
         queue_timeout=lambda _job: None,
         confirm=certain,
-        execute=execute,
+        execute_together=execute,
         write=write,
     )
     named = SimpleNamespace(name="m", evaluator=SimpleNamespace(name="e"))
@@ -136,9 +136,9 @@ async def test_a_partition_waits_for_a_job_that_lies_too_many_records_back() -> 
         mine = PartitionJobs(0, cast("Any", ledger), cast("Any", dispatcher), group, NullOutcomes())
         await mine.wait_for_oldest(1000, 10)
         await mine.submit(cast("Any", submitted))
-        assert (len(mine), mine.low_watermark, mine.oldest_trigger) == (1, ReplayPoint(90), 100)
+        assert (len(mine), mine.low_watermark, mine.oldest_triggers) == (1, ReplayPoint(90), {"e": 100})
         await mine.wait_for_oldest(110, 10)
         assert slots.waited == 0, "exactly as far as it may"
         await mine.wait_for_oldest(111, 10)
     assert slots.waited > 0
-    assert (added, len(mine), mine.low_watermark, mine.oldest_trigger) == (["a"], 0, None, None)
+    assert (added, len(mine), mine.low_watermark, mine.oldest_triggers) == (["a"], 0, None, {})

@@ -1,0 +1,171 @@
+"""The conversations of a partition as its monitors see them: windows, populations, snapshots, and what was made again.
+
+No clock, no I/O.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from collector.errors import BadInput
+from collector.evaluate.conversations.keyed_sessions import KeyedSessions
+from collector.evaluate.conversations.session_window import SessionWindowSettings
+from collector.evaluate.conversations.snapshot import ConversationSnapshot, outline_snapshot, parse_snapshot
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.sampling.population import Population
+from collector.logs.log import StoredRecord
+
+_RETRIES = 10_000
+
+
+class RetriedEvaluations:
+    """The ids of the newest 10,000 evaluations that were made again, by those of the failed ones."""
+
+    def __init__(self) -> None:
+        self._newest: OrderedDict[str, str] = OrderedDict()
+
+    def __contains__(self, failed: str) -> bool:
+        return failed in self._newest
+
+    def add(self, failed: str, new: str) -> None:
+        """An evaluation is made again."""
+        self._newest[failed] = new
+        if len(self._newest) > _RETRIES:
+            self._newest.popitem(last=False)
+
+    def add_unknown(self, retries: Mapping[str, str]) -> None:
+        """Add those that are not known yet."""
+        for failed, new in retries.items():
+            if failed not in self._newest:
+                self.add(failed, new)
+
+    def restart(self, retries: Mapping[str, str]) -> None:
+        """Begin again with these."""
+        self._newest = OrderedDict(retries)
+
+    def made_from(self, evaluation_ids: Iterable[str]) -> Iterator[str]:
+        """What was made again in place of evaluations, and in place of that."""
+        for failed in evaluation_ids:
+            new = self._newest.get(failed)
+            while new is not None:
+                yield new
+                new = self._newest.get(new)
+
+    def to_dict(self) -> dict[str, str]:
+        """A copy, oldest first."""
+        return dict(self._newest)
+
+
+class PartitionConversations:
+    """The windows of each monitor that judges conversations; `uses_fallback` says it of a monitor's judges."""
+
+    def __init__(self, uses_fallback: Callable[[str], bool]) -> None:
+        self.by_monitor: dict[str, KeyedSessions] = {}
+        """The windows, in the order of the plan. It stays the same dictionary."""
+        self.retries = RetriedEvaluations()
+        self._uses_fallback = uses_fallback
+        self._populations: dict[str, Population] = {}
+        self._released: list[ReplayPoint] = []  # by monitors that a later plan does not have
+        self._snapshot_validity: dict[int, bool] = {}
+
+    def watch(self, settings_by_monitor: Mapping[str, SessionWindowSettings]) -> None:
+        """From the next record on these monitors count. Open windows stay, but those of monitors that are left out."""
+        for name in sorted(self.by_monitor.keys() - settings_by_monitor.keys()):
+            self._released += self.by_monitor.pop(name).abandon()
+            del self._populations[name]
+        before = dict(self.by_monitor)
+        self.by_monitor.clear()
+        for name, settings in settings_by_monitor.items():
+            if name in before:
+                self.by_monitor[name] = before[name]
+                before[name].reconfigure(settings)
+                self._populations[name].reconfigure(settings.idle_gap)
+            else:
+                self.by_monitor[name] = self._sessions(name, settings)
+                self._populations[name] = Population(settings.idle_gap)
+
+    def restart(self, settings_by_monitor: Mapping[str, SessionWindowSettings], retries: Mapping[str, str]) -> None:
+        """Begin again without windows: what was before is history."""
+        self.by_monitor.clear()
+        for name, settings in settings_by_monitor.items():
+            self.by_monitor[name] = self._sessions(name, settings)
+        self.retries.restart(retries)
+
+    def _sessions(self, monitor: str, settings: SessionWindowSettings) -> KeyedSessions:
+        return KeyedSessions(settings, fallback=partial(self._uses_fallback, monitor))
+
+    def take_released(self) -> Sequence[ReplayPoint]:
+        """The replay points that conversations have stopped needing since the last call."""
+        released: Sequence[ReplayPoint] = ()
+        if self._released:
+            released, self._released = self._released, []
+        for sessions in self.by_monitor.values():
+            if sessions.has_released:
+                released = [*released, *sessions.take_released()]
+        return released
+
+    def observe(self, monitor: str, key: str, time: float) -> None:
+        """A turn of a conversation came that a monitor watches, one of `by_monitor`."""
+        self._populations[monitor].observe(key, time)
+
+    def observe_by_all(self, key: str, time: float) -> None:
+        """A turn came that all monitors watch."""
+        for population in self._populations.values():
+            population.observe(key, time)
+
+    def take_idle(self, time: float) -> Iterator[tuple[str, int]]:
+        """How many conversations became idle since the last call, by monitor, where there are any."""
+        for monitor, population in self._populations.items():
+            if idle := population.take_idle(time):
+                yield monitor, idle
+
+    def decide_validity(self, validity: Mapping[int, bool]) -> None:
+        """Whether the snapshots at these offsets are valid."""
+        self._snapshot_validity.update(validity)
+
+    def validate_snapshots(self, records: Iterable[StoredRecord]) -> dict[int, bool]:
+        """Which of the next records, all of them snapshots, are valid, by offset: their conversations are unchanged.
+
+        Without those whose validity was decided before, to the same effect.
+        """
+        validity: dict[int, bool] = {}
+        for record in records:
+            try:
+                snapshot = outline_snapshot(record.value)
+            except BadInput:
+                continue  # reported when it is applied
+            sessions = self.by_monitor.get(snapshot.monitor)
+            validity[record.offset] = sessions is not None and sessions.is_unchanged(
+                snapshot.conversation_id, snapshot.first, snapshot.since
+            )
+        return {
+            offset: valid for offset, valid in validity.items() if valid != self._snapshot_validity.get(offset, False)
+        }
+
+    def apply_snapshot(self, record: StoredRecord, replay_point: ReplayPoint) -> None:
+        """Apply a snapshot by what was decided about it.
+
+        Raises:
+            BadInput: it is not a snapshot that this version can read.
+        """
+        valid = self._snapshot_validity.pop(record.offset, False)
+        outline = outline_snapshot(record.value)
+        sessions = self.by_monitor.get(outline.monitor)
+        if sessions is None:
+            return
+        if not valid:
+            sessions.discard(outline.conversation_id)
+        elif sessions.is_unchanged(outline.conversation_id, outline.first, outline.since):
+            sessions.confirm_snapshot(outline.conversation_id, outline.last_ignored_at, replay_point, outline.retries)
+            self.retries.add_unknown(outline.retries)
+        else:  # a replay that began behind its first record
+            self.restore(parse_snapshot(record.value), replay_point)
+
+    def restore(self, snapshot: ConversationSnapshot, replay_point: ReplayPoint) -> None:
+        """Replace a conversation by its snapshot. The requests of its retries may lie before what a replay reads."""
+        sessions = self.by_monitor.get(snapshot.monitor)
+        if sessions is not None:
+            sessions.restore(snapshot.conversation_id, snapshot.windows, replay_point, snapshot.retries)
+            self.retries.add_unknown(snapshot.retries)

@@ -1,0 +1,257 @@
+"""The one place that builds jobs: of turns, closed windows, requests, and jobs taken over from another log. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from collector.evaluate.conversations.session_window import ClosedRevision, WindowResult
+from collector.evaluate.evaluation_record import FALLBACK_ATTRIBUTE
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.retry.request import BackfillRequest, PastRequest
+from collector.evaluate.transfer.transfer_records import TransferredJob
+from collector.records.recorded_turn import RecordedTurn
+from collector.records.whole_conversation import conversation_fields
+from evaluators.cases import Conversation, Json, Turn
+from evaluators.identity import subject_id_of
+from evaluators.results import Retry, Sampling
+
+_NO_ATTRIBUTES: Mapping[str, Json] = {}
+
+
+class Trigger(NamedTuple):
+    """The record at `offset` that makes evaluations due. The log took it `at` this time (s since the epoch).
+
+    A replay from `replay_point` makes them due again. `size` is about how many bytes their case takes while it waits.
+    """
+
+    replay_point: ReplayPoint
+    offset: int
+    at: float
+    size: int
+
+
+class StratifiedTurn(NamedTuple):
+    """A turn as one monitor sees it: the key of its conversation, and how much more often its stratum is judged."""
+
+    turn: RecordedTurn
+    key: str
+    boost: float
+    stratum: str
+    trigger: Trigger
+
+
+class ClosedConversation(NamedTuple):
+    """A closed window with what the jobs of all its evaluators share."""
+
+    result: WindowResult
+    case: Callable[[], Conversation]
+    attributes: Mapping[str, Json]
+    trigger: Trigger
+
+
+def turn_job(
+    monitor: Monitor,
+    assignment: Assignment,
+    sampled: StratifiedTurn,
+    *,
+    chance: float,
+    upstream: float | None,
+    fallback: bool,
+) -> Job:
+    """The job of a turn that was drawn with `chance`, of those that samplers before us let through (`upstream`)."""
+    turn = sampled.turn
+    return _job(
+        monitor,
+        assignment,
+        (turn.turn_id, "1"),
+        lambda: turn.turn,
+        sampled.trigger,
+        _sampling(chance, sampled.stratum, upstream, has_id=turn.conversation_id is not None),
+        fallback=fallback,
+    )
+
+
+def closed_conversation(monitor: Monitor, result: WindowResult, offset: int, triggered_at: float) -> ClosedConversation:
+    """A window of a monitor that closed by the record at `offset`."""
+    attributes: dict[str, Json] = {"closed_by": result.closed_by, "turns": len(result.turns)}
+    if result.missing_messages:
+        attributes |= {"gaps": result.missing_messages, "incomplete": True}
+    size = sum(len(packed.data) for _, packed in result.turns)
+    return ClosedConversation(
+        result,
+        _unpacker(result, attributes, monitor.attributes),
+        attributes,
+        Trigger(result.replay_point, offset, triggered_at, size),
+    )
+
+
+def conversation_job(
+    monitor: Monitor, assignment: Assignment, closed: ClosedConversation, *, chance: float, supersedes: tuple[str, ...]
+) -> Job:
+    """The job of a closed window that was drawn with `chance`."""
+    result = closed.result
+    return _job(
+        monitor,
+        assignment,
+        (result.conversation_id, result.closed_revision.digest),
+        closed.case,
+        closed.trigger,
+        _sampling(chance, result.stratum, result.upstream, has_id=True),
+        fallback=result.closed_revision.fallback,
+        supersedes=supersedes,
+        attributes=closed.attributes,
+        earlier=tuple((revision.digest, revision.fallback) for revision in result.supersedes),
+    )
+
+
+def requested_job(
+    monitor: Monitor, assignment: Assignment, request: PastRequest, trigger: Trigger, *, fallback: bool
+) -> Job:
+    """The job of a request for an evaluation of a past subject. What belongs to the past has no fallback judge."""
+    case = request.case
+    past = request if isinstance(request, BackfillRequest) else request.failed
+    return _job(
+        monitor,
+        assignment,
+        subject_id_of(case),
+        lambda: case,
+        trigger,
+        past.sampling,
+        # A backfill has the id that the turn would have led to by the definition of now, so that it is made once even
+        # where the command was given another configuration than the service.
+        evaluation_id=None if isinstance(request, BackfillRequest) else request.evaluation_id,
+        fallback=fallback and request.happened_at is None,
+        supersedes=request.supersedes,
+        retry=None if isinstance(request, BackfillRequest) else request.retry,
+        happened_at=request.happened_at,
+        attributes={name: value for name, value in past.attributes.items() if name != FALLBACK_ATTRIBUTE},
+    )
+
+
+def transferred_job(monitor: Monitor, assignment: Assignment, due: TransferredJob, replay_point: ReplayPoint) -> Job:
+    """A job that was due in another log, and continues at the record at `replay_point`."""
+    return _job(
+        monitor,
+        assignment,
+        subject_id_of(due.case),
+        lambda: due.case,
+        Trigger(replay_point, replay_point.offset, due.triggered_at, due.size),
+        due.sampling,
+        evaluation_id=None if due.retry is None else due.evaluation_id,
+        fallback=due.fallback,
+        supersedes=due.supersedes,
+        retry=due.retry,
+        happened_at=due.happened_at,
+        attributes=due.attributes,
+    )
+
+
+def _job(
+    monitor: Monitor,
+    assignment: Assignment,
+    subject: tuple[str, str],
+    case: Callable[[], Turn | Conversation],
+    trigger: Trigger,
+    sampling: Sampling,
+    *,
+    fallback: bool,
+    evaluation_id: str | None = None,
+    supersedes: tuple[str, ...] = (),
+    retry: Retry | None = None,
+    happened_at: datetime | None = None,
+    attributes: Mapping[str, Json] = _NO_ATTRIBUTES,
+    earlier: tuple[tuple[str, bool], ...] = (),
+) -> Job:
+    """A job, with the id that follows from its subject unless it is given one. `fallback` counts where there is one."""
+    fallback = fallback and assignment.fallback is not None
+    if evaluation_id is None:
+        evaluation_id = assignment.evaluation_id(subject[0], subject[1], fallback=fallback)
+    return Job(
+        evaluation_id=evaluation_id,
+        monitor=monitor,
+        assignment=assignment,
+        case=case,
+        replay_point=trigger.replay_point,
+        trigger_offset=trigger.offset,
+        triggered_at=trigger.at,
+        size=trigger.size,
+        sampling=sampling,
+        fallback=fallback,
+        supersedes=supersedes,
+        retry=retry,
+        happened_at=happened_at,
+        attributes=attributes,
+        subject=subject,
+        earlier=earlier,
+    )
+
+
+def superseded_ids(
+    plan: Plan, past: Iterable[Plan], monitor: Monitor, assignment: Assignment, result: WindowResult
+) -> Sequence[str]:
+    """The ids of what was judged of a window's earlier revisions, by this plan and by `past` ones."""
+    key = result.conversation_id
+    ids = [
+        _revision_id(assignment, key, revision)
+        for revision in result.supersedes
+        if plan.selects(monitor, assignment, key, revision.rate, revision.boost)
+    ]
+    return [*ids, *_ids_by_past_definitions(past, monitor, assignment, result)]
+
+
+def _ids_by_past_definitions(
+    past: Iterable[Plan], monitor: Monitor, assignment: Assignment, result: WindowResult
+) -> Iterable[str]:
+    """The ids of earlier revisions as earlier plans have them, where those judge by another definition."""
+    names: dict[str, None] = {}
+    for plan in past:
+        use = plan.assignment_of(monitor.name, assignment.evaluator.name)
+        if use is not None and (use[1].version, use[1].judge.model) != (assignment.version, assignment.judge.model):
+            names |= dict.fromkeys(
+                _revision_id(use[1], result.conversation_id, revision) for revision in result.supersedes
+            )
+    return names
+
+
+def _revision_id(assignment: Assignment, conversation_id: str, revision: ClosedRevision) -> str:
+    fallback = revision.fallback and assignment.fallback is not None
+    return assignment.evaluation_id(conversation_id, revision.digest, fallback=fallback)
+
+
+def _sampling(chance: float, stratum: str, upstream: float | None, *, has_id: bool) -> Sampling:
+    return Sampling(
+        probability=chance * (1.0 if upstream is None else upstream),
+        stratum=stratum,
+        unit="conversation" if has_id else "trace",
+        upstream="unknown" if upstream is None else upstream,
+    )
+
+
+def _unpacker(
+    result: WindowResult, attributes: Mapping[str, Json], declared: tuple[str, ...]
+) -> Callable[[], Conversation]:
+    """A function that unpacks the conversation.
+
+    Called when the job has a slot: an unpacked conversation takes several times the memory of a waiting one.
+    """
+
+    def unpack() -> Conversation:
+        turns = tuple(packed.unpack(turn_id, result.conversation_id) for turn_id, packed in result.turns)
+        return Conversation(
+            **conversation_fields(turns),
+            conversation_id=result.conversation_id,
+            turns=turns,
+            closed_by=result.closed_by,
+            revision=result.revision,
+            attributes={**_declared_attributes(turns, declared), **attributes},
+        )
+
+    return unpack
+
+
+def _declared_attributes(turns: Iterable[Turn], declared: tuple[str, ...]) -> dict[str, Json]:
+    """The declared attributes of a conversation: for each, the value in the latest turn that has it."""
+    return {name: turn.attributes[name] for turn in turns for name in declared if name in turn.attributes}
