@@ -16,11 +16,13 @@ from collector.dialects.registry import Dialects
 from collector.errors import BadInput
 from collector.otlp.decode import (
     ExaminedScope,
+    Part,
     Signal,
     decode_examined,
     examine_spans,
     records_of,
     request_from_protobuf,
+    span_parts,
 )
 from collector.otlp.outline import Outline, outline_of
 from collector.otlp.span import EVENT_NAME, LogRecord, Span
@@ -32,7 +34,7 @@ UNREAD = "none"
 class TracePiece(NamedTuple):
     """A serialized Export…ServiceRequest with parts of one trace only, and the number of its record, if it has one.
 
-    A `thin` piece has nothing of what was said, and its turn before the request: see `collector.records.thin_pieces`.
+    A `thin` piece has nothing of what was said, only a note of its turn: see `collector.records.noted_turns`.
     """
 
     signal: Signal
@@ -83,6 +85,16 @@ def collect_trace(
         return _collect(readable, dialects, identity, application, on_unknown)
 
 
+def collect_parts(parts: Iterable[Part], dialects: Dialects, identity: IdentityLookup) -> CollectedTrace | None:
+    """Collect a request's parts with spans of one trace, without declared attributes; None if no dialect reads any."""
+    events = _EventCollector(dialects)
+    span_filter = _SpanFilter(dialects, identity, events, None)
+    examined = examine_spans(parts, span_filter.find_evidence)
+    if not span_filter.matched:
+        return None
+    return CollectedTrace(tuple(deduplicate_spans(decode_examined(examined))), ())
+
+
 def _is_readable(piece: TracePiece, on_bad: Callable[[BadInput], None]) -> bool:
     try:
         request_from_protobuf(piece.value, piece.signal)
@@ -108,7 +120,7 @@ def _collect(
     traces = _distinct_values(pieces, "traces")
     if traces:  # all at once: concatenated messages are their union, and one parse is much cheaper
         joined = outline_of(traces[0] if len(traces) == 1 else b"".join(traces), "traces")
-        examined = examine_spans(joined, span_filter.find_evidence)
+        examined = examine_spans(span_parts(joined), span_filter.find_evidence)
     if not (span_filter.matched or records):
         on_unknown(len({span.outline.span_id for scope in examined for span in scope.spans}))
         return None

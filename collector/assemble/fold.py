@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.open_traces import CloseReason, Emitted, OpenTrace, OpenTraces, TraceLimits
-from collector.assemble.thin_turns import make_thin_record
+from collector.assemble.thin_turns import make_noted_record
 from collector.assemble.trace import Assembler, Assembly, entry_of
 from collector.assemble.turns import AssembledTurn
 from collector.assemble.unread.examination import ConversationIdWatch, UnreadTextWatch
@@ -22,9 +22,8 @@ from collector.logs.log import Log, Record, RecordTooLarge, StoredRecord, place_
 from collector.otlp.decode import Signal, request_from_protobuf
 from collector.records.feedback import FeedbackEntry, feedback_record, without_comment
 from collector.records.judged_spans import span_records
+from collector.records.noted_turns import THIN, NotedTurn, has_note, noted_turn
 from collector.records.tenants import in_tenant, tenant_in_key
-from collector.records.thin_pieces import HEADERS as THIN
-from collector.records.thin_pieces import turn_of
 from collector.records.turns import UNWANTED, turn_outcome
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import LATE_FEEDBACK, SPANS_READ, TRACES_CLOSED, TURNS_ASSEMBLED
@@ -185,10 +184,11 @@ class AssembleFold:
 
     def _close(self, trace: OpenTrace, reason: CloseReason) -> Iterator[RoutedRecord]:
         """The turns of a trace that was just closed, without those emitted before."""
-        if trace.unread_closings == [1] and trace.pieces[0].thin and self._is_plain(trace):
-            return self._close_thin(trace)
+        noted = self._find_noted_turn(trace, reason)
+        if noted is not None:
+            return self._close_noted(trace, noted)
         last = trace.unread_closings.pop()
-        selects = self._router.selects and reason in {"quiet", "age"} and not trace.may_have_turns
+        selects = self._selects(reason) and not trace.may_have_turns
         self._read_earlier_closings(trace)
         assembly = self._assemble(trace, last, selects=selects)
         if not self._traces.is_fatal(trace.position):
@@ -210,23 +210,31 @@ class AssembleFold:
             self._spans += span_records(trace.trace_id.encode(), pieces, wanted)
         return self._router.route(new_turns, whole=(turn.turn for turn in assembly.turns))
 
-    def _is_plain(self, trace: OpenTrace) -> bool:
-        """Whether nothing but one thin piece has come of a trace, and nothing but its turn is to be made of it now."""
-        return (
-            trace.emitted is None
-            and self._judged_spans is None
-            and not self._ids.is_due(trace.last_at)
-            and not self._traces.is_fatal(trace.position)
-        )
+    def _find_noted_turn(self, trace: OpenTrace, reason: CloseReason) -> NotedTurn | None:
+        """Find the turn that stands for a whole trace, as its only piece notes it; None if it must be assembled."""
+        if trace.unread_closings != [1] or trace.emitted is not None:
+            return None
+        piece = trace.pieces[0]
+        if not (piece.thin or (self._selects(reason) and has_note(piece.value))):
+            return None
+        if self._ids.is_due(trace.last_at) or self._traces.is_fatal(trace.position):
+            return None
+        turn = noted_turn(piece.value)
+        if piece.thin:
+            return None if self._judged_spans is not None else turn
+        return None if self._router.is_key_wanted(turn.conversation, tenant_in_key(trace.trace_id)) else turn
 
-    def _close_thin(self, trace: OpenTrace) -> Iterator[RoutedRecord]:
-        """The turn of a thin piece that is alone, as assembling it gives, without the values in between."""
-        thin = turn_of(trace.pieces[0].value)
-        made = make_thin_record(thin, tenant_in_key(trace.trace_id))
+    def _selects(self, reason: CloseReason) -> bool:
+        """Whether a trace that closes for this reason may be left unread."""
+        return self._router.selects and reason in {"quiet", "age"} and not self._assembler.agent_runs
+
+    def _close_noted(self, trace: OpenTrace, noted: NotedTurn) -> Iterator[RoutedRecord]:
+        """The turn of a piece that is alone, as assembling it gives, without the values in between."""
+        made = make_noted_record(noted, tenant_in_key(trace.trace_id))
         self._ids.see(trace.trace_id, (made.conversation_id,))
-        for dialect in thin.spans.values():
+        for dialect in noted.spans.values():
             self._counts.spans[dialect] += 1
-        self._counts.turns[thin.dialect, *UNWANTED] += 1
+        self._counts.turns[noted.dialect, *UNWANTED] += 1
         yield RoutedRecord(made.record, unwanted=self._router.selects)
 
     def _examine(self, trace: OpenTrace, pieces: int, assembly: Assembly) -> None:
@@ -339,13 +347,23 @@ def parse_piece(record: StoredRecord) -> TracePiece:
     if not record.key or not record.key.isascii():
         raise BadInput("the record's key is not a trace id")
     if record.headers == THIN:
-        turn_of(record.value)
+        noted_turn(record.value)
         return TracePiece("traces", record.value, record.number, thin=True)
     signal = _SIGNALS.get(dict(record.headers).get("signal", b""))
     if signal is None:
         raise BadInput("the record's header `signal` is neither traces, logs nor thin")
-    request_from_protobuf(record.value, signal)
+    if signal == "traces" and has_note(record.value):
+        _require_note(record)  # its receiver has read the request, so it is not checked once more
+    else:
+        request_from_protobuf(record.value, signal)
     return TracePiece(signal, record.value, record.number)
+
+
+def _require_note(record: StoredRecord) -> None:
+    """Raise BadInput if a note is not valid, or about another trace."""
+    trace_id, _, _ = (record.key or b"").partition(b"@")
+    if noted_turn(record.value).trace.encode() != trace_id:
+        raise BadInput("the note is about another trace")
 
 
 _SIGNALS: dict[bytes, Signal] = {b"traces": "traces", b"logs": "logs"}

@@ -12,8 +12,7 @@ chain never is.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from collector.assemble.collect_trace import UNREAD, CollectedTrace
@@ -23,24 +22,14 @@ from collector.assemble.turns import service_of, to_datetime
 from collector.dialects.call import Kind
 from collector.dialects.registry import Dialects
 from collector.otlp.span import Span
+from collector.records.noted_turns import NotedTurn
 from evaluators.cases import Turn
 
 _ENCLOSING: frozenset[Kind | None] = frozenset(("agent", "workflow"))
 _HARMLESS: frozenset[Kind | None] = frozenset(("chain", "retrieval", "tool", "other", None))
 
 
-class SoleTurn(NamedTuple):
-    """The only turn of a trace without its content, and the numbers of spans that each dialect reads.
-
-    The turn has the conversation, the service and the model's span of the assembled one, and the times of its call, but
-    an id of its own: the other one is made of the content.
-    """
-
-    turn: Turn
-    spans: Mapping[str, int]
-
-
-class SoleCall(NamedTuple):
+class _SoleCall(NamedTuple):
     """The only model call of a trace: its span and dialect, the agents and workflows, and the dialects of all spans."""
 
     model: Span
@@ -49,12 +38,15 @@ class SoleCall(NamedTuple):
     dialects: Mapping[str, str]
 
 
-def find_sole_turn(trace: CollectedTrace, dialects: Dialects, identity: IdentityLookup) -> SoleTurn | None:
-    """Find the turn that assembling the trace would give; None if only that can tell."""
+def find_sole_turn(trace: CollectedTrace, dialects: Dialects, identity: IdentityLookup) -> NotedTurn | None:
+    """Find the turn that assembling the trace would give, without its content; None if only assembling can tell.
+
+    It has the conversation, the service and the model's span of the assembled turn, and the times of its call.
+    """
     if trace.records:
         return None
     relevant = [span for span in trace.spans if span.evidence > 1]
-    call = find_sole_call(relevant, dialects)
+    call = _find_sole_call(relevant, dialects)
     if call is None:
         return None
     if call.enclosing and not call.enclosing.issubset(SpanTree(trace.spans).ancestors(call.model.span_id)):
@@ -62,19 +54,11 @@ def find_sole_turn(trace: CollectedTrace, dialects: Dialects, identity: Identity
     conversations = _list_conversations(trace.spans, call.model, identity)
     if conversations is None:
         return None
-    counts = Counter(call.dialects.values())
-    if unread := len(trace.spans) - len(call.dialects):
-        counts[UNREAD] = unread
-    return SoleTurn(_make_turn(call, next(iter(conversations), None)), counts)
+    return _note(call, trace.spans, next(iter(conversations), ""))
 
 
-def find_sole_call(
-    relevant: Sequence[Span], dialects: Dialects, harmless: Collection[Kind | None] = _HARMLESS
-) -> SoleCall | None:
-    """Find the model's call among the spans with evidence of a dialect; None without exactly one, or in doubt.
-
-    `harmless` are the kinds that other spans may have, beside agents and workflows.
-    """
+def _find_sole_call(relevant: Sequence[Span], dialects: Dialects) -> _SoleCall | None:
+    """Find the model's call among the spans with evidence of a dialect; None without exactly one, or in doubt."""
     model, model_dialect = None, ""
     enclosing: list[str] = []
     dialects_around: set[str] = set()
@@ -89,7 +73,7 @@ def find_sole_call(
         elif kind in _ENCLOSING:
             enclosing.append(span.span_id)
             dialects_around.add(dialect)
-        elif kind not in harmless:
+        elif kind not in _HARMLESS:
             return None
         if kind is not None:
             by_span[span.span_id] = dialect
@@ -97,7 +81,7 @@ def find_sole_call(
         return None  # without an answer of the model the turn is of the dialect around it
     if any(span.resource != model.resource for span in relevant):
         return None
-    return SoleCall(model, model_dialect, frozenset(enclosing), by_span)
+    return _SoleCall(model, model_dialect, frozenset(enclosing), by_span)
 
 
 def _list_conversations(spans: Sequence[Span], model: Span, identity: IdentityLookup) -> frozenset[str] | None:
@@ -119,16 +103,18 @@ def _list_conversations(spans: Sequence[Span], model: Span, identity: IdentityLo
     return frozenset(conversations or ({in_resource} if in_resource else ()))
 
 
-def _make_turn(call: SoleCall, conversation: str | None) -> Turn:
-    span = call.model
-    return make_unread_turn(
-        trace_id=span.trace_id,
-        span_id=span.span_id,
-        conversation_id=conversation,
-        service=service_of(span),
-        dialect=call.dialect,
-        times=(span.start, span.end),
-        trace_state=span.trace_state,
+def _note(call: _SoleCall, spans: Sequence[Span], conversation: str) -> NotedTurn:
+    model, dialects = call.model, call.dialects
+    return NotedTurn(
+        model.trace_id,
+        model.span_id,
+        call.dialect,
+        {span.span_id: dialects.get(span.span_id, UNREAD) for span in spans},
+        conversation,
+        service_of(model),
+        model.start,
+        model.end,
+        model.trace_state,
     )
 
 

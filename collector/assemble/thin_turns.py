@@ -20,19 +20,19 @@ from collector.otlp.decode import read_outline, spans_of
 from collector.otlp.outline import Outline
 from collector.otlp.span import Span
 from collector.records.json import turn_fields_to_json
+from collector.records.noted_turns import NotedTurn, noted_turn
 from collector.records.tenants import ATTRIBUTE, id_in_tenant
-from collector.records.thin_pieces import ThinTurn, turn_of
 
 _NO_DIALECT = 1
 """The evidence of a span whose attributes are decoded and that no dialect reads."""
 
 
-def list_thin_turns(pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None]) -> list[ThinTurn]:
+def list_thin_turns(pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None]) -> list[NotedTurn]:
     """The turns of thin pieces by the ids of their models' spans; of several versions the one that ended last."""
-    turns: dict[str, ThinTurn] = {}
+    turns: dict[str, NotedTurn] = {}
     for value in {piece.value for piece in pieces}:
         try:
-            turn = turn_of(value)
+            turn = noted_turn(value)
         except BadInput as error:
             on_bad(error)
             continue
@@ -42,7 +42,7 @@ def list_thin_turns(pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], N
     return [turns[span_id] for span_id in sorted(turns)] if len(turns) > 1 else list(turns.values())
 
 
-def _rank(turn: ThinTurn) -> tuple[int, list[tuple[str, str]], str]:
+def _rank(turn: NotedTurn) -> tuple[int, list[tuple[str, str]], str]:
     return turn.end, sorted(turn.spans.items()), repr(turn)
 
 
@@ -61,12 +61,12 @@ def _find_no_dialect(_keys: list[str], _scope: str, _span: Outline) -> int:
     return _NO_DIALECT
 
 
-def assembled(turn: ThinTurn) -> AssembledTurn:
+def assembled(turn: NotedTurn) -> AssembledTurn:
     """The turn without content."""
     made = make_unread_turn(
         trace_id=turn.trace,
         span_id=turn.span,
-        conversation_id=turn.conversation,
+        conversation_id=turn.conversation or None,
         service=turn.service,
         dialect=turn.dialect,
         times=(turn.start, turn.end),
@@ -76,7 +76,7 @@ def assembled(turn: ThinTurn) -> AssembledTurn:
     return AssembledTurn(made, span, models=span)
 
 
-class ThinRecord(NamedTuple):
+class NotedRecord(NamedTuple):
     """The record of a thin turn, its id, and that of its conversation."""
 
     turn_id: str
@@ -84,7 +84,7 @@ class ThinRecord(NamedTuple):
     record: Record
 
 
-def make_thin_record(turn: ThinTurn, tenant: str) -> ThinRecord:
+def make_noted_record(turn: NotedTurn, tenant: str) -> NotedRecord:
     """The record of a thin turn that stands alone: the same bytes as of the turn that `assembled` makes, in a tenant.
 
     Nearly all turns are such where few are judged, so they never become values.
@@ -109,7 +109,7 @@ def make_thin_record(turn: ThinTurn, tenant: str) -> ThinRecord:
         fields["trace_state"] = turn.trace_state
     if tenant:
         fields["attributes"] = {ATTRIBUTE: tenant}
-    return ThinRecord(
+    return NotedRecord(
         turn_id, conversation_id, Record(conversation_id.encode("utf-8", "replace"), turn_fields_to_json(fields))
     )
 
@@ -117,7 +117,7 @@ def make_thin_record(turn: ThinTurn, tenant: str) -> ThinRecord:
 _NO_CONTENT = {"input": None, "actual_output": None, "incomplete": "unwanted"}
 
 
-def dialects_of(turns: Iterable[ThinTurn], without: Collection[str] = ()) -> dict[str, str]:
+def dialects_of(turns: Iterable[NotedTurn], without: Collection[str] = ()) -> dict[str, str]:
     """Which dialect reads which span, by their ids, except some; spans that none reads are left out."""
     return {
         span_id: dialect
@@ -127,7 +127,7 @@ def dialects_of(turns: Iterable[ThinTurn], without: Collection[str] = ()) -> dic
     }
 
 
-def count_spans(turns: Iterable[ThinTurn], others: Iterable[str] = ()) -> Counter[str]:
+def count_spans(turns: Iterable[NotedTurn], others: Iterable[str] = ()) -> Counter[str]:
     """How many spans each dialect reads; `others` are the ids of more spans that none reads."""
     by_span = dict.fromkeys(others, UNREAD)
     for turn in turns:
@@ -135,7 +135,7 @@ def count_spans(turns: Iterable[ThinTurn], others: Iterable[str] = ()) -> Counte
     return Counter(by_span.values())
 
 
-def combine(whole: Sequence[AssembledTurn], thin: Sequence[ThinTurn], tree: SpanTree) -> list[AssembledTurn]:
+def combine(whole: Sequence[AssembledTurn], thin: Sequence[NotedTurn], tree: SpanTree) -> list[AssembledTurn]:
     """The turns of a trace that came in whole and thin pieces, in order of their ends.
 
     A thin turn stands for what log records say of its own call, for a span around it that has no other call, and for a
@@ -178,7 +178,7 @@ def _is_about(whole: AssembledTurn, span_id: str, around: frozenset[str], tree: 
     return any(span_id in tree.ancestors(model) for model in whole.models)
 
 
-def _is_same_call(whole: AssembledTurn, turn: ThinTurn) -> bool:
+def _is_same_call(whole: AssembledTurn, turn: NotedTurn) -> bool:
     return whole.turn.conversation_id == turn.conversation and len(whole.models) == 1 and whole.enclosing is None
 
 

@@ -34,8 +34,8 @@ from collector.assemble.turns import AssembledTurn, TurnBuilder
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput
 from collector.records.feedback import FeedbackEntry, cut, digest_of, stated
+from collector.records.noted_turns import NotedTurn
 from collector.records.ready_made import LONGEST_ID
-from collector.records.thin_pieces import ThinTurn
 from evaluators.cases import Feedback, Turn
 from evaluators.records import to_dict
 
@@ -213,8 +213,8 @@ class Assembler:
             return Assembly(spans={UNREAD: unknown[0]} if any(unknown) else {})
         if is_wanted is not None and not self.agent_runs:
             sole = find_sole_turn(trace, self.dialects, self.identity)
-            if sole is not None and not is_wanted(sole.turn):
-                return Assembly((AssembledTurn(sole.turn, frozenset()),), sole.spans, at_a_glance=True)
+            if sole is not None and not is_wanted((turn := assembled(sole)).turn):
+                return Assembly((turn,), Counter(sole.spans.values()), at_a_glance=True)
         return self.analyze(trace).assembly
 
     def _assemble_beside(
@@ -233,7 +233,7 @@ class Assembler:
         turns = [turn for turn in turns if turn.span not in came_whole]
         return self.analyze(trace._replace(spans=tuple(spans)), turns).assembly
 
-    def analyze(self, trace: CollectedTrace, thin: Sequence[ThinTurn] = ()) -> TraceAnalysis:
+    def analyze(self, trace: CollectedTrace, thin: Sequence[NotedTurn] = ()) -> TraceAnalysis:
         """Assemble the turns of one trace, and return the intermediate results, too.
 
         `thin` are the turns of its thin pieces, whose spans are among the others.

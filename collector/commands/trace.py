@@ -24,8 +24,8 @@ from collector.export.stage import group_of
 from collector.logs.log import Committed, Log, StoredRecord
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, turn_from_json
+from collector.records.noted_turns import THIN
 from collector.records.shared_records import divide_records
-from collector.records.thin_pieces import HEADERS as THIN
 from collector.records.turns import conversation_key
 from collector.service.assembly_builder import build_assembler
 from collector.service.open_logs import Logs, open_logs

@@ -1,4 +1,4 @@
-"""Renamed keys: files with an old name are still read, with a warning that names the new one."""
+"""Renamed and removed keys: files that still have one are read, with a warning that says what to write instead."""
 
 from __future__ import annotations
 
@@ -46,9 +46,16 @@ RENAMED: Mapping[str, str] = {
 }
 """The new name by the path of the old one; `*` is any name."""
 
+REMOVED: Mapping[str, str] = {
+    "receive.shared_records": "traces always share records",
+}
+"""Why a key is no longer needed, by its path."""
+
 
 def with_current_names(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The values with the new names, and a warning for each old one. The given values stay as they are.
+    """The values with the new names and without removed keys, and a warning for each old one.
+
+    The given values stay as they are.
 
     Raises:
         ConfigError: a section has the old and the new name of a key.
@@ -64,6 +71,12 @@ def with_current_names(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple
                 raise ConfigError(f"{where}.{old}: is now called {new}, which is set as well; keep {new}")
             section[new] = section.pop(old)
             warnings.append(f"{where}.{old} is now called {where}.{new}; rename it")
+    for path, why in REMOVED.items():
+        *parents, old = path.split(".")
+        for where, section in _sections(current, parents):
+            if old in section:
+                del section[old]
+                warnings.append(f"{where}.{old} has no effect any more, because {why}; remove it")
     return current, tuple(warnings)
 
 

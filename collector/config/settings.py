@@ -149,11 +149,6 @@ class ReceiveSettings(Section):
         description="Whose tracestate (ot=th:) is believed about earlier sampling, and weighs scores: nobody's, "
         "everybody's, or that of the named tenants. Whoever calls an application can write it.",
     )
-    shared_records: bool = Field(
-        default=False,
-        description="The traces of a request share records of the spans log, one for each partition: less CPU than a "
-        "record for each trace. Earlier versions cannot read them: switch it on when no process of one runs any more.",
-    )
 
     @property
     def tenants(self) -> frozenset[str]:
@@ -229,11 +224,12 @@ class AssembleSettings(Section):
         default=60.0, description="How long late spans of a trace are still combined with the rest."
     )
     keep: Literal["all", "wanted"] = Field(
-        default="all",
-        description="all: every turn is stored with its content. wanted: turns of conversations whose draw lies above "
-        "all sample rates are stored without it (`incomplete: unwanted`), and most are not even received whole. Then "
-        "replay, backfill by rejudge, and a rate that is raised later find no content in them. No effect while a "
-        "monitor has match, boost, sample: auto, a rate of 1, or watches agent runs.",
+        default="wanted",
+        description="wanted: turns of conversations whose draw lies above all sample rates are stored without their "
+        "content (`incomplete: unwanted`), and most of their traces are not even read. Scores, weights and counters "
+        "are those of all. all: every turn is stored with its content, for backfills by rejudge and for a rate that is "
+        "raised later. No difference while a monitor has match, boost, sample: auto, a rate of 1, or watches agent "
+        "runs.",
     )
     identity: IdentitySettings = IdentitySettings()
     attributes: list[AttributeName] | dict[AttributeName, list[AttributeKey]] = Field(

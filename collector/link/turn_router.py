@@ -12,7 +12,7 @@ from collector.logs.appending import RETRY, append_until_durable
 from collector.logs.log import Log, Record
 from collector.records.json import turn_to_json
 from collector.records.shared_records import append_shared
-from collector.records.tenants import with_conversation
+from collector.records.tenants import conversation_key_in_tenant, with_conversation
 from collector.records.turns import bare_turn_record, turn_key, turn_record, without_content
 from evaluators.cases import Turn
 
@@ -53,8 +53,11 @@ class TurnRouter:
         *,
         backoff: Backoff = RETRY,
         is_key_wanted: Callable[[str], bool] | None = None,
+        selects: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`selects` says whether `is_key_wanted` may say no to any key."""
         self._is_key_wanted = is_key_wanted
+        self._selects = selects
         self._turns = turns
         self._unlinked = unlinked
         self._backoff = backoff
@@ -63,7 +66,11 @@ class TurnRouter:
     @property
     def selects(self) -> bool:
         """Whether there are turns that are stored without their content."""
-        return self._is_key_wanted is not None
+        return self._is_key_wanted is not None and self._selects()
+
+    def is_key_wanted(self, conversation: str, tenant: str) -> bool:
+        """Whether the content of the turns of a tenant's conversation is stored."""
+        return self._is_key_wanted is None or self._is_key_wanted(conversation_key_in_tenant(conversation, tenant))
 
     def is_wanted(self, turn: Turn) -> bool:
         """Whether the content of a turn is stored."""

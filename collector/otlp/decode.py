@@ -37,18 +37,14 @@ _LONGEST_KNOWN, _MOST_KNOWN = 128, 20_000
 """Bytes of an attribute that is remembered, and how many are: most of a span's were on another span before."""
 
 
-def names_of(pairs: Iterable[bytes]) -> list[str]:
-    """The names of attributes, each given by its KeyValue's bytes."""
-    return [_known(pair)[0] if len(pair) <= _LONGEST_KNOWN else KeyValue.FromString(pair).key for pair in pairs]
+def pairs_of(pairs: Iterable[bytes]) -> list[tuple[str, Json]]:
+    """Decode the names and values of attributes, each given by its KeyValue's bytes. A tight loop."""
+    return [_known(pair) if len(pair) <= _LONGEST_KNOWN else _decode(pair) for pair in pairs]
 
 
 def attributes_of(pairs: Iterable[bytes]) -> dict[str, Json]:
-    """Decode attributes, each given by its KeyValue's bytes; of several of one name the last. A tight loop."""
-    decoded: dict[str, Json] = {}
-    for pair in pairs:
-        name, value = _known(pair) if len(pair) <= _LONGEST_KNOWN else _decode(pair)
-        decoded[name] = value
-    return decoded
+    """Decode attributes, each given by its KeyValue's bytes; of several of one name the last."""
+    return dict(pairs_of(pairs))
 
 
 def _decode(pair: bytes) -> tuple[str, Json]:
@@ -327,14 +323,20 @@ Wanted = Callable[[list[str], str, Outline], int]
 
 def spans_of(request: Outline, wanted: Wanted | None = None) -> list[Span]:
     """The spans of a request in outline; those not `wanted` come without attributes and events."""
-    return decode_examined(examine_spans(request, wanted))
+    return decode_examined(examine_spans(span_parts(request), wanted))
+
+
+def span_parts(request: Outline) -> Iterator[Part]:
+    """The parts of a request with spans, all of them."""
+    for resource, scope in scopes_of(request):
+        yield resource, scope, scope.spans
 
 
 class ExaminedSpan(NamedTuple):
-    """A span of which only the names of the attributes were read; `evidence` is what `Wanted` said, if it was asked."""
+    """A span with its decoded attributes; `evidence` is what `Wanted` said, if it was asked."""
 
     outline: Outline
-    pairs: list[bytes]
+    pairs: list[tuple[str, Json]]
     evidence: int | None
 
 
@@ -346,15 +348,15 @@ class ExaminedScope(NamedTuple):
     spans: list[ExaminedSpan]
 
 
-def examine_spans(request: Outline, wanted: Wanted | None = None) -> list[ExaminedScope]:
-    """Ask of each span whether it is wanted, before anything else is read: most traces have none that is."""
+def examine_spans(parts: Iterable[Part], wanted: Wanted | None = None) -> list[ExaminedScope]:
+    """Ask of each span whether it is wanted, before more of it is read: most traces have none that is."""
     scopes: list[ExaminedScope] = []
-    for resource, scope in scopes_of(request):
+    for resource, scope, items in parts:
         name = scope.scope.name
         spans: list[ExaminedSpan] = []
-        for span in scope.spans:
-            pairs = list(span.attributes)
-            evidence = wanted(names_of(pairs), name, span) if wanted else None
+        for span in items:
+            pairs = pairs_of(span.attributes)
+            evidence = wanted([pair[0] for pair in pairs], name, span) if wanted else None
             spans.append(ExaminedSpan(span, pairs, evidence))
         scopes.append(ExaminedScope(resource.resource, name, spans))
     return scopes
@@ -401,7 +403,7 @@ def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Spa
         span.end_time_unix_nano,
         status.code == _ERROR,
         status.message,
-        attributes_of(pairs) if wanted else NOTHING,
+        dict(pairs) if wanted else NOTHING,
         _events(span) if wanted and span.events else (),
         tuple([(link.trace_id.hex(), link.span_id.hex()) for link in span.links]) if span.links else (),
         scope,

@@ -25,10 +25,11 @@ from collector.logs.log import Log, LogUnavailable, Record, RecordTooLarge
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules, ParsedFeedback, parse_feedback
-from collector.receive.parsed_request import Form, ParsedRequest, Thinning, parse
+from collector.receive.parsed_request import Form, ParsedRequest, TurnNoting, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
 from collector.records.ready_made import Incoming, NotReadymade, documents_in
+from collector.records.shared_records import append_shared
 from collector.redact.redactor import Redactor
 from collector.telemetry.registry import Telemetry
 
@@ -117,7 +118,7 @@ async def read_files(
     stored_media: int = 0,
     labels: Log | None = None,
     feedback: FeedbackRules = ALL_FEEDBACK,
-    thinning: Thinning | None = None,
+    notes: TurnNoting | None = None,
 ) -> FileCount:
     """Read all files into the spans log, and ready-made turns into the turns log; returns when everything is durable.
 
@@ -139,7 +140,7 @@ async def read_files(
         own,
         feedback,
         stored_media,
-        thinning,
+        notes,
     )
     for path in files_in(paths):
         try:
@@ -187,7 +188,7 @@ class _Batch:
 
     async def _append(self, records: list[Record]) -> None:
         if records:
-            await self._backoff.repeat(lambda: self.log.append(records), LogUnavailable, action=self._action)
+            await self._backoff.repeat(lambda: append_shared(self.log, records), LogUnavailable, action=self._action)
 
 
 class _Reader:
@@ -203,10 +204,10 @@ class _Reader:
         own: OwnItems | None,
         feedback: FeedbackRules,
         stored_media: int = 0,
-        thinning: Thinning | None = None,
+        notes: TurnNoting | None = None,
     ) -> None:
         self._stored_media = stored_media
-        self._thinning = thinning
+        self._notes = notes
         self.requests = self.items = self.unreadable = 0
         self._spans = spans
         self._turns = turns
@@ -267,7 +268,7 @@ class _Reader:
                 redactor=self._redactor,
                 own=self._own,
                 stored_media=self._stored_media,
-                thinning=self._thinning,
+                notes=self._notes,
             )
         known = self._known.__contains__
         try:

@@ -21,7 +21,7 @@ from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordToo
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules, ParsedFeedback, parse_feedback
-from collector.receive.parsed_request import Form, ParsedRequest, Thinning, parse
+from collector.receive.parsed_request import Form, ParsedRequest, TurnNoting, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, message_location, parse_turns
 from collector.records.ready_made import Incoming
@@ -67,8 +67,8 @@ class KafkaReceiver:
 
     `log` is the spans log, for turns and references the turns log, for feedback the labels log. `max_items` bounds the
     items of one message: more are dead-lettered, like what cannot be read. `where` returns the topic and its partition
-    for a record's partition. Feedback in ready-made turns goes into the `labels` log, if there is one. With
-    `shared_records` all that a delivery brings for a partition of the spans log travels in one record, within limits.
+    for a record's partition. Feedback in ready-made turns goes into the `labels` log, if there is one. All
+    that a delivery brings for a partition of the spans log travels in one record, within limits.
     """
 
     def __init__(
@@ -89,11 +89,10 @@ class KafkaReceiver:
         stored_media: int = 0,
         feedback: FeedbackRules = ALL_FEEDBACK,
         labels: Log | None = None,
-        shared_records: bool = False,
-        thinning: Thinning | None = None,
+        notes: TurnNoting | None = None,
     ) -> None:
         self._stored_media = stored_media
-        self._thinning = thinning
+        self._notes = notes
         log_name, unit = _UNITS.get(signal, ("spans", "trace"))
         self._action = f"writing {topic} to the {log_name} log"
         self._too_large = f"a {unit} in the message is larger than the {log_name} log accepts"
@@ -111,7 +110,6 @@ class KafkaReceiver:
         self._clock = clock
         self._feedback = feedback
         self._labels = labels
-        self._shared_records = shared_records and signal in ("traces", "logs")
         telemetry.counter(
             RECEIVE_ITEMS, "kafka", signal, "accepted"
         )  # at 0 from the start: Prometheus sees no rise to 1 of a new series
@@ -195,13 +193,12 @@ class KafkaReceiver:
             redactor=self._redactor,
             own=self._own,
             stored_media=self._stored_media,
-            thinning=self._thinning,
+            notes=self._notes,
         )
 
     async def _append(self, log: Log, records: list[Record]) -> None:
         if records:
-            append = partial(append_shared, log) if self._shared_records else log.append
-            await self._backoff.repeat(lambda: append(records), LogUnavailable, action=self._action)
+            await self._backoff.repeat(lambda: append_shared(log, records), LogUnavailable, action=self._action)
 
     async def _report_unreadable(self, message: StoredRecord, error: BadInput) -> None:
         self._telemetry.drop("receive", "unreadable_message")

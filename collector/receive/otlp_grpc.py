@@ -36,7 +36,7 @@ from collector.otlp.own_items import OwnItems
 from collector.receive.access import BearerTokens, TlsSettings, ssl_context_of
 from collector.receive.bodies import GzipDecompressor, success
 from collector.receive.otlp_ingest import OtlpIngest, SenderLimits
-from collector.receive.parsed_request import Thinning
+from collector.receive.parsed_request import TurnNoting
 from collector.receive.rejection import Rejected, internal_error, rejection_of
 from collector.receive.settings import OtlpGrpcSettings
 from collector.receive.tenants import Sender, sender_of, tenant_with
@@ -84,8 +84,7 @@ class OtlpGrpcReceiver:
         own: OwnItems | None = None,
         clock: Callable[[], float] = time.monotonic,
         stored_media: int = 0,
-        shared_records: bool = False,
-        thinning: Thinning | None = None,
+        notes: TurnNoting | None = None,
     ) -> None:
         """Read tokens and certificates.
 
@@ -106,8 +105,7 @@ class OtlpGrpcReceiver:
             own=own,
             clock=clock,
             stored_media=stored_media,
-            shared_records=shared_records,
-            thinning=thinning,
+            notes=notes,
         )
         self._tokens = (
             BearerTokens(settings.auth, _WHERE, on_wrong=self._ingest.count_wrong_token) if settings.auth else None

@@ -28,7 +28,7 @@ from collector.receive.access import BearerTokens, ssl_context_of
 from collector.receive.bodies import accepted, form_of, read_body, rejected
 from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules
 from collector.receive.otlp_ingest import OtlpIngest, SenderLimits
-from collector.receive.parsed_request import Thinning
+from collector.receive.parsed_request import TurnNoting
 from collector.receive.rejection import Rejected, internal_error, rejection_of
 from collector.receive.settings import OtlpHttpSettings
 from collector.receive.tenants import Sender, Tenant, sender_of, subjects_of, tenant_with
@@ -60,8 +60,7 @@ class OtlpHttpReceiver:
         stored_media: int = 0,
         labels: Log | None = None,
         feedback: FeedbackRules = ALL_FEEDBACK,
-        shared_records: bool = False,
-        thinning: Thinning | None = None,
+        notes: TurnNoting | None = None,
     ) -> None:
         self._settings = settings
         self._guard = guard
@@ -80,8 +79,7 @@ class OtlpHttpReceiver:
             stored_media=stored_media,
             labels=labels,
             feedback=feedback,
-            shared_records=shared_records,
-            thinning=thinning,
+            notes=notes,
         )
         self._tokens = (
             BearerTokens(settings.auth, "receive.otlp_http", on_wrong=self._ingest.count_wrong_token)

@@ -15,7 +15,7 @@ from collector.logs.log import Log, RecordTooLarge
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules, ParsedFeedback, parse_feedback
-from collector.receive.parsed_request import Form, ParsedRequest, Thinning, parse
+from collector.receive.parsed_request import Form, ParsedRequest, TurnNoting, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.rejection import Rejected
 from collector.receive.settings import OtlpSettings
@@ -125,11 +125,9 @@ class OtlpIngest:
         stored_media: int = 0,
         labels: Log | None = None,
         feedback: FeedbackRules = ALL_FEEDBACK,
-        shared_records: bool = False,
-        thinning: Thinning | None = None,
+        notes: TurnNoting | None = None,
     ) -> None:
-        self._shared_records = shared_records
-        self._thinning = thinning
+        self._notes = notes
         self._stored_media = stored_media
         self._source = source
         self._settings = settings
@@ -196,16 +194,13 @@ class OtlpIngest:
             tenant=tenant,
             own=self._own,
             stored_media=self._stored_media,
-            thinning=self._thinning,
+            notes=self._notes,
         )
         self._limits.count_items(sender, parsed.items)
         if parsed.records:
             holding.add_bytes(sum(len(record.value) for record in parsed.records if record.value is not body))
             async with asyncio.timeout(self._settings.log_deadline):
-                if self._shared_records:
-                    await append_shared(self._spans, parsed.records)
-                else:
-                    await self._spans.append(parsed.records)
+                await append_shared(self._spans, parsed.records)
         parsed.count(self._telemetry, self._source, len(body), self._wall())
         return parsed
 

@@ -1,8 +1,8 @@
 """The parsing of an OTLP request into records of the spans log, one per trace.
 
 A record's key is the trace id (32 hex digits), with `@` and the tenant where the sender is named; its value is that
-trace's part of the request in protobuf, its header `signal` is `traces` or `logs`. A thin piece is of another form: see
-`collector.records.thin_pieces`.
+trace's part of the request in protobuf, its header `signal` is `traces` or `logs`. A note of its only turn may stand in
+front: see `collector.records.noted_turns`.
 
 Feedback may be a log record without a trace: it names the response that it is about, long after its trace. It gets a
 trace id made of the response's id, and goes through the spans log like any other.
@@ -11,7 +11,7 @@ trace id made of the response's id, and goes through the spans log like any othe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -36,13 +36,12 @@ from collector.otlp.inline_media import omit_from_request
 from collector.otlp.outline import Outline, outline_of
 from collector.otlp.own_items import SIGNATURE, OwnItems
 from collector.receive.rejection import NotRedacted
+from collector.records.noted_turns import NotedTurn, has_note, with_note
 from collector.records.tenants import trace_key
-from collector.records.thin_pieces import HEADERS as THIN
-from collector.records.thin_pieces import ThinTurn, thin_piece
 from collector.redact.otlp_request import RequestRedaction
 from collector.redact.redactor import RedactionFailed, Redactor
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, RECEIVE_BYTES, RECEIVE_ITEMS, THINNED
+from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, NOTED, RECEIVE_BYTES, RECEIVE_ITEMS
 
 _EVENT = "gen_ai.evaluation.result"
 _NAME, _RESPONSE = "event.name", "gen_ai.response.id"
@@ -79,17 +78,11 @@ Form = Literal["protobuf", "json"]
 _TRACE_ID_BYTES = 16
 
 
-class Thinning(Protocol):
-    """Leaves out of the pieces of traces what was said, where nobody can want it."""
+class TurnNoting(Protocol):
+    """Finds turns that nobody can want."""
 
-    def of_request(
-        self, tenant: str, redaction: RequestRedaction | None
-    ) -> Callable[[Sequence[Part]], ThinTurn | None]:
-        """What thins and redacts a part of a trace in place; gives its turn, or None where it must stay whole.
-
-        The surroundings of the request are redacted by then. It raises RedactionFailed where a text could not be
-        looked through.
-        """
+    def find(self, parts: Sequence[Part], tenant: str) -> NotedTurn | None:
+        """Find the only turn in parts of one trace, which are redacted; None if it is wanted or not certain."""
         ...
 
 
@@ -99,7 +92,7 @@ class ParsedRequest:
 
     `without_trace` items have no valid trace id; `self_emitted` ones were written by this service. `ended_at` (s since
     the epoch) is when the last span ended; None for log records and spans without an end. `omitted_media` counts
-    pictures and the like whose content is not stored, `thinned` the records that hold nothing of what was said.
+    pictures and the like whose content is not stored, `noted` the records with a note of their turn.
     """
 
     signal: Signal
@@ -109,7 +102,7 @@ class ParsedRequest:
     self_emitted: int
     ended_at: float | None = None
     omitted_media: int = 0
-    thinned: int = 0
+    noted: int = 0
 
     @property
     def items(self) -> int:
@@ -136,8 +129,8 @@ class ParsedRequest:
             telemetry.counter(RECEIVE_ITEMS, source, self.signal, "ignored").inc(self.self_emitted)
         if self.omitted_media:
             telemetry.counter(MEDIA_OMITTED, source).inc(self.omitted_media)
-        if self.thinned:
-            telemetry.counter(THINNED, source).inc(self.thinned)
+        if self.noted:
+            telemetry.counter(NOTED, source).inc(self.noted)
         if self.without_trace:
             result = "rejected" if self.rejected else "ignored"
             telemetry.counter(RECEIVE_ITEMS, source, self.signal, result).inc(self.without_trace)
@@ -154,12 +147,12 @@ def parse(
     tenant: str = "",
     own: OwnItems | None = None,
     stored_media: int = 0,
-    thinning: Thinning | None = None,
+    notes: TurnNoting | None = None,
 ) -> ParsedRequest:
     """Parse a request and split it by trace; without a form it is detected. An empty body is an empty request.
 
     `tenant` is the name of the sender, "" without one. What `own` has signed is left out. Pictures and the like of more
-    than `stored_media` bytes become hash and size. With `thinning`, what was said is left out where nobody can want it.
+    than `stored_media` bytes become hash and size. `notes` finds turns to note.
 
     Raises:
         TooLarge: it holds more than `max_items` spans or log records, or too much for each of its traces.
@@ -183,12 +176,15 @@ def parse(
     for trace_id in [group for group in groups if not _names_trace(group)]:
         del groups[trace_id]
     accepted = sum(map(count_items, groups.values()))
-    # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields.
-    is_whole = len(groups) == 1 and accepted == items and not changed
+    # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields. Nor if it
+    # begins like a note: only we write notes.
+    is_whole = len(groups) == 1 and accepted == items and not changed and not has_note(body)
     original = body if is_whole and form == "protobuf" and redactor is None else None
-    records, thinned = _records(signal, outline, groups, tenant, thinning, redactor, original)
+    if redactor is not None:
+        _redact(outline, groups, redactor)
+    records, noted = _records(signal, outline, groups, tenant, notes, original)
     return ParsedRequest(
-        signal, records, accepted, items - accepted, self_emitted, _ended_at(signal, outline), omitted, thinned
+        signal, records, accepted, items - accepted, self_emitted, _ended_at(signal, outline), omitted, noted
     )
 
 
@@ -201,59 +197,34 @@ def _records(
     request: Outline,
     groups: Mapping[bytes, Sequence[Part]],
     tenant: str,
-    thinning: Thinning | None,
-    redactor: Redactor | None,
+    notes: TurnNoting | None,
     original: bytes | None,
 ) -> tuple[list[Record], int]:
-    """A record for each trace, and how many hold nothing of what was said."""
+    """A record for each trace, and how many have a note of their turn."""
     headers: Headers = (("signal", signal.encode()),)
     writer = PieceWriter(request)
-    try:
-        pieces = _thin_and_redact(request, groups, tenant, thinning if signal == "traces" else None, redactor, writer)
-    except RedactionFailed as error:
-        raise NotRedacted(f"a text could not be redacted ({error}), so nothing of the request is stored") from None
     records: list[Record] = []
+    noted = 0
     for trace_id, parts in groups.items():
-        key = trace_key(trace_id.hex(), tenant)
-        thin = pieces.get(trace_id)
-        if thin is not None:
-            records.append(Record(key, thin, THIN))
-        else:
-            records.append(Record(key, original or writer.piece(parts), headers))
-    return records, len(pieces)
-
-
-def _thin_and_redact(
-    request: Outline,
-    groups: Mapping[bytes, Sequence[Part]],
-    tenant: str,
-    thinning: Thinning | None,
-    redactor: Redactor | None,
-    writer: PieceWriter,
-) -> Mapping[bytes, bytes]:
-    """Thin what nobody can want, and redact what is left, in place; gives the thin pieces by trace id.
-
-    These are cut out at once, while what was read of them is at hand; the others wait to be redacted together.
-    """
-    redaction = None if redactor is None else RequestRedaction(redactor)
-    if redaction is not None:
-        redaction.surroundings(request)
-    thin = thinning.of_request(tenant, redaction) if thinning is not None else _thin_nothing
-    pieces: dict[bytes, bytes] = {}
-    for trace_id, parts in groups.items():
-        turn = thin(parts)
+        piece = original or writer.piece(parts)
+        turn = notes.find(parts, tenant) if notes is not None and signal == "traces" else None
         if turn is not None:
-            pieces[trace_id] = thin_piece(turn, writer.piece(parts))
-        elif redaction is not None:
+            piece, noted = with_note(turn, piece), noted + 1
+        records.append(Record(trace_key(trace_id.hex(), tenant), piece, headers))
+    return records, noted
+
+
+def _redact(request: Outline, groups: Mapping[bytes, Sequence[Part]], redactor: Redactor) -> None:
+    """Redact the parts of a request in place. Raises NotRedacted."""
+    redaction = RequestRedaction(redactor)
+    try:
+        redaction.surroundings(request)
+        for parts in groups.values():
             for _, _, items in parts:
                 redaction.add_items(items)
-    if redaction is not None:
         redaction.finish()
-    return pieces
-
-
-def _thin_nothing(_parts: Sequence[Part]) -> None:
-    return None
+    except RedactionFailed as error:
+        raise NotRedacted(f"a text could not be redacted ({error}), so nothing of the request is stored") from None
 
 
 def _read(body: bytes, signal: Signal, form: Form | None, max_items: int | None) -> Request:

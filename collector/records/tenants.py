@@ -68,3 +68,8 @@ def id_in_tenant(id_: str, tenant: str) -> str:
     if tenant:
         return f"{_SCOPE}{tenant}/{id_}"
     return f"{_FOREIGN}{id_}" if id_.startswith(_SCOPE) else id_
+
+
+def conversation_key_in_tenant(conversation: str, tenant: str) -> str:
+    """The key of the turns of a tenant's conversation, as readers of the turns log see it, always valid text."""
+    return id_in_tenant(conversation, tenant).encode("utf-8", "replace").decode(errors="replace")

@@ -65,21 +65,6 @@ class RequestRedaction:
             else:
                 self._span(item)
 
-    def names(self, span: Outline) -> None:
-        """Redact what a span is called and what its trace carries along."""
-        for field in ("name", "trace_state"):
-            part = _FIELD + getattr(span, field).encode()
-            if part not in self._clean.known:
-                self._look_through({part: [(span, field)]})
-
-    def attributes(self, span: Outline, pairs: list[bytes], places: Iterable[int]) -> None:
-        """Redact some attributes of a span, given by their places, in the span and in `pairs`, a list of them all."""
-        clean = self._clean.known
-        for place in places:
-            if pairs[place] not in clean:
-                self._look_through({pairs[place]: [(span, place)]})
-                pairs[place] = span.attributes[place]
-
     def _around(self, group: Outline, about: Outline, *texts: str) -> None:
         """What a resource or scope says of all its items."""
         self._text(group, "schema_url")

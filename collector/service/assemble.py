@@ -17,7 +17,7 @@ def start_assemble(process: Process, wanted: WantedConversations | None) -> None
     dead_letters = process.resources.dead_letters("assemble", logs.spans.name, logs)
     stage = AssembleStage(
         build_assembler(settings, process.config.settings.dialects),
-        build_router(settings, logs.turns, logs.unlinked, wanted.is_wanted if wanted is not None else None),
+        build_router(settings, logs.turns, logs.unlinked, wanted),
         trace_limits(settings),
         telemetry=telemetry,
         on_bad_record=dead_letters.take,

@@ -9,8 +9,8 @@ from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.attachments import MediaLimits
 from collector.assemble.identity import IdentityLookup
 from collector.assemble.open_traces import TraceLimits
-from collector.assemble.thinning import Thinner
 from collector.assemble.trace import Assembler
+from collector.assemble.turn_notes import TurnNotes
 from collector.config.configured import Config
 from collector.config.dialects import NO_DIALECTS, DialectSettings, build_dialects
 from collector.config.settings import AssembleSettings, LinkSettings
@@ -18,6 +18,7 @@ from collector.dialects.registry import Dialects
 from collector.link.conversation_linker import ConversationLinker
 from collector.link.turn_router import TurnRouter, has_no_conversation
 from collector.logs.log import Log
+from collector.service.wanted import WantedConversations
 from evaluators.cases import Turn
 
 
@@ -32,9 +33,10 @@ def build_assembler(settings: AssembleSettings, dialects: Mapping[str, DialectSe
     )
 
 
-def build_thinner(config: Config, is_key_wanted: Callable[[str], bool]) -> Thinner:
-    """What leaves out of traces what was said where nobody can want it, by the rules of the assembler."""
-    return Thinner(build_assembler(config.settings.assemble, config.settings.dialects), is_key_wanted)
+def build_turn_notes(config: Config, wanted: WantedConversations) -> TurnNotes:
+    """What finds the turns that receivers note, by the rules of the assembler."""
+    assembler = build_assembler(config.settings.assemble, config.settings.dialects)
+    return TurnNotes(assembler, wanted.is_wanted, wanted.selects)
 
 
 def trace_limits(settings: AssembleSettings) -> TraceLimits:
@@ -43,11 +45,13 @@ def trace_limits(settings: AssembleSettings) -> TraceLimits:
 
 
 def build_router(
-    settings: AssembleSettings, turns: Log, unlinked: Log | None, is_key_wanted: Callable[[str], bool] | None = None
+    settings: AssembleSettings, turns: Log, unlinked: Log | None, wanted: WantedConversations | None = None
 ) -> TurnRouter:
     """The router of assembled turns: to the turns log, or to that of unlinked turns."""
     services = settings.link.services if settings.link else ()
-    return TurnRouter(turns, unlinked, services, is_key_wanted=is_key_wanted)
+    if wanted is None:
+        return TurnRouter(turns, unlinked, services)
+    return TurnRouter(turns, unlinked, services, is_key_wanted=wanted.is_wanted, selects=wanted.selects)
 
 
 def linker_factory(settings: LinkSettings) -> Callable[[], ConversationLinker]:

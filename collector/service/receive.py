@@ -16,10 +16,10 @@ from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver
 from collector.receive.otlp_http import OtlpHttpReceiver
 from collector.receive.otlp_ingest import SenderLimits
-from collector.receive.parsed_request import Thinning
+from collector.receive.parsed_request import TurnNoting
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.ready_made import Incoming
-from collector.service.assembly_builder import build_thinner
+from collector.service.assembly_builder import build_turn_notes
 from collector.service.begun_topics import TopicNotes
 from collector.service.kafka_settings import former_group_of, group_of, settings_of_source
 from collector.service.open_logs import loss_counter
@@ -33,17 +33,17 @@ logger = logging.getLogger(__name__)
 async def start_receive(process: Process, wanted: WantedConversations | None) -> tuple[int | None, int | None]:
     """Start all ways in; gives the ports of OTLP over HTTP and gRPC, None where it is not configured.
 
-    What was said is left out where nobody can want it.
+    Receivers note the turns of conversations that are not wanted.
 
     Raises:
         ConfigError: a topic does not exist, or an address cannot be bound.
     """
-    thinning = None if wanted is None else build_thinner(process.config, wanted.is_wanted)
-    await start_sources(process, thinning)
-    return await start_otlp(process, thinning)
+    notes = None if wanted is None else build_turn_notes(process.config, wanted)
+    await start_sources(process, notes)
+    return await start_otlp(process, notes)
 
 
-async def start_sources(process: Process, thinning: Thinning | None = None) -> None:
+async def start_sources(process: Process, notes: TurnNoting | None = None) -> None:
     """Start consuming the topics and reading the files that are configured.
 
     Raises:
@@ -51,12 +51,12 @@ async def start_sources(process: Process, thinning: Thinning | None = None) -> N
     """
     receive = process.config.settings.receive
     for settings in receive.kafka:
-        await _start_source(process, settings, thinning)
+        await _start_source(process, settings, notes)
     if receive.files:
-        process.tasks.start(_read_files(process, [Path(file) for file in receive.files], thinning))
+        process.tasks.start(_read_files(process, [Path(file) for file in receive.files], notes))
 
 
-async def start_otlp(process: Process, thinning: Thinning | None = None) -> tuple[int | None, int | None]:
+async def start_otlp(process: Process, notes: TurnNoting | None = None) -> tuple[int | None, int | None]:
     """Listen for OTLP over HTTP and gRPC until the process ends; gives the ports, None where it is not configured.
 
     Both share one account of what they hold for senders.
@@ -73,16 +73,16 @@ async def start_otlp(process: Process, thinning: Thinning | None = None) -> tupl
     http_port = grpc_port = None
     if receive.otlp_http is not None:
         http_port = await _start_http(
-            process, with_descriptors(receive.otlp_http, len(receivers), files), limits, thinning
+            process, with_descriptors(receive.otlp_http, len(receivers), files), limits, notes
         )
     if receive.otlp_grpc is not None:
         settings = with_descriptors(receive.otlp_grpc, len(receivers), files, each=RELAYED)
-        grpc_port = await _start_grpc(process, settings, limits, thinning)
+        grpc_port = await _start_grpc(process, settings, limits, notes)
     return http_port, grpc_port
 
 
 async def _start_http(
-    process: Process, settings: OtlpHttpSettings, limits: SenderLimits, thinning: Thinning | None
+    process: Process, settings: OtlpHttpSettings, limits: SenderLimits, notes: TurnNoting | None
 ) -> int:
     """Listen for OTLP/HTTP until the process ends; gives the port.
 
@@ -100,8 +100,7 @@ async def _start_http(
         stored_media=_stored_media(process),
         labels=process.logs.labels,
         feedback=_rules(process),
-        shared_records=process.config.settings.receive.shared_records,
-        thinning=thinning,
+        notes=notes,
     )
     try:
         return await process.stack.enter_async_context(receiver.serve(shared=process.shared_port("otlp_http")))
@@ -111,7 +110,7 @@ async def _start_http(
 
 
 async def _start_grpc(
-    process: Process, settings: OtlpGrpcSettings, limits: SenderLimits, thinning: Thinning | None
+    process: Process, settings: OtlpGrpcSettings, limits: SenderLimits, notes: TurnNoting | None
 ) -> int:
     """Listen for OTLP/gRPC until the process ends; gives the port.
 
@@ -129,13 +128,12 @@ async def _start_grpc(
         redactors=process.resources.redactors,
         own=process.own,
         stored_media=_stored_media(process),
-        shared_records=process.config.settings.receive.shared_records,
-        thinning=thinning,
+        notes=notes,
     )
     return await process.stack.enter_async_context(receiver.serve(shared=process.shared_port("otlp_grpc")))
 
 
-async def _start_source(process: Process, settings: KafkaSourceSettings, thinning: Thinning | None) -> None:
+async def _start_source(process: Process, settings: KafkaSourceSettings, notes: TurnNoting | None) -> None:
     from collector.logs.kafka import KafkaSource
 
     log_settings, logs = process.config.settings.log, process.logs
@@ -163,7 +161,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings, thinnin
                 on_unreadable=dead_letters.take_async, where=source.where,
                 redactor=process.resources.redactors.everybody, own=process.own, stored_media=_stored_media(process),
                 feedback=_rules(process), labels=logs.labels,
-                shared_records=process.config.settings.receive.shared_records, thinning=thinning,
+                notes=notes,
             )  # fmt: skip
             group = f"{name}.{kind}"
             wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")
@@ -172,7 +170,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings, thinnin
             process.tasks.start(source.follow(group, wrapped, former=former and f"{former}.{kind}", begun=begun))
 
 
-async def _read_files(process: Process, paths: Sequence[Path], thinning: Thinning | None) -> None:
+async def _read_files(process: Process, paths: Sequence[Path], notes: TurnNoting | None) -> None:
     logs, redactor = process.logs, process.resources.redactors.everybody
     count = await read_files(
         paths,
@@ -184,7 +182,7 @@ async def _read_files(process: Process, paths: Sequence[Path], thinning: Thinnin
         stored_media=_stored_media(process),
         labels=logs.labels,
         feedback=_rules(process),
-        thinning=thinning,
+        notes=notes,
     )
     logger.info("files: %d requests read, %d could not be read", count.requests, count.unreadable)
 

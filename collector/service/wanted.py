@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from collector.config.configured import Config
 from collector.evaluate.plan import Plan
-from collector.evaluate.sampling.wanted import can_be_wanted
+from collector.evaluate.sampling.wanted import can_be_wanted, why_all_are_wanted
 from collector.service.process import Apply, Process
 
 
@@ -17,7 +17,15 @@ class WantedConversations:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._plans: tuple[Plan, ...] = (plan,)
+        self._take((plan,))
+
+    def _take(self, plans: tuple[Plan, ...]) -> None:
+        self._plans = plans
+        self._selects = all(why_all_are_wanted(plan) is None for plan in plans)
+
+    def selects(self) -> bool:
+        """Whether there are conversations that no monitor can want."""
+        return self._selects
 
     def is_wanted(self, key: str) -> bool:
         """Whether a monitor can want the conversation with this key."""
@@ -28,7 +36,7 @@ class WantedConversations:
         return self._take_over
 
     async def _take_over(self, process: Process) -> None:
-        self._plans = (process.plan, self._plans[0])
+        self._take((process.plan, self._plans[0]))
 
 
 def follow_wanted(process: Process, stages: Collection[str]) -> WantedConversations | None:

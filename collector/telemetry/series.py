@@ -501,10 +501,10 @@ MEDIA_OMITTED = Series(
     "Pictures, recordings and files of which only hash and size are stored.",
     ("source",),
 )
-THINNED = Series(
+NOTED = Series(
     "evalstream_thin_pieces_total",
     "counter",
-    "Pieces of traces stored without what was said: nobody can want them.",
+    "Pieces of traces whose only turn nobody can want: receivers note it, so that no other stage reads the piece.",
     ("source",),
 )
 REDACTIONS = Series(

@@ -24,13 +24,13 @@ from judgeless_plan import plan, records
 from measured import arguments, beside, cpu_of
 from quick_judge import serving
 
-from collector.assemble.thinning import Thinner
 from collector.assemble.trace import Assembler
+from collector.assemble.turn_notes import TurnNotes
 from collector.dialects.registry import Dialects
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.logs.log import StoredRecord
-from collector.receive.parsed_request import Thinning, parse
+from collector.receive.parsed_request import TurnNoting, parse
 from collector.redact.patterns import find
 from collector.redact.redactor import Redactor
 from collector.service.app import COLLECT_AFTER
@@ -104,7 +104,7 @@ UNITS = {
     "model calls below an HTTP span": "span",
     "spans that are no model calls": "span",
     "requests received and redacted": "turn",
-    "requests received, redacted and thinned": "turn",
+    "requests received, redacted and noted": "turn",
     "turns of open conversations, in evaluate": "turn",
     "turns that are not sampled, in evaluate": "turn",
 }
@@ -137,7 +137,7 @@ def works_of() -> Iterator[Work]:
         yield partial(ingest.turns, list(ingest.batches(ITEMS, fill, per_trace)), assembler)
     bodies = whole_way.bodies_of(0, ITEMS)
     redactor = Redactor((find,), b"a key")
-    one_of_hundred = Thinner(assembler, lambda key: int(key.rpartition("-")[2]) % 100 == 0)
+    one_of_hundred = TurnNotes(assembler, lambda key: int(key.rpartition("-")[2]) % 100 == 0)
     yield partial(received, bodies, redactor, None)
     yield partial(received, bodies, redactor, one_of_hundred)
     turns = list(records(ITEMS // 6, 6, text=650))
@@ -145,9 +145,9 @@ def works_of() -> Iterator[Work]:
     yield partial(folded, turns, of_conversation=0, sample=1e-9)
 
 
-def received(bodies: list[bytes], redactor: Redactor, thinning: Thinning | None) -> None:
+def received(bodies: list[bytes], redactor: Redactor, notes: TurnNoting | None) -> None:
     for each in bodies:
-        parse(each, "traces", "protobuf", max_items=20_000, redactor=redactor, thinning=thinning)
+        parse(each, "traces", "protobuf", max_items=20_000, redactor=redactor, notes=notes)
 
 
 def folded(turns: list[StoredRecord], of_conversation: int, sample: float) -> None:

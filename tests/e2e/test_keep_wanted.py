@@ -23,8 +23,8 @@ from collector.config.settings import LogSettings
 from collector.demo.judge import Faults, StandInJudge, serve_judge
 from collector.evaluate.sampling.draw import draw
 from collector.records.json import turn_from_json
+from collector.records.noted_turns import has_note
 from collector.records.shared_records import divide_records, is_shared
-from collector.records.thin_pieces import HEADERS as THIN
 from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
@@ -96,13 +96,13 @@ async def turns_in(log: LogSettings) -> list[Turn]:
 
 
 async def saved_records(log: LogSettings) -> tuple[int, int]:
-    """How many pieces of the spans log are thin, and how many records of the turns log several turns share."""
+    """How many pieces of the spans log have a note, and how many records of the turns log several turns share."""
     async with open_logs(log) as logs:
         spans, turns = [
             [each for partition in range(one.partitions) async for batch in one.read(partition, 0) for each in batch]
             for one in (logs.spans, logs.turns)
         ]
-    return [each.headers for each in divide_records(spans)].count(THIN), sum(map(is_shared, turns))
+    return sum(has_note(each.value) for each in divide_records(spans)), sum(map(is_shared, turns))
 
 
 COUNTED = re.compile(
@@ -200,14 +200,11 @@ async def test_killed_again_and_again_it_judges_everything_once(tmp_path: Path) 
 @pytest.mark.kafka
 @pytest.mark.long
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("shared", [False, True], ids=["alone", "shared-records"])
-async def test_over_kafka_killed_again_and_again_it_judges_everything_once(
-    shared: bool, tmp_path: Path, kafka_broker: Any
-) -> None:
-    """Out of a topic, in portions between the kills; `shared`: pieces share records of the spans log, too."""
+async def test_over_kafka_killed_again_and_again_it_judges_everything_once(tmp_path: Path, kafka_broker: Any) -> None:
+    """Out of a topic, in portions between the kills."""
     topics, chance = Topics(kafka_broker.bootstrap), random.Random(2)
     bodies = traffic()
-    changes = {"log": topics.log_settings(), "receive": {"kafka": [topics.source_settings()], "shared_records": shared}}
+    changes = {"log": topics.log_settings(), "receive": {"kafka": [topics.source_settings()]}}
     async with serve_judge(StandInJudge(Faults(latency=0.2))) as url:
         settings = configuration(url, "wanted", quiet="1s", evaluators=("helpful", "kind"), **changes)
         process = ServiceProcess(tmp_path, settings)
@@ -226,8 +223,8 @@ async def test_over_kafka_killed_again_and_again_it_judges_everything_once(
             await process.end()
     log = LogSettings.model_validate(changes["log"])
     assert_judged_once(ledger, await turns_in(log))
-    thin, together = await saved_records(log)
-    assert thin > CHATS / 4
+    noted, together = await saved_records(log)
+    assert noted > CHATS / 4
     assert together > 0
 
 

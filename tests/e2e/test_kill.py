@@ -60,7 +60,7 @@ async def test_on_sqlite_a_service_that_is_killed_again_and_again_judges_everyth
 @pytest.mark.timeout(180)
 async def test_on_sqlite_traces_that_share_records_are_judged_once_through_kills(tmp_path: Path) -> None:
     """All traces come in one request of each signal, so that several share a record."""
-    receive = {"otlp_http": {"port": 0}, "shared_records": True}
+    receive = {"otlp_http": {"port": 0}}
     async with serve_judge(StandInJudge(Faults(latency=0.4))) as url:
         process = ServiceProcess(tmp_path, configuration(url, receive=receive))
         await process.start()
@@ -109,21 +109,20 @@ async def shared_records_in(spans: Log) -> int:
 
 @pytest.mark.kafka
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("shared", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("seed", [1, *LATER_SEEDS])
 async def test_on_kafka_a_service_that_is_killed_again_and_again_judges_everything_once(
-    seed: int, shared: bool, tmp_path: Path, kafka_broker: Any
+    seed: int, tmp_path: Path, kafka_broker: Any
 ) -> None:
     topics = Topics(kafka_broker.bootstrap)
     topics.produce_payloads(WHOLE_WAY)
-    receive = {"kafka": [topics.source_settings()], "shared_records": shared}
+    receive = {"kafka": [topics.source_settings()]}
     changes = {"log": topics.log_settings(), "receive": receive}
     async with serve_judge(StandInJudge(Faults(latency=0.4))) as url:
         process = ServiceProcess(tmp_path, configuration(url, **changes))
         await process.start()
         assert_everything_once(await killed_and_finished(process, random.Random(seed), within=120))
     async with open_logs(LogSettings.model_validate(changes["log"])) as logs:
-        assert bool(await shared_records_in(logs.spans)) is shared
+        assert await shared_records_in(logs.spans)
 
 
 async def killed_and_finished(process: ServiceProcess, chance: random.Random, *, within: float) -> list[Evaluation]:

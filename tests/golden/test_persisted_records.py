@@ -28,7 +28,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from made_up import ASSEMBLER, Trace, chat
 
 from collector.assemble.collect_trace import TracePiece
-from collector.assemble.thinning import Thinner
+from collector.assemble.turn_notes import TurnNotes
 from collector.config.loading import load
 from collector.config.settings import LogSettings
 from collector.dead_letters import DeadLetter, append_letters, letter_of, letter_to_json, letters_in, record_of
@@ -435,28 +435,34 @@ def test_traces_that_share_a_record_of_the_spans_log() -> None:
     assert [each.number for each in divide_records([there])] == [7, 281474976710663]
 
 
-def test_a_thin_piece() -> None:
-    """What a receiver stores of a plain call that nobody can want, where earlier versions read nothing of it."""
+def test_a_noted_piece() -> None:
+    """What a receiver stores of a plain call that nobody can want: its turn, before the piece. Earlier versions skip it."""
     ids = {"gen_ai.conversation.id": "visit-7"}
     trace = (
         Trace("5f" * 16, start=0)
         .span(3, "POST", {"http.route": "/"})
         .span(7, "chat", chat("Hi", "Yes.", **ids), parent=3)
     )
-    parsed = parse(
-        trace.pieces()[0].value, "traces", "protobuf", tenant="acme", thinning=Thinner(ASSEMBLER, lambda _: False)
-    )
-    assert parsed.records == [Record(b"5f" * 16 + b"@acme", THIN_PIECE, (("signal", b"thin"),))]
+    body = trace.pieces()[0].value
+    parsed = parse(body, "traces", "protobuf", tenant="acme", notes=TurnNotes(ASSEMBLER, lambda _: False))
+    assert parsed.records == [Record(b"5f" * 16 + b"@acme", NOTE + body, (("signal", b"traces"),))]
+    assert ASSEMBLER.assemble([TracePiece("traces", NOTE + body)]) == ASSEMBLER.assemble(trace.pieces())
+
+
+def test_a_thin_piece() -> None:
+    """What receivers of earlier versions stored of such a call is still read."""
     [turn] = ASSEMBLER.assemble([TracePiece("traces", THIN_PIECE, thin=True)]).turns
     assert turn_to_json(turn.turn) == GLANCED.encode()
 
 
-THIN_PIECE = (
+NOTE = (
     b"\xc2>\xaa\x01"
     b'["5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f","0000000000000007","otel_genai",{"0000000000'
     b'000003":"none","0000000000000007":"otel_genai"},"visit-7","shop",7000000000,7500'
     b'000000,""]'
-    b"\nT\n\x18\n\x16\n\x0cservice.name\x12\x06\n\x04shop\x128"
+)
+THIN_PIECE = (
+    NOTE + b"\nT\n\x18\n\x16\n\x0cservice.name\x12\x06\n\x04shop\x128"
     b"\n\x00\x124\n\x10________________\x12\x08\x00\x00\x00\x00\x00\x00"
     b"\x00\x03*\x04POST9\x00^\xd0\xb2\x00\x00\x00\x00A\x00\xc3\x9d\xd0\x00\x00\x00\x00\n\x83\x01\n"
     b"\x18\n\x16\n\x0cservice.name\x12\x06\n\x04shop\x12g\n\x00\x12"

@@ -13,6 +13,8 @@ from typing import Any
 from evaluators.cases import Turn
 
 PAYLOADS = Path(__file__).parent / "otlp"
+UNMET = Path(__file__).parent / "otlp-unmet"
+"""Payloads that do not come to their truth yet."""
 
 
 def folders() -> list[str]:

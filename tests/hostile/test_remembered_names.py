@@ -8,15 +8,15 @@ import tracemalloc
 from made_up import Trace, chat
 
 from collector.assemble.collect_trace import TracePiece
-from collector.assemble.thinning import Thinner
 from collector.assemble.trace import Assembler
+from collector.assemble.turn_notes import TurnNotes
 from collector.dialects.registry import Dialects
 from collector.receive.parsed_request import parse
 from collector.redact.open_redactor import RedactSettings, open_redactor
 
 ASSEMBLER = Assembler(Dialects.installed())
 REDACTOR = open_redactor(RedactSettings(), lambda *_: None, lambda *_: None)
-THINNER = Thinner(ASSEMBLER, lambda _key: True)
+NOTES = TurnNotes(ASSEMBLER, lambda _key: True)
 LENGTH, TRACES = 100_000, 40
 PLACES = (
     "llm.input_messages.0.message.{}",
@@ -33,9 +33,7 @@ def take_in(number: int) -> int:
     names = {place.format(f"{number}" + "x" * LENGTH): "a" for place in PLACES}
     kinds = {"openinference.span.kind": "LLM", "gen_ai.operation.name": "chat"}
     trace = Trace().span(1, "chat", chat("Hi", "Hello") | kinds | names)
-    (record,) = parse(
-        trace.spans.SerializeToString(), "traces", "protobuf", redactor=REDACTOR, thinning=THINNER
-    ).records
+    (record,) = parse(trace.spans.SerializeToString(), "traces", "protobuf", redactor=REDACTOR, notes=NOTES).records
     return len(ASSEMBLER.assemble([TracePiece("traces", record.value, 0)]).turns)
 
 

@@ -23,8 +23,8 @@ from collector.demo.judge import serve_judge
 from collector.evaluate.sampling.draw import draw
 from collector.logs.log import Log, StoredRecord
 from collector.records.json import evaluation_from_json, turn_from_json
+from collector.records.noted_turns import has_note
 from collector.records.shared_records import divide_records
-from collector.records.thin_pieces import HEADERS as THIN
 from collector.service.app import Running, running
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
@@ -55,7 +55,7 @@ class WantedFile(ConfigFile):
         criteria = {"judge": "main", "criteria": "Is the assistant kind?"}
         self.values |= {
             "receive": receive,
-            "assemble": {"keep": "wanted", "idle_timeout": "500ms", "allowed_lateness": "30s"},
+            "assemble": {"idle_timeout": "500ms", "allowed_lateness": "30s"},
             "evaluators": {
                 "helpful": {"kind": "g_eval", "evaluation_params": ["input", "actual_output"], **criteria},
                 "kind": {"kind": "conversational_g_eval", **criteria},
@@ -105,28 +105,28 @@ LOOPBACK = {"host": "127.0.0.1", "port": 0}
     [({"otlp_http": LOOPBACK}, post), ({"otlp_grpc": LOOPBACK}, call), ({"files": ["traces.pb"]}, nothing)],
     ids=["http", "grpc", "file"],
 )
-async def test_what_nobody_wants_is_thin_at_every_receiver(
+async def test_what_nobody_wants_is_noted_at_every_receiver(
     receive: Mapping[str, Any], send: Send, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "traces.pb").write_bytes(spans(TALKS))
-    await assert_thin(WantedFile(tmp_path, "http://127.0.0.1:9/v1", receive), send)
+    await assert_noted(WantedFile(tmp_path, "http://127.0.0.1:9/v1", receive), send)
 
 
 @pytest.mark.kafka
-async def test_what_nobody_wants_is_thin_out_of_kafka(tmp_path: Path, kafka_broker: Any) -> None:
+async def test_what_nobody_wants_is_noted_out_of_kafka(tmp_path: Path, kafka_broker: Any) -> None:
     topics = Topics(kafka_broker.bootstrap)
     await produce(kafka_broker, f"{topics.name}.otlp_spans", [{"value": spans(TALKS), "partition": 0}])
-    await assert_thin(WantedFile(tmp_path, "http://127.0.0.1:9/v1", {"kafka": [topics.source_settings()]}), nothing)
+    await assert_noted(WantedFile(tmp_path, "http://127.0.0.1:9/v1", {"kafka": [topics.source_settings()]}), nothing)
 
 
-async def assert_thin(file: WantedFile, send: Send) -> None:
+async def assert_noted(file: WantedFile, send: Send) -> None:
     async with running(load(file.path), {"receive", "assemble"}) as service:
         await send(service, spans(TALKS))
         turns = await until_turns(service, len(TALKS))
         pieces = await records_of(service.logs.spans)
-    assert Counter(each.headers == THIN for each in pieces) == {True: len(TALKS) - len(WANTED), False: len(WANTED)}
-    assert not any(b"until ten" in each.value for each in pieces if each.headers == THIN)
+    assert Counter(has_note(each.value) for each in pieces) == {True: len(TALKS) - len(WANTED), False: len(WANTED)}
+    assert all(b"until ten" in each.value for each in pieces), "the spans log has all that was said"
     assert Counter(each.conversation_id for each in turns) == Counter(TALKS)
     for each in turns:
         assert (each.incomplete, each.input) == (

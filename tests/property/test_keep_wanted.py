@@ -10,7 +10,7 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -22,13 +22,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_up import Trace, chat
 from test_deliveries import Request, apart
-from truth import PAYLOADS, folders
+from truth import PAYLOADS, UNMET
 
 from collector.assemble.fold import AssembleFold
 from collector.assemble.open_traces import TraceLimits
 from collector.assemble.stage import AssembleStage
-from collector.assemble.thinning import Thinner
 from collector.assemble.trace import Assembler
+from collector.assemble.turn_notes import TurnNotes
 from collector.dialects.registry import Dialects
 from collector.evaluate.budget.rates import RateReduction, Rates
 from collector.evaluate.budget.windows import Budget
@@ -42,12 +42,13 @@ from collector.evaluate.sampling.wanted import can_be_wanted
 from collector.link.turn_router import TurnRouter
 from collector.logs.log import TICK, StoredRecord
 from collector.logs.memory import MemoryLog
-from collector.otlp.decode import request_from_protobuf, split_by_trace
+from collector.otlp.decode import read_request, split_by_trace
 from collector.receive.parsed_request import parse
 from collector.records.json import turn_from_json
+from collector.records.noted_turns import has_note
 from collector.records.shared_records import divide_records, is_shared
 from collector.records.tenants import tenant_in_key, trace_key
-from collector.records.thin_pieces import HEADERS as THIN
+from collector.redact.open_redactor import RedactSettings, open_redactor
 from collector.redact.redactor import Redactor
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
@@ -61,6 +62,7 @@ from evaluators.turn.g_eval import GEval
 ASSEMBLER = Assembler(Dialects.installed())
 LIMITS = TraceLimits(quiet=5.0, linger=40.0)
 CONVERSATION = b"sess-larkspur-7341"
+CONVERSATIONS = (CONVERSATION, b"chat-skerry-5518")
 WINDOWS = SessionWindowSettings(idle_gap=60.0, allowed_lateness=30.0)
 
 
@@ -78,21 +80,30 @@ PLAN = Plan(
 )
 
 
+def captured() -> Iterator[Request]:
+    """The requests of every payload, also of those that are not read right yet; each folder's traces are its own."""
+    for folder in [*sorted(PAYLOADS.iterdir()), *sorted(UNMET.iterdir())]:
+        for path in sorted(folder.iterdir()):
+            if path.suffix == ".pb":
+                yield Request("logs" if "logs" in path.name else "traces", path.read_bytes())
+            elif path.name != "expected.json":
+                body = path.read_bytes()
+                yield Request("logs" if b"resourceLogs" in body else "traces", body)
+
+
 @cache
 def traces() -> tuple[tuple[tuple[Request, ...], str], ...]:
     """The captured traces: their requests, and their ids."""
     found: dict[str, list[Request]] = {}
-    for folder in folders():
-        for path in sorted((PAYLOADS / folder).glob("*.pb")):
-            signal = "logs" if "logs" in path.name else "traces"
-            for trace_id, piece in split_by_trace(request_from_protobuf(path.read_bytes(), signal)).pieces:
-                found.setdefault(trace_id, []).append(Request(signal, piece))
+    for request in captured():
+        for trace_id, piece in split_by_trace(read_request(request.body, request.signal)).pieces:
+            found.setdefault(trace_id, []).append(Request(request.signal, piece))
     return tuple((tuple(requests), trace_id) for trace_id, requests in found.items())
 
 
 @cache
 def plain_traces() -> tuple[tuple[tuple[Request, ...], str], ...]:
-    """Traces of plain calls, which receivers thin: whole, in parts, with calls beside, feedback and what comes later."""
+    """Traces of plain calls, which receivers note: whole, in parts, with calls beside, feedback and what comes later."""
     ids = {"gen_ai.conversation.id": CONVERSATION.decode()}
     call = chat("Are you open?", "Yes, until ten.", **ids)
     other = chat("And on Sunday?", "No, on Sunday we rest.", **ids)
@@ -146,12 +157,14 @@ def traffic(seed: int, number: int, plain: float = 0.0) -> Traffic:
     for _ in range(number):
         requests, trace_id = chance.choice(plain_traces() if chance.random() < plain else traces())
         own, start = chance.randbytes(16), chance.uniform(0.0, 60.0)
-        talk = f"sess-larkspur-{chance.randrange(1000, 1000 + number // 2)}".encode()
+        talk = chance.randrange(1000, 1000 + number // 2)
         key = trace_key(own.hex(), chance.choice(("", "", "shop")))
         pieces = [one for each in requests for one in (apart(each) if chance.random() < 0.5 else [each])]
         for each in pieces + (pieces if chance.random() < 0.2 else []):
             late = chance.choice((0.0, 0.0, 0.0, 0.0, 10.0, 30.0, 70.0))
-            body = each.body.replace(bytes.fromhex(trace_id), own).replace(CONVERSATION, talk)
+            body = each.body.replace(bytes.fromhex(trace_id), own)
+            for name in CONVERSATIONS:
+                body = body.replace(name, name[:-4] + b"%d" % talk)
             arrivals.append((start + late + chance.random(), Request(each.signal, body), key))
     arrivals.sort(key=lambda each: each[0])
     records: list[StoredRecord] = []
@@ -199,9 +212,11 @@ def _refuse(_record: StoredRecord, error: Exception) -> None:
     raise error
 
 
-def through_receiver(given: Traffic, redactor: Redactor | None = None) -> Traffic:
-    """The traffic as a receiver stores it that thins what nobody can want."""
-    thinner = Thinner(ASSEMBLER, is_wanted)
+def through_receiver(
+    given: Traffic, redactor: Redactor | None = None, wanted: Callable[[str], bool] | None = None
+) -> Traffic:
+    """The traffic as a receiver stores it that notes the turns that nobody can want."""
+    notes = TurnNotes(ASSEMBLER, wanted or is_wanted)
     records: list[StoredRecord] = []
     for each in given.records:
         if each.is_tick:
@@ -209,11 +224,12 @@ def through_receiver(given: Traffic, redactor: Redactor | None = None) -> Traffi
             continue
         signal = dict(each.headers)["signal"].decode()
         tenant = tenant_in_key((each.key or b"").decode())
-        parsed = parse(each.value, signal, "protobuf", tenant=tenant, thinning=thinner, redactor=redactor)
+        parsed = parse(each.value, signal, "protobuf", tenant=tenant, notes=notes, redactor=redactor)
         [stored] = parsed.records
         assert stored.key == each.key
-        assert parsed.thinned == (stored.headers == THIN)
-        records.append(replace(each, value=stored.value, headers=stored.headers))
+        assert parsed.noted == has_note(stored.value)
+        assert stored.headers == each.headers
+        records.append(replace(each, value=stored.value))
     return Traffic(tuple(records), given.restarts)
 
 
@@ -318,20 +334,24 @@ async def test_both_ways_over_the_same_traffic(seed: int) -> None:
     assert expected.counts["turn", "turns", "sampled_out"] > 50
 
 
+@pytest.mark.parametrize("redacts", [False, True], ids=["plain", "redacted"])
 @pytest.mark.parametrize("seed", range(6))
-async def test_receivers_that_thin_what_nobody_wants(seed: int) -> None:
+async def test_receivers_that_note_turns_change_nothing(seed: int, redacts: bool) -> None:
+    """Also no turn's id, time or order: the log of turns is the same, record by record."""
+    redactor = open_redactor(RedactSettings(), lambda *_: None, lambda: None) if redacts else None
     given_traffic = traffic(seed, 150, plain=0.5)
-    received = through_receiver(given_traffic)
-    whole, thin = await assembled(given_traffic, None), await assembled(received, is_wanted)
-    assert thin.spans == whole.spans
-    assert thin.by_dialect == whole.by_dialect
-    assert Counter(each.key for each in divide_records(thin.turns)) == Counter(each.key for each in whole.turns)
-    offsets, numbers = changes_in(thin.turns)
-    assert await evaluated(thin.turns, offsets) == await evaluated(whole.turns, numbers)
-    thinned = [each for each in received.records if each.headers == THIN]
-    assert len(thinned) > 20
-    for each in thinned:
-        assert not any(words in each.value for words in (b"open?", b"until ten", b"Sunday", b"table"))
+    received = through_receiver(given_traffic, redactor)
+    without_notes = through_receiver(given_traffic, redactor, wanted=lambda _key: True)
+    whole, noted = await assembled(without_notes, None), await assembled(received, is_wanted)
+    at_a_glance = await assembled(without_notes, is_wanted)
+    assert (noted.spans, noted.by_dialect) == (whole.spans, whole.by_dialect)
+    assert [each.key for each in divide_records(noted.turns)] == [each.key for each in whole.turns]
+    assert [replace(each, timestamp=0.0) for each in noted.turns] == [
+        replace(each, timestamp=0.0) for each in at_a_glance.turns
+    ]
+    offsets, numbers = changes_in(noted.turns)
+    assert await evaluated(noted.turns, offsets) == await evaluated(whole.turns, numbers)
+    assert sum(has_note(each.value) for each in received.records) > 20
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -343,10 +363,9 @@ def test_any_traffic(seed: int, number: int) -> None:
         assert (wanted.spans, wanted.by_dialect) == (whole.spans, whole.by_dialect)
         offsets, numbers = changes_in(wanted.turns)
         assert await evaluated(wanted.turns, offsets) == await evaluated(whole.turns, numbers)
-        thin = await assembled(through_receiver(given_traffic), is_wanted)
-        assert (thin.spans, thin.by_dialect) == (whole.spans, whole.by_dialect)
-        offsets, numbers = changes_in(thin.turns)
-        assert await evaluated(thin.turns, offsets) == await evaluated(whole.turns, numbers)
+        noted = await assembled(through_receiver(given_traffic), is_wanted)
+        assert (noted.spans, noted.by_dialect) == (whole.spans, whole.by_dialect)
+        assert [(each.key, each.value) for each in noted.turns] == [(each.key, each.value) for each in wanted.turns]
 
     asyncio.run(compare())
 

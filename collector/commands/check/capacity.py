@@ -20,8 +20,6 @@ UTILISATION = 0.6
 JUDGE_SECONDS = 2.0
 """How long a judge's answer takes, for what is in flight."""
 EVALUATION_BYTES = 1500
-UNWANTED_SPAN_BYTES = 180
-"""Bytes of a span of the thin piece of a turn that no monitor can want."""
 TURN_OVERHEAD = 600
 """Bytes of a turn's record beside its texts."""
 _DAY = 86_400.0
@@ -75,11 +73,9 @@ def capacity_of(config: Config, costs: CpuCosts) -> Capacity | None:
     judges = tuple(_judges(config, traffic, rates))
     deferred = sum(judge.deferred_per_second for judge in judges)
     requests = sum(judge.requests_per_second for judge in judges) - deferred
-    own_records = 0.0 if config.settings.receive.shared_records else turns
     wanted = _wanted_share(config)
-    stages = _stages(costs, traffic.spans_per_second, turns, wanted, own_records, evaluations, requests, deferred)
-    span_bytes = wanted * traffic.bytes_per_span + (1.0 - wanted) * min(UNWANTED_SPAN_BYTES, traffic.bytes_per_span)
-    spans_mb = traffic.spans_per_second * span_bytes / 1e6
+    stages = _stages(costs, traffic.spans_per_second, turns, wanted, evaluations, requests, deferred)
+    spans_mb = traffic.spans_per_second * traffic.bytes_per_span / 1e6
     turns_mb = turns * (wanted * traffic.bytes_per_turn + TURN_OVERHEAD) / 1e6
     evaluations_mb = evaluations * EVALUATION_BYTES / 1e6
     sums = [judge.usd_per_day for judge in judges]
@@ -118,7 +114,7 @@ def _rates(config: Config, traffic: TrafficSettings) -> Iterator[_Use]:
 
 
 def _wanted_share(config: Config) -> float:
-    """The share of turns that a monitor can want: all of them, but with `keep: wanted` those of the highest rate.
+    """The share of turns that are read: all of them with `keep: all`, else those of the highest rate.
 
     A conversation's draw is one for all evaluators, so what a lower rate wants a higher one wants, too.
     """
@@ -133,7 +129,6 @@ def _stages(
     spans: float,
     turns: float,
     wanted: float,
-    own_records: float,
     evaluations: float,
     requests: float,
     deferred: float,
@@ -143,7 +138,7 @@ def _stages(
     turn = wanted * costs.evaluate_turn + unwanted * costs.unwanted_evaluate_turn
     assembled = spans * costs.assemble_span + turns * costs.assemble_turn
     work = {
-        "receive": spans * costs.receive_span + turns * trace + own_records * costs.receive_own_record,
+        "receive": spans * costs.receive_span + turns * trace,
         "assemble": wanted * assembled + unwanted * turns * costs.unwanted_assemble_turn,
         "evaluate": turns * turn
         + evaluations * costs.evaluation
@@ -218,8 +213,8 @@ def capacity_lines(config: Config) -> Iterator[str]:
     yield f"           processes: {stages}"
     if costs is PURE and sum(stage.processes for stage in needed.stages) > len(needed.stages):
         yield "           in pure Python, as it is installed here; compiled, as in the image, it takes fewer"
-    if config.settings.assemble.keep == "wanted":
-        yield "           as of plain model calls; traces of agents, tools and retrieval are received as with keep: all"
+    if _wanted_share(config) < 1.0:
+        yield "           as of model calls in one request each; other traces take what they take with keep: all"
     yield (
         f"           Kafka: {plural(needed.partitions, 'partition')}, {_number(needed.broker_in_mb_per_second)} MB/s "
         f"in and {_number(needed.broker_out_mb_per_second)} MB/s out, before compression and replicas"

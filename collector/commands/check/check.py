@@ -158,7 +158,6 @@ def _keep(config: Config) -> Iterator[str]:
         yield f"keep: wanted has no effect, because {reason}"
     else:
         yield "keep: wanted: turns of conversations above all sample rates are stored without content, most unassembled"
-        yield "receivers store plain model calls of such conversations without what was said (thin pieces)"
 
 
 def _segments(exporter: BaseModel) -> str:

@@ -27,16 +27,15 @@ TURNS_OF_A_ROUND = 50.0
 class CpuCosts:
     """Seconds of CPU over Kafka, beside what a process takes at rest and for its rounds.
 
-    Receiving a span, and redacting and appending a trace, more of it if each has a record of its own (without
-    `receive.shared_records`); assembling a span, and a turn; evaluating a turn's monitors; making and appending an
-    evaluation without its judge request; that request; one that goes into a batch of 100, for which the evaluation runs
-    twice; exporting an evaluation. And of a turn that no monitor can want, with `assemble.keep: wanted`, where it is a
-    plain model call: receiving its trace beside its spans, all of its assembly, and a look at it.
+    Receiving a span, and redacting and appending a trace; assembling a span, and a turn; evaluating a turn's monitors;
+    making and appending an evaluation without its judge request; that request; one that goes into a batch of 100, for
+    which the evaluation runs twice; exporting an evaluation. And of a turn that no monitor can want, with
+    `assemble.keep: wanted`, if it is a plain model call in one request: receiving its trace beside its spans, all of
+    its assembly, and a look at it.
     """
 
     receive_span: float
     receive_trace: float
-    receive_own_record: float
     assemble_span: float
     assemble_turn: float
     evaluate_turn: float
@@ -56,29 +55,27 @@ class CpuCosts:
 PURE = CpuCosts(
     receive_span=12e-6,
     receive_trace=90e-6,
-    receive_own_record=25e-6,
     assemble_span=10e-6,
     assemble_turn=330e-6,
     evaluate_turn=16e-6,
     evaluation=470e-6,
     judge_request=930e-6,
     export_evaluation=200e-6,
-    unwanted_trace=55e-6,
-    unwanted_assemble_turn=24e-6,
+    unwanted_trace=130e-6,
+    unwanted_assemble_turn=34e-6,
     unwanted_evaluate_turn=2e-6,
 )
 COMPILED = CpuCosts(
     receive_span=10e-6,
     receive_trace=85e-6,
-    receive_own_record=25e-6,
     assemble_span=8e-6,
     assemble_turn=260e-6,
     evaluate_turn=16e-6,
     evaluation=430e-6,
     judge_request=850e-6,
     export_evaluation=200e-6,
-    unwanted_trace=30e-6,
-    unwanted_assemble_turn=22e-6,
+    unwanted_trace=110e-6,
+    unwanted_assemble_turn=30e-6,
     unwanted_evaluate_turn=2e-6,
 )
 

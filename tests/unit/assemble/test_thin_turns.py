@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.assemble.thin_turns import assembled, make_thin_record
+from collector.assemble.thin_turns import assembled, make_noted_record
 from collector.errors import BadInput
 from collector.otlp.decode import field_bytes
+from collector.records.noted_turns import NotedTurn, noted_turn, with_note
 from collector.records.tenants import in_tenant
-from collector.records.thin_pieces import ThinTurn, thin_piece, turn_of
 from collector.records.turns import UNWANTED, bare_turn_record, turn_outcome
 
 TEXTS = st.text(min_size=1, max_size=8) | st.sampled_from(("tenant:acme/c-1", "~tenant:x/c", "c-7"))
 TIMES = st.integers(min_value=-5, max_value=2**64 - 1)
 THIN = st.builds(
-    ThinTurn,
+    NotedTurn,
     trace=TEXTS,
     span=TEXTS,
     dialect=st.sampled_from(("otel_genai", "openinference")),
@@ -34,17 +34,17 @@ A_TURN = ["t", "s", "otel_genai", {"s": "otel_genai"}, "c-1", None, 1, 2, ""]
 
 
 @given(THIN, st.sampled_from(("", "acme")))
-def test_it_is_the_record_of_the_assembled_turn(thin: ThinTurn, tenant: str) -> None:
+def test_it_is_the_record_of_the_assembled_turn(thin: NotedTurn, tenant: str) -> None:
     turn = in_tenant(assembled(thin).turn, tenant)
-    made = make_thin_record(thin, tenant)
+    made = make_noted_record(thin, tenant)
     assert made.record == bare_turn_record(turn)
     assert (made.turn_id, made.conversation_id) == (turn.turn_id, turn.conversation_id)
     assert turn_outcome(turn) == UNWANTED
 
 
 @given(THIN)
-def test_a_thin_piece_has_its_turn(thin: ThinTurn) -> None:
-    assert turn_of(thin_piece(thin, b"\x0a\x00")) == thin
+def test_a_thin_piece_has_its_turn(thin: NotedTurn) -> None:
+    assert noted_turn(with_note(thin, b"\x0a\x00")) == thin
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_thin_piece_has_its_turn(thin: ThinTurn) -> None:
 def test_what_is_none_is_refused(at: int, value: Any) -> None:
     document = [*A_TURN[:at], value, *A_TURN[at + 1 :]]
     with pytest.raises(BadInput, match="not a thin piece"):
-        turn_of(field_bytes(b"\xc2\x3e", orjson.dumps(document)))
+        noted_turn(field_bytes(b"\xc2\x3e", orjson.dumps(document)))
 
 
 @pytest.mark.parametrize(
@@ -87,4 +87,4 @@ def test_what_is_none_is_refused(at: int, value: Any) -> None:
 )
 def test_what_is_no_json_of_a_turn_is_refused(content: bytes) -> None:
     with pytest.raises(BadInput, match="not a thin piece"):
-        turn_of(field_bytes(b"\xc2\x3e", content))
+        noted_turn(field_bytes(b"\xc2\x3e", content))

@@ -9,7 +9,7 @@ import yaml
 
 from collector.commands.schema import configuration_schema
 from collector.config.loading import check
-from collector.config.renamed_keys import RENAMED, with_current_names
+from collector.config.renamed_keys import REMOVED, RENAMED, with_current_names
 from collector.errors import ConfigError
 from collector.service.plan_builder import evaluator_version_in
 
@@ -38,6 +38,13 @@ page: {hosts: [a], text: false, evaluations: 14, text_bytes: 2048, keep: 15s}
 """
 
 
+OLD_RECEIVE = """
+judges: {main: {model: m}}
+evaluators: {helpful: {kind: g_eval, criteria: Helpful, evaluation_params: [input, actual_output]}}
+monitors: {all: {evaluators: [helpful]}}
+"""
+
+
 def test_an_old_file_means_the_same_as_a_new_one() -> None:
     old: dict[str, Any] = yaml.safe_load(OLD)
     new, warnings = with_current_names(old)
@@ -49,6 +56,15 @@ def test_an_old_file_means_the_same_as_a_new_one() -> None:
     assert after.warnings == ()
     assert before.settings.monitors["all"].idle_timeout == 60.0
     assert before.settings.evaluate.budget.hard_cap_factor == 1.4
+
+
+def test_a_removed_key_is_left_out_and_the_warning_says_why() -> None:
+    for value in (True, False, "no"):
+        config = check(yaml.safe_load(OLD_RECEIVE) | {"receive": {"shared_records": value}}, "a.yaml")
+        assert config.warnings == (
+            "receive.shared_records has no effect any more, because traces always share records; remove it",
+        )
+    assert len(REMOVED) == 1, "each is tested above"
 
 
 def test_the_warning_names_both() -> None:

@@ -1,9 +1,10 @@
-"""Thin pieces: records of the spans log without what was said, written by a receiver with `assemble.keep: wanted`.
+"""Notes in front of pieces in the spans log: the only turn of a piece, as its receiver saw it.
 
-A thin piece is the whole of a trace as far as a receiver saw it, of one turn that no monitor can want. It is a
-serialized request like any other piece, whose spans have ids, times, names and little more. Before it, in the same
-bytes, stands its turn as a JSON array, in a field whose number OTLP does not use: whoever reads the bytes as OTLP
-passes it by. The header `signal` is `thin`.
+A noted piece is a serialized request like any other. Before it, in the same bytes, stands its turn as a JSON array, in
+a field whose number OTLP does not use: a reader of OTLP skips it.
+
+A thin piece, which earlier versions wrote, has such a note in front of a request without what was said, so the note is
+all that is known of its turn. The header `signal` of a thin piece is `thin`.
 """
 
 from __future__ import annotations
@@ -18,19 +19,18 @@ from collector.errors import BadInput
 from collector.logs.log import Headers
 from collector.otlp.decode import field_bytes
 
-SIGNAL = b"thin"
-HEADERS: Headers = (("signal", SIGNAL),)
+THIN: Headers = (("signal", b"thin"),)
 """The headers of a thin piece."""
 
 _TAG = b"\xc2\x3e"  # field 1000, of bytes; OTLP's requests have field 1 alone
 _CONTINUES = 0x80
 
 
-class ThinTurn(NamedTuple):
-    """The turn of a thin piece: whose, when, and which dialect reads which of its spans ("none": no one).
+class NotedTurn(NamedTuple):
+    """A turn without its content: whose, when, and which dialect reads which span of its trace ("none": no one).
 
     `trace` and `span` are the ids of the trace and the model's span, in hex; times are in nanoseconds since the epoch,
-    0 where there is none.
+    0 if unknown. `conversation` is "" if the trace names none; such a turn is never written.
     """
 
     trace: str
@@ -44,21 +44,21 @@ class ThinTurn(NamedTuple):
     trace_state: str
 
 
-def thin_piece(turn: ThinTurn, request: bytes) -> bytes:
-    """The value of a record: the turn, and the trace's request without what was said."""
+def with_note(turn: NotedTurn, request: bytes) -> bytes:
+    """The value of a record: the note of a turn, and the request it is about."""
     return field_bytes(_TAG, orjson.dumps([*turn])) + request
 
 
-def begins_thin(value: bytes) -> bool:
-    """Whether a record's value begins as a thin piece's does."""
+def has_note(value: bytes) -> bool:
+    """Whether a record's value begins as one with a note does."""
     return value.startswith(_TAG)
 
 
-def turn_of(value: bytes) -> ThinTurn:
-    """The turn of a thin piece.
+def noted_turn(value: bytes) -> NotedTurn:
+    """The turn that a record's value has a note of.
 
     Raises:
-        BadInput: the value is no thin piece.
+        BadInput: the value has no valid note.
     """
     try:
         turn = _DECODER.decode(_first_field(value))
@@ -70,7 +70,7 @@ def turn_of(value: bytes) -> ThinTurn:
     return turn
 
 
-_DECODER = msgspec.json.Decoder(ThinTurn)
+_DECODER = msgspec.json.Decoder(NotedTurn)
 _MOST_TIME = 1 << 64
 
 
