@@ -56,13 +56,13 @@ def work() -> None:
         ingest.captured(name, max(1, total // 400), repeats, assembler)
     turns, repeats = (50, 1) if given.smoke else (12_000, 3)
     with serving(0.02) as judge:
-        whole_way.burst(judge, 0.01, turns, repeats, keep="wanted")
+        whole_way.burst(judge, 0.01, turns, repeats)
         try:
             with (
                 kafka_way.running_broker() as broker,
                 tempfile.TemporaryDirectory(prefix="evalstream-bench-") as folder,
             ):
-                kafka_way.way(broker.bootstrap, judge, 0.01, turns, Path(folder), keep="wanted")
+                kafka_way.way(broker.bootstrap, judge, 0.01, turns, Path(folder))
         except kafka_way.BrokerUnavailable as error:
             print(json.dumps({"left_out": f"{GROUP}, Kafka: {error}"}))
 

@@ -58,7 +58,7 @@ def main() -> None:
             show(name, unit, repeats, partial(pure, name), partial(compiled, name), note)
         with serving(0.02) as judge:
             name = f"whole way {judge} {turns}"
-            note = f"floor: pure Python; {turns} turns, 1 % judged, keep: wanted"
+            note = f"floor: pure Python; {turns} turns, 1 % judged"
             show("whole way, ", "turn", pairs, partial(pure, name), partial(compiled, name), note)
 
 
@@ -165,7 +165,7 @@ def folded(turns: list[StoredRecord], of_conversation: int, sample: float) -> No
 
 def of_stages(judge: str, turns: int) -> dict[str, float]:
     """CPU of a turn in each stage, and in all of them."""
-    with whole_way.service(judge, 0.01, *whole_way.STAGES, keep="wanted") as (port, running, _):
+    with whole_way.service(judge, 0.01, *whole_way.STAGES) as (port, running, _):
         whole_way.warm_up(port, running[2])
         bodies = whole_way.bodies_of(whole_way.WARM_UP, turns)
         before = [each.cpu for each in running]

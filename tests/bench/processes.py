@@ -130,13 +130,13 @@ def processes(folder: Path, config: dict[str, Any], *stages: str | None) -> Iter
 
 
 def configuration(
-    judge: str, *, sample: float = 1.0, quiet: float = 0.5, port: int = 0, keep: str = "all"
+    judge: str, *, sample: float = 1.0, quiet: float = 0.5, port: int = 0, keep: str | None = None
 ) -> dict[str, Any]:
-    """One monitor with one g_eval, over SQLite."""
+    """One monitor with one g_eval, over SQLite; all that `keep` is not given for is as `init` leaves it."""
     return {
         "log": {"kind": "sqlite", "path": "bench.db"},
         "receive": {"otlp_http": {"port": port}},
-        "assemble": {"idle_timeout": quiet, "allowed_lateness": 5, "keep": keep},
+        "assemble": {"idle_timeout": quiet, "allowed_lateness": 5} | ({"keep": keep} if keep else {}),
         "judges": {"main": {"model": "m", "base_url": judge, "concurrency": 64}},
         "evaluators": {
             "good": {

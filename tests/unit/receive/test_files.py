@@ -8,6 +8,7 @@ from otlp_samples import logs_request, trace_id, traces_request
 
 from collector.errors import ConfigError
 from collector.receive.files import read_files
+from collector.records.shared_records import divide_records
 from collector.telemetry.registry import Telemetry
 
 ONE, TWO = trace_id(1), trace_id(2)
@@ -18,7 +19,7 @@ JSON_LOGS = b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"traceId":"%s"}]}]}
 async def signals(*paths: Path) -> list[bytes]:
     log = FailingLog()
     await read_files(paths, log, FailingLog(), Telemetry())
-    return [record.headers[0][1] for record in await stored(log)]
+    return [record.headers[0][1] for record in divide_records(await stored(log))]
 
 
 async def test_a_directory_is_its_files_in_name_order(tmp_path: Path):

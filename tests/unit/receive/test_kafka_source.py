@@ -6,6 +6,7 @@ from otlp_samples import logs_request, trace_id, traces_request
 from collector.backoff import Backoff
 from collector.logs.log import TICK, LogUnavailable, StoredRecord
 from collector.receive.kafka import KafkaReceiver
+from collector.records.shared_records import divide_records, pieces_of
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS, RECEIVE_ITEMS
 
@@ -49,9 +50,9 @@ class Source:
 async def test_a_delivery_becomes_one_append_cut_by_trace():
     log = FailingLog()
     await Source(log).deliver(message(TRACES), message(TRACES, 1))
-    assert [[record.key for record in append] for append in log.appends] == [
-        [ONE.hex().encode(), TWO.hex().encode()] * 2
-    ]
+    [[shared]] = log.appends
+    pieces = pieces_of(StoredRecord(0, 0, 0.0, shared.key, shared.value, shared.headers))
+    assert [each.key for each in pieces] == [ONE.hex().encode(), TWO.hex().encode()] * 2
 
 
 async def test_how_late_the_last_span_of_each_message_came():
@@ -69,14 +70,14 @@ async def test_how_late_the_last_span_of_each_message_came():
 async def test_logs_by_configuration():
     log = FailingLog()
     await Source(log, signal="logs").deliver(message(logs_request(ONE).SerializeToString()))
-    assert (await stored(log))[0].headers == (("signal", b"logs"),)
+    assert divide_records(await stored(log))[0].headers == (("signal", b"logs"),)
 
 
 async def test_the_encoding_is_seen_by_the_first_byte_unless_configured():
     json = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"%s"}]}]}]}' % ONE.hex().encode()
     log = FailingLog()
     await Source(log).deliver(message(json), message(TRACES))
-    assert len(await stored(log)) == 3
+    assert len(divide_records(await stored(log))) == 3
     source = Source(log, encoding="otlp_proto")
     await source.deliver(message(json))
     assert len(source.poison) == 1
@@ -95,7 +96,7 @@ async def test_poison_is_reported_counted_and_does_not_stop_the_rest():
     source = Source(log)
     await source.deliver(message(b"\xff\xff\xff", 4), message(TRACES, 5), message(b"{no json", 6))
     assert [position for position, _ in source.poison] == [4, 6]
-    assert len(await stored(log)) == 2
+    assert len(divide_records(await stored(log))) == 2
     assert source.telemetry.counter(DROPS, "receive", "unreadable_message")._value.get() == 2
 
 
@@ -114,7 +115,7 @@ async def test_a_trace_too_large_for_the_log_is_poison_and_its_neighbours_are_no
     large = traces_request(TWO, text="x" * 2000).SerializeToString()
     await source.deliver(message(TRACES, 1), message(large, 2), message(TRACES, 3))
     assert [position for position, _ in source.poison] == [2]
-    assert len(await stored(log)) == 4
+    assert len(divide_records(await stored(log))) == 4
 
 
 async def test_too_many_items_in_a_message_are_poison():
@@ -128,7 +129,7 @@ async def test_references_go_into_the_turns_log_and_what_is_none_is_poison():
     source = Source(log, signal="references")
     good = b'{"conversation_id": "c1", "expected_output": "a"}\n{"conversation_id": "c2", "outcomes": {"sold": true}}'
     await source.deliver(message(good), message(b'{"expected_output": "a"}', 1), message(b"no", 2))
-    assert [(each.key, each.headers) for each in await stored(log)] == [
+    assert [(each.key, each.headers) for each in divide_records(await stored(log))] == [
         (b"c1", (("reference", b"1"),)),
         (b"c2", (("reference", b"1"),)),
     ]
