@@ -14,8 +14,8 @@ from collector.assemble.collect_trace import TracePiece
 from collector.otlp.decode import (
     any_value,
     attributes_of,
-    pairs_of,
     outlined,
+    pairs_of,
     read_outline,
     request_from_protobuf,
     scopes_of,
