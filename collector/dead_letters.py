@@ -370,10 +370,9 @@ class DeadLetterWriter:
 class _DeadLetteringFold(FoldWrapper):
     """A fold whose dead letters are durable before its delivery ends: then the offsets may be committed."""
 
-    takes_unreadable = True
-
     def __init__(self, fold: Fold, partition: int, letters: DeadLetterWriter, rate: _FailureRate) -> None:
         super().__init__(fold)
+        self.takes_unreadable = True
         self._partition = partition
         self._letters = letters
         self._rate = rate

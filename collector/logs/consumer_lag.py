@@ -158,10 +158,6 @@ class _MeasuredFold(FoldWrapper):
         """The low watermark as it was committed last: it is valid between deliveries only."""
 
     @property
-    def takes_unreadable(self) -> bool:
-        return getattr(self._fold, "takes_unreadable", False)
-
-    @property
     def low_watermark(self) -> int | None:
         self.needed_from = super().low_watermark
         return self.needed_from

@@ -144,10 +144,6 @@ class _FencedFold(FoldWrapper):
         self._fence = fence
         self._on_void = on_void
 
-    @property
-    def takes_unreadable(self) -> bool:
-        return getattr(self._fold, "takes_unreadable", False)
-
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         if valid := [record for record in records if self._fence.admits(record)]:
             await super().replay(valid)

@@ -155,10 +155,6 @@ def dividing(open_fold: OpenFold) -> OpenFold:
 class _DividingFold(FoldWrapper):
     """A fold that gets pieces, in portions: a delivery of shared records may hold very many."""
 
-    @property
-    def takes_unreadable(self) -> bool:
-        return getattr(self._fold, "takes_unreadable", False)
-
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         divided = divide_records(records)
         for first in range(0, len(divided), DELIVERED):

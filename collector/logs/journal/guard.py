@@ -287,10 +287,6 @@ class _GuardedFold(FoldWrapper):
         self._unreported: list[StoredRecord] = []
         self._reported: list[StoredRecord] = []
 
-    @property
-    def takes_unreadable(self) -> bool:
-        return getattr(self._fold, "takes_unreadable", False)
-
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         await self._process(self._fold.replay, records)
 
