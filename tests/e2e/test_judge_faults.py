@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from configurations import checked
 from service import free_port
 
 from collector.config.configured import Config
@@ -23,23 +24,19 @@ STEPS = ["Say whether the actual output answers the input."]
 
 
 def config(url: str, **judge: Any) -> Config:
-    return check(
+    return checked(
         {
-            "log": {"kind": "memory"},
-            "receive": {"otlp_http": {"port": 0}},
-            "judges": {"main": {"model": "m", "base_url": url, "deadline": "20s"} | judge},
-            "evaluators": {
-                "helpful": {
-                    "kind": "g_eval",
-                    "evaluation_steps": STEPS,
-                    "evaluation_params": ["input", "actual_output"],
-                },
-                "exact": {"kind": "exact_match"},
+            "helpful": {
+                "kind": "g_eval",
+                "evaluation_steps": STEPS,
+                "evaluation_params": ["input", "actual_output"],
             },
-            "monitors": {"all": {"evaluators": ["helpful", "exact"]}},
-            "export": {"prometheus": {"port": 0}},
+            "exact": {"kind": "exact_match"},
         },
-        "test",
+        log={"kind": "memory"},
+        receive={"otlp_http": {"port": 0}},
+        judges={"main": {"model": "m", "base_url": url, "deadline": "20s"} | judge},
+        export={"prometheus": {"port": 0}},
     )
 
 
@@ -103,24 +100,20 @@ async def test_a_judge_that_is_out_holds_up_no_other_and_catches_up() -> None:
     port = free_port()
     judged = {"kind": "g_eval", "evaluation_steps": STEPS, "evaluation_params": ["input", "actual_output"]}
     async with serve_judge() as url:
-        both = check(
-            {
-                "log": {"kind": "memory"},
-                "receive": {"otlp_http": {"port": 0}},
-                "judges": {
-                    "main": {
-                        "model": "m",
-                        "base_url": f"http://127.0.0.1:{port}/v1",
-                        "breaker": {"failures": 3, "first_wait": "100ms", "longest_wait": "200ms"},
-                    },
-                    "other": {"model": "m", "base_url": url},
+        both = checked(
+            {"out": {**judged, "judge": "main"}, "helpful": {**judged, "judge": "other"}},
+            log={"kind": "memory"},
+            receive={"otlp_http": {"port": 0}},
+            judges={
+                "main": {
+                    "model": "m",
+                    "base_url": f"http://127.0.0.1:{port}/v1",
+                    "breaker": {"failures": 3, "first_wait": "100ms", "longest_wait": "200ms"},
                 },
-                "evaluators": {"out": {**judged, "judge": "main"}, "helpful": {**judged, "judge": "other"}},
-                "monitors": {"all": {"evaluators": ["out", "helpful"]}},
-                "evaluate": {"concurrency": 2, "max_waiting": 50},
-                "export": {"prometheus": {"port": 0}},
+                "other": {"model": "m", "base_url": url},
             },
-            "test",
+            evaluate={"concurrency": 2, "max_waiting": 50},
+            export={"prometheus": {"port": 0}},
         )
         async with running(both) as service:
             await put(service, *range(30))

@@ -6,11 +6,11 @@ import io
 from datetime import UTC, datetime
 from pathlib import Path
 
+from configurations import checked
 from rich.console import Console
 
 from collector.commands.dead_letters import LetterFilter, list_letters, redrive_letters, show_letter
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.dead_letters import append_letters, letter_of, letters_in
 from collector.errors import BadInput
 from collector.logs.log import StoredRecord
@@ -25,14 +25,7 @@ TURN = turn_to_json(Turn(turn_id="t", input="a", actual_output="b"))
 
 
 def config(folder: Path) -> Config:
-    return check(
-        {
-            "log": {"kind": "sqlite", "path": str(folder / "logs.db")},
-            "evaluators": {"exact": {"kind": "exact_match"}},
-            "monitors": {"all": {"evaluators": ["exact"]}},
-        },
-        "test",
-    )
+    return checked({"exact": {"kind": "exact_match"}}, folder=folder)
 
 
 async def left_behind(made: Config) -> list[str]:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configurations import checked
 from evaluation_samples import scored
 from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.commands.compare import CompareOptions, compare
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.errors import ConfigError
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json
@@ -27,15 +27,7 @@ NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def configured(folder: Path, **monitor: Any) -> Config:
-    return check(
-        {
-            "log": {"kind": "sqlite", "path": str(folder / "logs.db")},
-            "assemble": {"attributes": ["arm"]},
-            "evaluators": {"exact": {"kind": "exact_match"}},
-            "monitors": {"all": {"evaluators": ["exact"], **monitor}},
-        },
-        "test",
-    )
+    return checked({"exact": {"kind": "exact_match"}}, monitor=monitor, folder=folder, assemble={"attributes": ["arm"]})
 
 
 def rollout(count: int = 2400) -> Iterator[Evaluation]:

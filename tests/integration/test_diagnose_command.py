@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configurations import checked
 from evaluation_samples import scored
 
 from collector.commands.diagnose.diagnose import DiagnoseOptions, diagnose
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json
@@ -26,14 +26,10 @@ BEGAN = NOW - timedelta(hours=6)
 
 
 def configured(folder: Path, **log: Any) -> Config:
-    return check(
-        {
-            "log": log or {"kind": "sqlite", "path": str(folder / "logs.db")},
-            "assemble": {"attributes": ["tier"]},
-            "evaluators": {"exact": {"kind": "exact_match"}, "other": {"kind": "exact_match"}},
-            "monitors": {"all": {"evaluators": ["exact", "other"]}},
-        },
-        "test",
+    return checked(
+        {"exact": {"kind": "exact_match"}, "other": {"kind": "exact_match"}},
+        log=log or {"kind": "sqlite", "path": str(folder / "logs.db")},
+        assemble={"attributes": ["tier"]},
     )
 
 

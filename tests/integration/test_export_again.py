@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from configurations import checked
 from evaluation_samples import START, scored
 from otlp_destination import Destination
 from platform_stub import PlatformStub
 
 from collector.commands.export_again import ExportOptions, export_again
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.errors import ConfigError
 from collector.logs.log import Record
 from collector.page.settings import PageSettings
@@ -31,14 +31,10 @@ async def destination() -> AsyncIterator[Destination]:
 
 
 async def stored(folder: Path, destination: Destination, count: int, **exporters) -> Config:
-    config = check(
-        {
-            "log": {"kind": "sqlite", "path": str(folder / "logs.db")},
-            "evaluators": {"exact": {"kind": "exact_match"}},
-            "monitors": {"all": {"evaluators": ["exact"]}},
-            "export": {"otlp": {"endpoint": destination.endpoint}, "prometheus": {"port": 0}} | exporters,
-        },
-        "test",
+    config = checked(
+        {"exact": {"kind": "exact_match"}},
+        folder=folder,
+        export={"otlp": {"endpoint": destination.endpoint}, "prometheus": {"port": 0}} | exporters,
     )
     async with open_logs(config.settings.log) as logs:
         records = [Record(b"%d" % n, evaluation_to_json(scored(n))) for n in range(count)]

@@ -17,6 +17,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from chat_server import ChatServer, completion, rating, refusal, serving
+from configurations import checked
 from judge_server import judge_server
 from test_access import make_certificates
 
@@ -55,14 +56,7 @@ class NoStore:
 
 
 def configured(settings: dict[str, Any]) -> Config:
-    return check(
-        {
-            "judges": {"main": {"model": "m", **settings}},
-            "evaluators": {"polite": {"kind": "judged_refusal", "judge": "main"}},
-            "monitors": {"all": {"evaluators": ["polite"]}},
-        },
-        "here",
-    )
+    return checked({"polite": {"kind": "judged_refusal", "judge": "main"}}, judges={"main": {"model": "m", **settings}})
 
 
 @asynccontextmanager

@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import pytest
 from broker import Broker, BrokerUnavailable, running_broker
+from configurations import checked
 from folds import Recorders, following
 from kafka_logs import fresh, numbered, produce, settings_for
 from log_stores import TIMING
 from prometheus_client import generate_latest
 
 from collector.commands.check.retention import lost_lines, retention_lines
-from collector.config.loading import check
 from collector.logs.consumer_lag import ConsumerLag
 from collector.logs.kafka import KafkaLog, KafkaSettings, KafkaSource, LostRecords
 from collector.logs.kafka.retention_room import retention_rooms
@@ -223,17 +223,13 @@ async def test_check_shows_how_near_retention_is_and_what_it_has_deleted(deletin
     for log in logs.values():
         await log.close()
 
-    config = check(
-        {
-            "log": {
-                "kind": "kafka",
-                "kafka": {"bootstrap_servers": [deleting_broker.bootstrap], "prefix": prefix, "partitions": 1},
-            },
-            "evaluators": {"same": {"kind": "exact_match"}},
-            "monitors": {"all": {"evaluators": ["same"]}},
-            "export": {"otlp": {"endpoint": "http://127.0.0.1:1"}},
+    config = checked(
+        {"same": {"kind": "exact_match"}},
+        log={
+            "kind": "kafka",
+            "kafka": {"bootstrap_servers": [deleting_broker.bootstrap], "prefix": prefix, "partitions": 1},
         },
-        "test",
+        export={"otlp": {"endpoint": "http://127.0.0.1:1"}},
     )
     text = "\n".join(await asyncio.to_thread(lambda: list(retention_lines(config))))
     assert f"38 records that {prefix}.assemble needs are deleted already" in text
@@ -246,14 +242,10 @@ async def test_check_shows_how_near_retention_is_and_what_it_has_deleted(deletin
 
 
 def test_check_goes_on_without_a_broker_and_shows_what_the_service_has_counted() -> None:
-    config = check(
-        {
-            "log": {"kind": "kafka", "kafka": {"bootstrap_servers": ["127.0.0.1:1"]}},
-            "evaluators": {"same": {"kind": "exact_match"}},
-            "monitors": {"all": {"evaluators": ["same"]}},
-            "export": {},
-        },
-        "test",
+    config = checked(
+        {"same": {"kind": "exact_match"}},
+        log={"kind": "kafka", "kafka": {"bootstrap_servers": ["127.0.0.1:1"]}},
+        export={},
     )
     (line,) = retention_lines(config)
     assert line.startswith("retention  unknown at 127.0.0.1:1: ")

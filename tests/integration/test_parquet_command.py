@@ -15,6 +15,7 @@ import orjson
 import pyarrow as pa
 import pytest
 from clickhouse_process import answers, statements
+from configurations import checked
 from evaluation_samples import failed, label, of_conversation, scored, skipped
 from pyarrow import parquet
 from s3_stub import S3Stub
@@ -25,7 +26,6 @@ from collector.commands.parquet import day_files
 from collector.commands.parquet.columns import EVALUATION_COLUMNS, LABEL_COLUMNS
 from collector.commands.parquet.parquet import DONE, PARTLY, ParquetOptions, write_parquet
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.errors import ConfigError
 from collector.logs.log import Record
 from collector.records.epochs import CONTROL_HEADERS
@@ -52,9 +52,7 @@ def record(evaluation: Evaluation, at: datetime) -> Record:
 
 async def stored(folder: Path, *records: Record, labels: tuple[Record, ...] = ()) -> Config:
     log = {"kind": "sqlite", "path": str(folder / "logs.db")}
-    config = check(
-        {"log": log, "evaluators": {"e": {"kind": "exact_match"}}, "monitors": {"all": {"evaluators": ["e"]}}}, "test"
-    )
+    config = checked({"e": {"kind": "exact_match"}}, log=log)
     async with open_logs(config.settings.log) as logs:
         await logs.evaluations.append(records)
         if labels:

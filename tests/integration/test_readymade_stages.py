@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configurations import checked
 
 from collector.config.configured import Config
 from collector.config.loading import check
@@ -28,16 +29,12 @@ def _truncating_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def configured(folder: Path, **log: Any) -> Config:
     (folder / "turns.json").write_text(json.dumps([TURN, TURN]))
-    return check(
-        {
-            "store_text": False,
-            "log": log,
-            "receive": {"files": [str(folder / "turns.json")]},
-            "evaluators": {"exact": {"kind": "exact_match"}},
-            "monitors": {"all": {"evaluators": ["exact"]}},
-            "export": {},
-        },
-        "test",
+    return checked(
+        {"exact": {"kind": "exact_match"}},
+        store_text=False,
+        log=log,
+        receive={"files": [str(folder / "turns.json")]},
+        export={},
     )
 
 

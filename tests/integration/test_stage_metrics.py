@@ -7,22 +7,18 @@ import logging
 import aiohttp
 import pytest
 from broker import free_ports
+from configurations import checked
 
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.service.app import running
 
 
 def _config(port: int) -> Config:
-    return check(
-        {
-            "log": {"kind": "memory"},
-            "receive": {"otlp_http": {"port": 0}},
-            "evaluators": {"same": {"kind": "exact_match"}},
-            "monitors": {"all": {"evaluators": ["same"]}},
-            "export": {"prometheus": {"port": port}},
-        },
-        "test.yaml",
+    return checked(
+        {"same": {"kind": "exact_match"}},
+        log={"kind": "memory"},
+        receive={"otlp_http": {"port": 0}},
+        export={"prometheus": {"port": port}},
     )
 
 

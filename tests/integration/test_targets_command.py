@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configurations import checked
 from evaluation_samples import scored
 
 from collector.commands.targets.past_alerts import PastAlerts, with_fall
 from collector.commands.targets.targets import TargetsOptions, propose
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json
@@ -81,14 +81,10 @@ def test_past_alerts_page_for_a_fall_and_not_without_one():
 
 def configured(folder: Path, **log: Any) -> Config:
     evaluator = {"kind": "g_eval", "criteria": "Good.", "evaluation_params": ["actual_output"], "threshold": 0.6}
-    return check(
-        {
-            "log": log or {"kind": "sqlite", "path": str(folder / "logs.db")},
-            "judges": {"main": {"model": "a-model"}},
-            "evaluators": {"helpful": evaluator, "rare": evaluator},
-            "monitors": {"all": {"evaluators": ["helpful", "rare"]}},
-        },
-        "test",
+    return checked(
+        {"helpful": evaluator, "rare": evaluator},
+        log=log or {"kind": "sqlite", "path": str(folder / "logs.db")},
+        judges={"main": {"model": "a-model"}},
     )
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configurations import checked
 from servers import Webhook, alertmanager, free_port, prometheus, webhook
 
 from collector.alerting.rules import formats
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import RuleSet, Timing
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json, turn_to_json
 from collector.service.app import Running, running
@@ -36,16 +36,12 @@ PER_SECOND = 12
 
 
 def configured(port: int, hook: str | None = None) -> Config:
-    return check(
-        {
-            "log": {"kind": "memory"},
-            "receive": {},
-            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.77}},
-            "monitors": {"all": {"evaluators": ["exact"]}},
-            "export": {"prometheus": {"port": port}},
-            "alerts": {"webhook": hook, "false_alarm_days": 90},
-        },
-        "test.yaml",
+    return checked(
+        {"exact": {"kind": "exact_match", "threshold": 0.77}},
+        log={"kind": "memory"},
+        receive={},
+        export={"prometheus": {"port": port}},
+        alerts={"webhook": hook, "false_alarm_days": 90},
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from configurations import checked
 from servers import alertmanager, free_port, prometheus, webhook
 from test_alerts_end_to_end import FAST, files
 
@@ -26,7 +27,6 @@ from chromium import browsing, need_chromium
 
 from collector.alerting.rules.generate import rules_of
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json
 from collector.service.app import Running, running
@@ -45,16 +45,12 @@ SHARES = {
 
 
 def configured(metrics: int, page: int, hook: str) -> Config:
-    return check(
-        {
-            "log": {"kind": "memory"},
-            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.82}},
-            "monitors": {"all": {"evaluators": ["exact"]}},
-            "export": {"prometheus": {"port": metrics}},
-            "page": {"port": page},
-            "alerts": {"webhook": hook},
-        },
-        "test.yaml",
+    return checked(
+        {"exact": {"kind": "exact_match", "threshold": 0.82}},
+        log={"kind": "memory"},
+        export={"prometheus": {"port": metrics}},
+        page={"port": page},
+        alerts={"webhook": hook},
     )
 
 

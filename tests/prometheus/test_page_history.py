@@ -8,26 +8,22 @@ from typing import Any
 
 import aiohttp
 import pytest
+from configurations import checked
 from servers import Prometheus, free_port, prometheus
 from test_watcher import Feed
 
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.service.app import running
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow, pytest.mark.long]
 
 
 def configured(folder: Path, metrics: int, page: int) -> Config:
-    return check(
-        {
-            "log": {"kind": "sqlite", "path": str(folder / "evalstream.db")},
-            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.77}},
-            "monitors": {"all": {"evaluators": ["exact"]}},
-            "export": {"prometheus": {"port": metrics}},
-            "page": {"port": page, "max_evaluations": 50},
-        },
-        "test.yaml",
+    return checked(
+        {"exact": {"kind": "exact_match", "threshold": 0.77}},
+        log={"kind": "sqlite", "path": str(folder / "evalstream.db")},
+        export={"prometheus": {"port": metrics}},
+        page={"port": page, "max_evaluations": 50},
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from configurations import checked
 from made_up import Trace, chat
 from servers import Prometheus, free_port, prometheus
 
@@ -19,7 +20,6 @@ from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import Timing
 from collector.config.attribute_names import refuse_unknown_attributes
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.service.app import running
 
 pytestmark = pytest.mark.timeout(300)
@@ -31,17 +31,13 @@ RIGHT = {"gold": 0.97, "free": 0.4}
 
 
 def configured(ingest: int, metrics: int) -> Config:
-    config = check(
-        {
-            "log": {"kind": "memory"},
-            "receive": {"otlp_http": {"port": ingest}},
-            "assemble": {"idle_timeout": 0.2, "attributes": {"tier": ["app.tier"]}},
-            "evaluators": {"right": {"kind": "contains", "search_text": "yes", "threshold": 0.75}},
-            "monitors": {"all": {"evaluators": ["right"]}},
-            "export": {"prometheus": {"port": metrics, "segment_by": {"tier": ["gold", "free"]}}},
-            "alerts": {"by_segment": True},
-        },
-        "test.yaml",
+    config = checked(
+        {"right": {"kind": "contains", "search_text": "yes", "threshold": 0.75}},
+        log={"kind": "memory"},
+        receive={"otlp_http": {"port": ingest}},
+        assemble={"idle_timeout": 0.2, "attributes": {"tier": ["app.tier"]}},
+        export={"prometheus": {"port": metrics, "segment_by": {"tier": ["gold", "free"]}}},
+        alerts={"by_segment": True},
     )
     refuse_unknown_attributes(config)
     return config

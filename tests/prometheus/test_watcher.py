@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configurations import checked
 from servers import Webhook, alertmanager, free_port, webhook
 
 from collector.alerting.rules import formats
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import Timing
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json
 from collector.service.app import Running, running
@@ -28,15 +28,11 @@ NAMES = {"alertname": "EvalstreamScoreDropped", "severity": "page", "monitor": "
 
 
 def configured(folder: Path, **watcher: Any) -> Config:
-    return check(
-        {
-            "log": {"kind": "sqlite", "path": str(folder / "evalstream.db")},
-            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.77}},
-            "monitors": {"all": {"evaluators": ["exact"]}},
-            "export": {"prometheus": {"port": free_port()}},
-            "alerts": {"webhook": watcher.pop("routed_to", None), "watcher": {"interval": "1s", **watcher}},
-        },
-        "test.yaml",
+    return checked(
+        {"exact": {"kind": "exact_match", "threshold": 0.77}},
+        log={"kind": "sqlite", "path": str(folder / "evalstream.db")},
+        export={"prometheus": {"port": free_port()}},
+        alerts={"webhook": watcher.pop("routed_to", None), "watcher": {"interval": "1s", **watcher}},
     )
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from configurations import checked
 from evaluation_samples import scored
 
 from collector.alerting.rules.detectability import alert_lines
@@ -168,26 +169,13 @@ def test_wrong_shares_are_refused(shares: Any, sentence: str) -> None:
 
 @pytest.mark.parametrize(("scope", "kind"), [("conversation", "conversational_classifier"), ("turn", "classifier")])
 def test_scope_chooses_between_two_kinds_of_a_name(scope: str, kind: str) -> None:
-    config = check(
-        {
-            "judges": {"main": {"model": "m"}},
-            "evaluators": {"e": {**OUTCOME, "scope": scope}},
-            "monitors": {"all": {"evaluators": ["e"]}},
-        },
-        "test.yaml",
-    )
+    config = checked({"e": {**OUTCOME, "scope": scope}}, judges={"main": {"model": "m"}})
     assert config.evaluators["e"].evaluator.kind == kind
 
 
 def test_a_scope_that_a_kind_has_not_is_refused() -> None:
     with pytest.raises(ConfigError, match="exact_match scores a turn, so scope cannot be 'conversation'"):
-        check(
-            {
-                "evaluators": {"e": {"kind": "exact_match", "scope": "conversation"}},
-                "monitors": {"all": {"evaluators": ["e"]}},
-            },
-            "test.yaml",
-        )
+        checked({"e": {"kind": "exact_match", "scope": "conversation"}})
 
 
 @pytest.mark.parametrize(("share", "fires"), [(0.02, False), (0.4, True)])

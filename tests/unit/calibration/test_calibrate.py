@@ -9,6 +9,7 @@ from random import Random
 from statistics import fmean
 
 import pytest
+from configurations import checked
 from evaluation_samples import label, scored
 from typer.testing import CliRunner
 
@@ -16,7 +17,6 @@ from collector.calibration.labels import HumanLabel
 from collector.cli import app
 from collector.commands.calibrate.calibrate import CalibrateOptions, calibrate
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.open_logs import open_logs
@@ -26,14 +26,10 @@ from evaluators.results import Evaluation, Label, Sampling
 
 
 def config(folder: Path) -> Config:
-    return check(
-        {
-            "log": {"kind": "sqlite", "path": str(folder / "log.db")},
-            "judges": {"main": {"model": "m"}},
-            "evaluators": {"helpful": {"kind": "g_eval", "criteria": "Right?", "evaluation_params": ["actual_output"]}},
-            "monitors": {"all": {"evaluators": ["helpful"]}},
-        },
-        "test.yaml",
+    return checked(
+        {"helpful": {"kind": "g_eval", "criteria": "Right?", "evaluation_params": ["actual_output"]}},
+        log={"kind": "sqlite", "path": str(folder / "log.db")},
+        judges={"main": {"model": "m"}},
     )
 
 

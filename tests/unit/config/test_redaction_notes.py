@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from collector.config.loading import check
+from configurations import checked
 
 
 def warnings_of(definition: dict[str, Any], **redact: Any) -> list[str]:
-    config = check(
-        {"evaluators": {"leaks": definition}, "monitors": {"all": {"evaluators": ["leaks"]}}, "redact": redact}, "here"
-    )
+    config = checked({"leaks": definition}, redact=redact)
     return list(config.warnings)
 
 

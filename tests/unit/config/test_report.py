@@ -5,23 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from configurations import checked
 
 from collector.commands.check.check import report
-from collector.config.loading import check
 from collector.service.open_logs import NAMES
 
 
 @pytest.mark.parametrize("link", [None, {"services": ["*"]}], ids=["unlinked", "linked"])
 def test_every_topic_is_named_that_is_opened(link: dict[str, list[str]] | None) -> None:
     """Whoever makes topics or grants access to them reads it there."""
-    config = check(
-        {
-            "log": {"kind": "kafka", "kafka": {"bootstrap_servers": ["b:9092"], "prefix": "p"}},
-            "assemble": {"link": link},
-            "evaluators": {"exact": {"kind": "exact_match"}},
-            "monitors": {"all": {"evaluators": ["exact"]}},
-        },
-        "test",
+    config = checked(
+        {"exact": {"kind": "exact_match"}},
+        log={"kind": "kafka", "kafka": {"bootstrap_servers": ["b:9092"], "prefix": "p"}},
+        assemble={"link": link},
     )
     [line] = [line for line in report(config) if line.startswith("logs")]
     assert all(f"p.{name}," in line for name in NAMES)
@@ -40,26 +36,19 @@ def test_every_topic_is_named_that_is_opened(link: dict[str, list[str]] | None) 
     ids=["left out", "none", "a key", "this machine", "a header"],
 )
 def test_a_judge_without_a_key_is_noticed_before_it_refuses(judge: dict[str, Any], said: bool) -> None:
-    config = check(
-        {
-            "judges": {"main": {"model": "m", **judge}},
-            "evaluators": {"good": {"kind": "g_eval", "criteria": "?", "evaluation_params": ["input"]}},
-            "monitors": {"all": {"evaluators": ["good"]}},
-        },
-        "test",
+    config = checked(
+        {"good": {"kind": "g_eval", "criteria": "?", "evaluation_params": ["input"]}},
+        judges={"main": {"model": "m", **judge}},
     )
     [line] = [line for line in report(config) if line.startswith("judge")]
     assert line.endswith("; no api_key") is said
 
 
 def test_a_planned_rate_is_named_with_its_error_and_calls_are_those_of_all() -> None:
-    config = check(
-        {
-            "judges": {"main": {"model": "m"}},
-            "evaluators": {"good": {"kind": "g_eval", "evaluation_steps": ["?"], "evaluation_params": ["input"]}},
-            "monitors": {"all": {"evaluators": ["good"], "sample": "auto", "standard_error": 0.03}},
-        },
-        "test",
+    config = checked(
+        {"good": {"kind": "g_eval", "evaluation_steps": ["?"], "evaluation_params": ["input"]}},
+        monitor={"sample": "auto", "standard_error": 0.03},
+        judges={"main": {"model": "m"}},
     )
     lines = list(report(config))
     [line] = [line for line in lines if line.startswith("monitor")]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from configurations import checked
 from evaluation_samples import scored
 
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.evaluate.plan import Assignment
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.judging.open_judges import open_judges
@@ -16,22 +16,18 @@ from collector.service.plan_builder import build_plan, evaluator_version_in
 
 
 def configured(judge: dict[str, Any], by: str = "main", **more: Any) -> Config:
-    return check(
+    return checked(
         {
-            "judges": {"main": judge, "small": {"model": "small-1"}},
-            "evaluators": {
-                "helpful": {
-                    "kind": "g_eval",
-                    "criteria": "Does it help?",
-                    "evaluation_params": ["actual_output"],
-                    "judge": by,
-                },
-                "exact": {"kind": "exact_match"},
+            "helpful": {
+                "kind": "g_eval",
+                "criteria": "Does it help?",
+                "evaluation_params": ["actual_output"],
+                "judge": by,
             },
-            "monitors": {"all": {"evaluators": ["helpful", "exact"]}},
-            **more,
+            "exact": {"kind": "exact_match"},
         },
-        "test.yaml",
+        judges={"main": judge, "small": {"model": "small-1"}},
+        **more,
     )
 
 

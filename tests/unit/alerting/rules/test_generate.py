@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from configurations import checked
 
 from collector.alerting.rules import series
 from collector.alerting.rules.detectability import (
@@ -183,14 +184,10 @@ def test_what_alerts_share_of_false_alarms_falls_with_their_number():
 
 
 def test_segments_are_told_apart_when_asked():
-    config = check(
-        {
-            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.77}},
-            "monitors": {"all": {"evaluators": ["exact"]}},
-            "export": {"prometheus": {"segment_by": "tenant", "segments": ["a", "b"]}},
-            "alerts": {"by_segment": True},
-        },
-        "test.yaml",
+    config = checked(
+        {"exact": {"kind": "exact_match", "threshold": 0.77}},
+        export={"prometheus": {"segment_by": "tenant", "segments": ["a", "b"]}},
+        alerts={"by_segment": True},
     )
     text = render(config, ["prometheus"])["evalstream.rules.yml"]
     assert "by (evaluator, evaluator_version, monitor, segment)" in text
@@ -376,13 +373,7 @@ def test_a_hard_cap_alerts_where_there_is_a_budget():
         ]
 
     assert refusals(configured()) == []
-    limited = check(
-        {
-            "evaluators": {"exact": {"kind": "exact_match"}},
-            "monitors": {"all": {"evaluators": ["exact"], "budget": {"usd_per_hour": 1}}},
-        },
-        "test.yaml",
-    )
+    limited = checked({"exact": {"kind": "exact_match"}}, monitor={"budget": {"usd_per_hour": 1}})
     assert len(refusals(limited)) == 1
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from configurations import checked
 from evaluation_samples import scored
 
 from collector.alerting.diagnosis.recent_scores import RecentScores
@@ -15,7 +16,6 @@ from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.stage import WatchStage
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.logs.log import StoredRecord
 from collector.records.json import evaluation_to_json
 from collector.telemetry.registry import Telemetry
@@ -26,13 +26,7 @@ LABELS = {"evaluator": "exact", "monitor": "all", "slice": "model=m-2"}
 
 
 def configured() -> Config:
-    return check(
-        {
-            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.8}},
-            "monitors": {"all": {"evaluators": ["exact"]}},
-        },
-        "test.yaml",
-    )
+    return checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
 
 
 def record(number: int, seconds: float, score: float, model: str) -> StoredRecord:

@@ -9,13 +9,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from configurations import checked
 from evaluation_samples import label, scored
 
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.stage import WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.config.configured import Config
-from collector.config.loading import check
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
@@ -35,13 +35,7 @@ FOLLOWED = {"consumer": "page.watch", "log": "evaluations"}
 
 
 def configured(**evaluator: Any) -> Config:
-    return check(
-        {
-            "evaluators": {"exact": {"kind": "exact_match", **evaluator}},
-            "monitors": {"all": {"evaluators": ["exact"]}},
-        },
-        "test.yaml",
-    )
+    return checked({"exact": {"kind": "exact_match", **evaluator}})
 
 
 def logs() -> Logs:
@@ -124,16 +118,10 @@ async def test_without_targets_nothing_is_read() -> None:
 
 async def test_alerts_of_a_judge_that_is_not_proven_warn_and_say_so() -> None:
     """Nobody has labelled; then forty drawn labels agree; then the judge is another one."""
-    config = check(
-        {
-            "judges": {"main": {"model": "m"}},
-            "evaluators": {
-                "exact": {"kind": "g_eval", "criteria": "x", "evaluation_params": ["input"], "threshold": 0.77}
-            },
-            "monitors": {"all": {"evaluators": ["exact"]}},
-            "alerts": {"min_agreement": 0.4},
-        },
-        "test.yaml",
+    config = checked(
+        {"exact": {"kind": "g_eval", "criteria": "x", "evaluation_params": ["input"], "threshold": 0.77}},
+        judges={"main": {"model": "m"}},
+        alerts={"min_agreement": 0.4},
     )
     kept, agreement = logs(), PeopleAgreement(config)
     configured_targets = targets(config)
