@@ -140,13 +140,3 @@ async def a_world(folder: Path, log: dict[str, Any]) -> AsyncIterator[World]:
         world = World(folder, judge, settings)
         world.configure()
         yield world
-
-
-def value(service: Running, name: str, **labels: str) -> float:
-    """The sum of a counter's series with these labels."""
-    return sum(
-        sample.value
-        for metric in service.telemetry.registry.collect()
-        for sample in metric.samples
-        if sample.name == name and labels.items() <= sample.labels.items()
-    )

@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from running_service import ledger, put, value
 from service import free_port
 
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.demo.judge import StandInJudge, serve_judge
-from collector.logs.log import Record
-from collector.records.json import evaluation_from_json, turn_to_json
 from collector.service.app import Running, running
-from evaluators.cases import Turn
 from evaluators.results import Evaluation
 
 FINISHED = 280
@@ -52,24 +50,6 @@ class Setup:
         return check(values, "test")
 
 
-async def put(service: Running, numbers: range) -> None:
-    turns = [
-        Turn(turn_id=f"t{n}", conversation_id=f"c{n}", input=f"What is {n}?", actual_output=f"{n}.") for n in numbers
-    ]
-    await service.logs.turns.append(
-        [Record((each.conversation_id or "").encode(), turn_to_json(each)) for each in turns]
-    )
-
-
-async def ledger(service: Running) -> list[Evaluation]:
-    return [
-        evaluation_from_json(record.value)
-        async for batch in service.logs.evaluations.read(0, 0)
-        for record in batch
-        if not record.headers
-    ]
-
-
 async def until(service: Running, **counts: int) -> list[Evaluation]:
     """Wait until each evaluator has made so many."""
     async with asyncio.timeout(90):
@@ -78,15 +58,6 @@ async def until(service: Running, **counts: int) -> list[Evaluation]:
             if Counter(each.evaluator for each in found) == counts:
                 return found
             await asyncio.sleep(0.05)
-
-
-def value(service: Running, name: str, **labels: str) -> float:
-    return sum(
-        sample.value
-        for metric in service.telemetry.registry.collect()
-        for sample in metric.samples
-        if sample.name == name and labels.items() <= sample.labels.items()
-    )
 
 
 async def until_in_flight(service: Running, count: int) -> None:

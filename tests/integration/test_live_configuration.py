@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
+from running_service import ledger, put, value
 from service import free_port
 
 from collector.commands.audit.audit import audit
@@ -26,16 +27,13 @@ from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.recovery.replay_point import CommitMetadata
 from collector.evaluate.sampling.draw import draw
 from collector.evaluate.stage import GROUP
-from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
 from collector.records.epochs import CONTROL_HEADERS
-from collector.records.json import evaluation_from_json, turn_to_json
 from collector.service.app import Running, running
 from collector.service.live.history import ConfigurationHistory
 from collector.service.live.log_level import take_log_level
 from collector.service.open_logs import open_logs
-from evaluators.cases import Turn
 from evaluators.results import Evaluation
 
 BEFORE = ["Say whether the actual output answers the input."]
@@ -69,24 +67,6 @@ class ConfigFile:
         self.write()
 
 
-async def put(service: Running, numbers: range) -> None:
-    turns = [
-        Turn(turn_id=f"t{n}", conversation_id=f"c{n}", input=f"What is {n}?", actual_output=f"{n}.") for n in numbers
-    ]
-    await service.logs.turns.append(
-        [Record((each.conversation_id or "").encode(), turn_to_json(each)) for each in turns]
-    )
-
-
-async def ledger(service: Running) -> list[Evaluation]:
-    return [
-        evaluation_from_json(record.value)
-        async for batch in service.logs.evaluations.read(0, 0)
-        for record in batch
-        if not record.headers
-    ]
-
-
 async def until(service: Running, **counts: int) -> list[Evaluation]:
     """Wait until each evaluator has made so many."""
     async with asyncio.timeout(60):
@@ -95,15 +75,6 @@ async def until(service: Running, **counts: int) -> list[Evaluation]:
             if Counter(each.evaluator for each in made) == counts:
                 return made
             await asyncio.sleep(0.05)
-
-
-def value(service: Running, name: str, **labels: str) -> float:
-    return sum(
-        sample.value
-        for metric in service.telemetry.registry.collect()
-        for sample in metric.samples
-        if sample.name == name and labels.items() <= sample.labels.items()
-    )
 
 
 def labels(service: Running, name: str) -> list[dict[str, str]]:

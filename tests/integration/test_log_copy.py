@@ -27,6 +27,7 @@ from kafka_logs import fresh
 from made_up import Trace
 from otlp_destination import Destination
 from past_world import until_drained
+from running_service import ledger, put, value
 from service import free_port
 from typer.testing import CliRunner
 
@@ -43,12 +44,9 @@ from collector.logs.kafka import KafkaLog
 from collector.logs.log import Committed, Log, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.records.epochs import claim_record, stamped
-from collector.records.json import evaluation_from_json, turn_to_json
 from collector.records.judged_spans import EVALUATION, SPAN
 from collector.service.app import Running, running
 from collector.service.open_logs import NAMES, Logs, names_of
-from evaluators.cases import Turn
-from evaluators.results import Evaluation
 
 STAGES = ("assemble", "evaluate", "export")
 
@@ -107,14 +105,6 @@ class Move:
         return self.home(name, {"kind": "kafka", "kafka": kafka})
 
 
-async def put(service: Running, numbers: range, chats: int) -> None:
-    turns = [
-        Turn(turn_id=f"t{n}", conversation_id=f"c{n % chats}", input=f"What is {n}?", actual_output=f"{n}.")
-        for n in numbers
-    ]
-    await service.logs.turns.append([Record(each.conversation_id.encode(), turn_to_json(each)) for each in turns])
-
-
 async def send_spans(service: Running, numbers: range) -> None:
     """Traces of one piece, which are open until they have been quiet for two seconds."""
     for number in numbers:
@@ -130,26 +120,6 @@ async def send_spans(service: Running, numbers: range) -> None:
         await service.logs.spans.append(
             [Record(trace_id.encode(), trace.spans.SerializeToString(), (("signal", b"traces"),))]
         )
-
-
-async def ledger(service: Running) -> list[Evaluation]:
-    log = service.logs.evaluations
-    return [
-        evaluation_from_json(record.value)
-        for partition in range(log.partitions)
-        async for batch in log.read(partition, 0)
-        for record in batch
-        if not record.headers
-    ]
-
-
-def value(service: Running, name: str, **labels: str) -> float:
-    return sum(
-        sample.value
-        for metric in service.telemetry.registry.collect()
-        for sample in metric.samples
-        if sample.name == name and labels.items() <= sample.labels.items()
-    )
 
 
 async def until(condition: Any, seconds: float = 90) -> None:

@@ -17,7 +17,8 @@ import orjson
 import pytest
 from kafka.admin import KafkaAdminClient
 from kafka_logs import produce
-from past_world import World, a_world, value
+from past_world import World, a_world
+from running_service import value
 from service import ServiceProcess
 
 from collector.config.loading import load

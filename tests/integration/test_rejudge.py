@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from past_world import BAD_REQUEST, World, a_world, value
+from past_world import BAD_REQUEST, World, a_world
+from running_service import value
 from service import ServiceProcess
 
 from collector.demo.judge import Faults

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from past_world import BAD_REQUEST, EVALUATIONS, TURNS, World, a_world, value
+from past_world import BAD_REQUEST, EVALUATIONS, TURNS, World, a_world
+from running_service import value
 from service import ServiceProcess
 
 from collector.demo.judge import Faults
