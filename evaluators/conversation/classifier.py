@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Self
+from typing import ClassVar
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field
 
 from evaluators.asking.conversation_input import ConversationField, build_conversation_input, required_fields
 from evaluators.asking.judge_input import TurnField
 from evaluators.asking.transcript import TranscriptSettings
 from evaluators.cases import Conversation
-from evaluators.evaluator import ADDED_LATER, Example
+from evaluators.evaluator import Example
 from evaluators.judge import Judge
-from evaluators.mechanisms.classification import (
-    Classification,
-    Examples,
-    LabelDefinition,
-    Labels,
-    check_examples,
-    distinct_labels,
-)
-from evaluators.mechanisms.rating import NonBlank, UniqueNames
+from evaluators.mechanisms.classification import Classification, OwnLabels
+from evaluators.mechanisms.rating import UniqueNames
 from evaluators.results import Score
 
 
-class ConversationalClassifier(TranscriptSettings, Classification[Conversation]):
+class ConversationalClassifier(OwnLabels, TranscriptSettings, Classification[Conversation]):
     """Which of your labels fits a whole conversation: resolved, abandoned, handed to a person.
 
     The same as `classifier`, with all turns in one question; a conversation beyond the token budget is shown without
@@ -34,7 +26,6 @@ class ConversationalClassifier(TranscriptSettings, Classification[Conversation])
 
     kind: ClassVar[str] = "conversational_classifier"
     scope: ClassVar = "conversation"
-    prompts: ClassVar[tuple[str, ...]] = Classification.prompts
     example: ClassVar[Example] = {
         "question": "How did the conversation end?",
         "labels": {
@@ -44,27 +35,14 @@ class ConversationalClassifier(TranscriptSettings, Classification[Conversation])
         },
     }
 
-    question: NonBlank = Field(description="What the judge is asked about a conversation.")
-    labels: Annotated[Labels, AfterValidator(distinct_labels)]
-    examples: Annotated[Examples, ADDED_LATER] = ()
     evaluation_params: UniqueNames[TurnField | ConversationField] = Field(
         default=("input", "actual_output"), description="The fields that the judge is shown."
     )
-
-    @model_validator(mode="after")
-    def _known_labels(self) -> Self:
-        check_examples(self.examples, self.labels)
-        return self
 
     @property
     def requires(self) -> frozenset[str]:
         """The fields of `evaluation_params`; one of a turn is there if any turn has it."""
         return required_fields(self.evaluation_params)
-
-    @property
-    def label_definitions(self) -> Mapping[str, LabelDefinition]:
-        """See `Classification.label_definitions`."""
-        return self.labels
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

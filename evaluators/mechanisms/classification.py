@@ -7,15 +7,15 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Generic, Literal, cast
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from evaluators.answers.word_probabilities import word_distributions
 from evaluators.asking.answer_settings import ReasonSettings, WorkedExample, examples_text
 from evaluators.asking.judge_input import JudgeInput, TextSettings
 from evaluators.cases import Json
-from evaluators.evaluator import Case, Evaluator
+from evaluators.evaluator import ADDED_LATER, Case, Evaluator
 from evaluators.judge import Answer, Judge, Prompt
 from evaluators.mechanisms.g_eval_definition import describe_fields
 from evaluators.mechanisms.rating import NonBlank
@@ -259,12 +259,6 @@ def label_form(names: tuple[str, ...], place: ReasonPlace = "before") -> type[An
     return cast("type[AnyChoice]", create_model("Chosen", __base__=base, __doc__="A label.", **fields))
 
 
-def check_examples(examples: Sequence[LabelledExample], labels: Mapping[str, LabelDefinition]) -> None:
-    """Refuse examples with a label that there is not."""
-    if unknown := sorted({example.label for example in examples} - labels.keys()):
-        raise ValueError(f"examples: {', '.join(unknown)} is none of the labels")
-
-
 Examples = Annotated[
     tuple[LabelledExample, ...],
     Field(max_length=20, description="Worked examples: {case: {input: …}, label: …, reason: …}."),
@@ -279,3 +273,22 @@ Labels = Annotated[
     ),
 ]
 """A field of an evaluator that has labels of the user's own."""
+
+
+class OwnLabels(BaseModel):
+    """A question with labels of the user's own: the fields that classifiers of turns and of conversations share."""
+
+    question: NonBlank = Field(description="The question that the judge answers with a label.")
+    labels: Annotated[Labels, AfterValidator(distinct_labels)]
+    examples: Annotated[Examples, ADDED_LATER] = ()
+
+    @model_validator(mode="after")
+    def _known_labels(self) -> Self:
+        if unknown := sorted({example.label for example in self.examples} - self.labels.keys()):
+            raise ValueError(f"examples: {', '.join(unknown)} is none of the labels")
+        return self
+
+    @property
+    def label_definitions(self) -> Mapping[str, LabelDefinition]:
+        """See `Classification.label_definitions`."""
+        return self.labels

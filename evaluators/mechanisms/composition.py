@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Generic, Literal, Self, cast
 
 import orjson
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     Field,
     PlainSerializer,
@@ -20,7 +19,7 @@ from pydantic import (
 
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.errors import EvaluationError, NotApplicable
-from evaluators.evaluator import Evaluator
+from evaluators.evaluator import Case, Evaluator
 from evaluators.identity import conversation_id_of, turn_id_of
 from evaluators.judge import Judge
 from evaluators.results import Failure, Method, Outcome, Score, Skipped
@@ -77,8 +76,8 @@ Members = Annotated[
 """The members of a composite: evaluators, written down as their definitions by name."""
 
 
-class Composition(BaseModel):
-    """What composites of turns and of conversations have in common."""
+class Composition(Evaluator[Case], Generic[Case]):
+    """A composite of turns or of conversations: its kinds add no more than their scope."""
 
     of: Members = Field(
         min_length=1, max_length=16, description="The evaluators that are combined: names from `evaluators`."
@@ -112,27 +111,38 @@ class Composition(BaseModel):
         return self
 
     @property
-    def judged(self) -> bool:
-        """Whether any member asks a judge."""
-        return any(evaluator.needs_judge for evaluator in self.of)
+    def requires(self) -> frozenset[str]:
+        """The fields that every member needs: without one of them, no member gives a score."""
+        return frozenset[str].intersection(*(member.requires for member in self.of))
 
     @property
-    def needed_fields(self) -> frozenset[str]:
-        """The fields that every member needs: without one of these none scores."""
-        return frozenset[str].intersection(*(evaluator.requires for evaluator in self.of))
+    def needs_judge(self) -> bool:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether any member asks a judge."""
+        return any(member.needs_judge for member in self.of)
 
-    def version_of(self, kind: str) -> str:
-        """12 hex digits: another one where a member's version, threshold or the way to combine them is another."""
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: whether a member does."""
+        return any(member.needs_writer for member in self.of)
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """The templates of its members."""
+        return tuple(name for member in self.of for name in member.templates)
+
+    @property
+    def version(self) -> str:
+        """12 hex digits that change with a member's version or threshold and with the way to combine them."""
         own = {
             name: value
             for name, value in self.model_dump(mode="json", exclude={"of", "name", "description", "threshold"}).items()
             if value != type(self).model_fields[name].get_default(call_default_factory=True)
         }
-        members = [[evaluator.name, evaluator.kind, evaluator.version, evaluator.threshold] for evaluator in self.of]
-        parts = [kind, members, own]
+        members = [[member.name, member.kind, member.version, member.threshold] for member in self.of]
+        parts = [self.kind, members, own]
         return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 
-    async def composed(self, name: str, case: Turn | Conversation, judge: Judge) -> Score | Skipped:
+    async def evaluate(self, case: Case, judge: Judge) -> Score | Skipped:
         """The composite's score of a case.
 
         Raises:
@@ -140,7 +150,7 @@ class Composition(BaseModel):
             NotApplicable: the same of a member that was skipped.
         """
         if self.combine == "if":
-            return await self._gated(name, case, judge)
+            return await self._gated(case, judge)
         outcomes: dict[str, Outcome] = {}
         # what costs nothing first, so that a judge is not asked where code decides
         for member in sorted(self.of, key=lambda each: each.needs_judge):
@@ -187,13 +197,13 @@ class Composition(BaseModel):
             details=details,
         )
 
-    async def _gated(self, name: str, case: Turn | Conversation, judge: Judge) -> Score | Skipped:
+    async def _gated(self, case: Turn | Conversation, judge: Judge) -> Score | Skipped:
         gate, member = self.of
         first = await _outcome_of(gate, case, judge)
         _require_scores({gate.name: first})
         asks = _passes(gate, first) is (self.ask_on == "pass")
         chance = 1.0 if asks else self.share
-        if _draw(name, case) >= chance:
+        if _draw(self.name, case) >= chance:
             summary: dict[str, Json] = {
                 "members": {gate.name: _summary(gate, first), member.name: {"outcome": "not asked"}}
             }
@@ -215,7 +225,7 @@ class Composition(BaseModel):
         )  # fmt: skip
 
 
-def composition_mistakes(composition: Composition) -> list[str]:
+def composition_mistakes(composition: Composition[Any]) -> list[str]:
     """What of a composite cannot be meant, with the remedy."""
     members, names = composition.of, [evaluator.name for evaluator in composition.of]
     mistakes: list[str] = []
@@ -244,7 +254,7 @@ def composition_mistakes(composition: Composition) -> list[str]:
     return mistakes
 
 
-def _gate_mistakes(composition: Composition) -> list[str]:
+def _gate_mistakes(composition: Composition[Any]) -> list[str]:
     if len(composition.of) != 2:
         return ["of: with combine: if there are two: the one that decides, and the one that is asked"]
     mistakes: list[str] = []
@@ -255,7 +265,7 @@ def _gate_mistakes(composition: Composition) -> list[str]:
     return mistakes
 
 
-def _deciding(composition: Composition) -> Sequence[Evaluator[Any]]:
+def _deciding(composition: Composition[Any]) -> Sequence[Evaluator[Any]]:
     """The members whose verdicts count."""
     match composition.combine:
         case "weighted":

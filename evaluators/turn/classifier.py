@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Self
+from typing import ClassVar
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field
 
 from evaluators.asking.judge_input import ProgramField, TurnField, build_judge_input
 from evaluators.cases import Turn
-from evaluators.evaluator import ADDED_LATER, Example
+from evaluators.evaluator import Example
 from evaluators.judge import Judge
-from evaluators.mechanisms.classification import (
-    Classification,
-    Examples,
-    LabelDefinition,
-    Labels,
-    check_examples,
-    distinct_labels,
-)
-from evaluators.mechanisms.rating import NonBlank, UniqueNames
+from evaluators.mechanisms.classification import Classification, OwnLabels
+from evaluators.mechanisms.rating import UniqueNames
 from evaluators.results import Score
 
 
-class Classifier(Classification[Turn]):
+class Classifier(OwnLabels, Classification[Turn]):
     """Which of your labels fits a turn: a topic, an intent, a way to fail.
 
     The judge gives a reason and one label. The score is what the label is worth: its `score`, else 1, or 0 if it has
@@ -32,7 +24,6 @@ class Classifier(Classification[Turn]):
     """
 
     kind: ClassVar[str] = "classifier"
-    prompts: ClassVar[tuple[str, ...]] = Classification.prompts
     example: ClassVar[Example] = {
         "question": "What does the user want?",
         "labels": {
@@ -42,27 +33,14 @@ class Classifier(Classification[Turn]):
         },
     }
 
-    question: NonBlank = Field(description="What the judge is asked about a turn.")
-    labels: Annotated[Labels, AfterValidator(distinct_labels)]
-    examples: Annotated[Examples, ADDED_LATER] = ()
     evaluation_params: UniqueNames[TurnField | ProgramField] = Field(
         default=("input", "actual_output"), description="The turn's fields that the judge is shown, and must have."
     )
-
-    @model_validator(mode="after")
-    def _known_labels(self) -> Self:
-        check_examples(self.examples, self.labels)
-        return self
 
     @property
     def requires(self) -> frozenset[str]:
         """The fields of `evaluation_params`."""
         return frozenset(self.evaluation_params)
-
-    @property
-    def label_definitions(self) -> Mapping[str, LabelDefinition]:
-        """See `Classification.label_definitions`."""
-        return self.labels
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

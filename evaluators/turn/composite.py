@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from evaluators.cases import Turn
-from evaluators.evaluator import Evaluator, Example
-from evaluators.judge import Judge
+from evaluators.evaluator import Example
 from evaluators.mechanisms.composition import Composition
-from evaluators.results import Score, Skipped
 
 
-class Composite(Composition, Evaluator[Turn]):
+class Composite(Composition[Turn]):
     """One score out of those of other evaluators: do all pass, does any, or their weighted mean.
 
     `all` and `any` are 1 or 0 and count verdicts; one member may decide alone, so those in code come first, and the
@@ -39,32 +37,3 @@ class Composite(Composition, Evaluator[Turn]):
             },
         },
     }
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The fields that every member needs."""
-        return self.needed_fields
-
-    @property
-    def needs_writer(self) -> bool:
-        """See `Evaluator.needs_writer`: whether a member does."""
-        return any(evaluator.needs_writer for evaluator in self.of)
-
-    @property
-    def needs_judge(self) -> bool:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether any member asks a judge."""
-        return self.judged
-
-    @property
-    def templates(self) -> tuple[str, ...]:
-        """Those of its members."""
-        return tuple(name for evaluator in self.of for name in evaluator.templates)
-
-    @property
-    def version(self) -> str:
-        """See `Evaluator.version`: it has those of its members in it."""
-        return self.version_of(self.kind)
-
-    async def evaluate(self, case: Turn, judge: Judge) -> Score | Skipped:
-        """See `Evaluator.evaluate`."""
-        return await self.composed(self.name, case, judge)

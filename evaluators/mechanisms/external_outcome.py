@@ -1,0 +1,39 @@
+"""Outcomes of the application's own world, like a ticket that was reopened: 1 where the value is a good one."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Generic
+
+from pydantic import Field
+
+from evaluators.evaluator import Case, Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.results import Score
+
+_PREFIX = "outcome."  # of the attribute under which a reference's outcome is found
+
+
+class OutcomeEvaluator(Evaluator[Case], Generic[Case]):
+    """Whether an outcome of a turn or of a conversation has a good value."""
+
+    needs_judge: ClassVar[bool] = False
+    needs_content: ClassVar[bool] = False
+    example: ClassVar[Example] = {"outcome": "ticket_reopened", "good": [False]}
+
+    outcome: str = Field(min_length=1, max_length=100, description="The outcome's name in references.")
+    good: tuple[bool | float | str, ...] = Field(
+        default=(True,), min_length=1, description="The values that score 1: true, false, numbers or texts."
+    )
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The outcome."""
+        return frozenset({f"attributes.{_PREFIX}{self.outcome}"})
+
+    async def evaluate(self, case: Case, judge: Judge) -> Score:
+        """Score 1 if the outcome is among the good values, else 0. `true` is not 1."""
+        value = case.attributes[f"{_PREFIX}{self.outcome}"]
+        is_good = any(isinstance(good, bool) == isinstance(value, bool) and good == value for good in self.good)
+        return Score(
+            value=float(is_good), explanation=f"{self.outcome} is {'one of the good values' if is_good else 'another'}"
+        )
