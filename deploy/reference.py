@@ -14,6 +14,7 @@ from collector.dialects import catalogue as dialects
 from collector.telemetry import series
 from deploy import chart_schema, commands_page, configuration_page, public_names, rates
 from evaluators import catalogue as evaluators
+from evaluators import skip_reasons
 
 DOCS = Path(__file__).with_name("docs")
 
@@ -29,7 +30,7 @@ def pages() -> dict[Path, Callable[[], str]]:
             "evaluators", {"evaluators": f"{evaluators.markdown_table()}\n{evaluators.markdown_sections()}"}
         ),
         DOCS / "dialects.md": lambda: _spliced("dialects", {"dialects": f"{dialects.table()}\n{dialects.sections()}"}),
-        DOCS / "metrics.md": lambda: _spliced("metrics", {"metrics": series.table()}),
+        DOCS / "metrics.md": lambda: _spliced("metrics", {"reasons": skip_reasons.table(), "metrics": series.table()}),
         DOCS / "security.md": lambda: _spliced(
             "security", {"redaction": rates.redaction_table(), "injection": rates.injection_table()}
         ),

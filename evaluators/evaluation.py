@@ -41,6 +41,7 @@ from evaluators.results import (
     Subject,
     Usage,
 )
+from evaluators.skip_reasons import SkipReason, code_of
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +149,7 @@ async def evaluate_audited(
         case Score():
             audit["score"] = second.outcome.value
         case Skipped():
-            audit["reason"] = second.outcome.reason.partition(":")[0]
+            audit["reason"] = code_of(second.outcome.reason)
         case Failure():
             audit["reason"] = second.outcome.type
     return replace(
@@ -258,7 +259,7 @@ async def _unguarded(
         return _finished(evaluator, _worthless(evaluator, field), judge)
     view = view_of(case, judge) if evaluator.needs_judge else NO_VIEW
     if skip_unseen and view.unseen:
-        return Skipped(reason=f"unseen_media: {', '.join(sorted(set(view.unseen)))}")
+        return Skipped(reason=SkipReason.UNSEEN_MEDIA.text(*sorted(set(view.unseen))))
     outcome = _checked(await evaluator.evaluate(case, Sighted(judge, view) if view.listed else judge))
     if not isinstance(outcome, Score):
         return outcome
@@ -293,14 +294,14 @@ def _not_judgeable(evaluator: Evaluator[Any], case: Turn | Conversation) -> str 
         turns = (case,) if isinstance(case, Turn) else case.turns
         missing = [turn.incomplete for turn in turns if turn.incomplete is not None]
         if missing and len(missing) > _max_incomplete(evaluator, case) * len(turns):
-            return f"incomplete: {missing[0]}"
+            return SkipReason.INCOMPLETE.text(missing[0])
         whole = [turn for turn in turns if turn.incomplete is None]
         if whole and all(turn.error is not None and not turn.actual_output for turn in whole):
-            return "application_error"
+            return SkipReason.APPLICATION_ERROR.text()
         if missing and isinstance(case, Conversation):
             case = replace(case, turns=tuple(whole))
     lacking = sorted(name for name in evaluator.requires if is_missing(case, name))
-    return f"missing_field: {', '.join(lacking)}" if lacking else None
+    return SkipReason.MISSING_FIELD.text(*lacking) if lacking else None
 
 
 def _max_incomplete(evaluator: Evaluator[Any], case: Turn | Conversation) -> float:

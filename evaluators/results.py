@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from evaluators.cases import Json, Scope
+from evaluators.skip_reasons import code_of
 
 Method = Literal["logprobs", "samples", "single", "deterministic", "decision", "verdict_alone"]
 """How a number came about: weighted by token probabilities, mean of samples, one answer, code alone, by the
@@ -86,7 +87,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Not judged, for a reason out of a closed set of prefixes, like `missing_field: expected_output`."""
+    """Not judged. `reason` is a `SkipReason` and its details, like `missing_field: expected_output`."""
 
     reason: str
 
@@ -225,6 +226,11 @@ class Evaluation:
     happened_at: datetime | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
     escalation: Escalation | None = None
+
+    @property
+    def reason_code(self) -> str:
+        """Why there is no score, in a word: the error's type, or a skip's reason without details; "" for a score."""
+        return self.error.type if self.error is not None else code_of(self.reason or "")
 
     @property
     def time(self) -> datetime:

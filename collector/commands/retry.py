@@ -11,7 +11,7 @@ from collector.backoff import Backoff
 from collector.commands.score.spend_limit import require_prices
 from collector.config.configured import Config, judges_of
 from collector.errors import ConfigError, EvalstreamError
-from collector.evaluate.retry.request import PastRequest, RetryRequest, append_requests, reason_of, requested_ids
+from collector.evaluate.retry.request import PastRequest, RetryRequest, append_requests, requested_ids
 from collector.logs.log import Log, LogUnavailable
 from collector.past.evaluations import EvaluationFilter
 from collector.past.owed import OwedEvaluation, OwedEvaluations, read_owed
@@ -45,7 +45,7 @@ class RetryOptions:
 
     def covers(self, evaluation: Evaluation) -> bool:
         """Whether an evaluation is selected."""
-        return self.selection.covers(evaluation) and (not self.reasons or reason_of(evaluation) in self.reasons)
+        return self.selection.covers(evaluation) and (not self.reasons or evaluation.reason_code in self.reasons)
 
 
 @dataclass(slots=True)
@@ -172,7 +172,7 @@ async def _append(turns: Log, requests: Sequence[tuple[RetryRequest, int]]) -> S
 
 def _summary(chosen: Sequence[OwedEvaluation], costs: Mapping[str, float]) -> Sequence[str]:
     counts = Counter(
-        (evaluation.evaluation.monitor, evaluation.evaluation.evaluator, reason_of(evaluation.evaluation))
+        (evaluation.evaluation.monitor, evaluation.evaluation.evaluator, evaluation.evaluation.reason_code)
         for evaluation in chosen
     )
     return [

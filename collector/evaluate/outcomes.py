@@ -32,6 +32,7 @@ from collector.telemetry.series import (
     UNMATCHED_TURNS,
     UPSTREAM_IGNORED,
 )
+from evaluators.skip_reasons import SkipReason
 
 Due = Literal["matched", "resumed", "retried", "backfilled"]
 End = Literal["scored", "skipped", "failed", "sampled_out", "duplicate", "superseded", "reassigned", "removed"]
@@ -128,7 +129,7 @@ class PrometheusOutcomes:
                 telemetry.counter(EVALUATIONS_ENDED, monitor.name, assignment.evaluator.name, "scored", "")
                 if monitor.budget.limited or plan.budget.limited:
                     telemetry.counter(
-                        EVALUATIONS_ENDED, monitor.name, assignment.evaluator.name, "skipped", "over_budget"
+                        EVALUATIONS_ENDED, monitor.name, assignment.evaluator.name, "skipped", SkipReason.OVER_BUDGET
                     )
             if monitor.of_scope("conversation"):
                 telemetry.counter(CONVERSATIONS, monitor.name)

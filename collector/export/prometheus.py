@@ -221,7 +221,7 @@ class PrometheusExporter:
             evaluation.monitor,
             self._segments.of(evaluation.attributes),
         )
-        self._telemetry.counter(EVALUATIONS, *labels, evaluation.outcome, _reason(evaluation)).inc()
+        self._telemetry.counter(EVALUATIONS, *labels, evaluation.outcome, evaluation.reason_code).inc()
         if evaluation.retry is None:
             self._telemetry.counter(EVALUATION_WEIGHT, *labels).inc(Weight.of(evaluation.sampling).own)
         else:  # the failed one has brought its weight along
@@ -342,13 +342,6 @@ class PrometheusExporter:
         for evaluator in self._evaluators:
             _create_series(self._telemetry, evaluator, segment)
             self._corrected.create(evaluator, segment)
-
-
-def _reason(evaluation: Evaluation) -> str:
-    """Why there is no score, out of a closed set: the prefix of a skip's reason, or the type of the error."""
-    if evaluation.error:
-        return evaluation.error.type
-    return (evaluation.reason or "").partition(":")[0]
 
 
 def _exemplar(evaluation: Evaluation) -> dict[str, str] | None:

@@ -162,7 +162,7 @@ class View:
         if is_new:
             self.score_series.setdefault(key, ScoreSeries()).discount(failed.evaluation, partition)
         if failed.evaluation.time.timestamp() >= self.started:
-            self.outcomes[key].others -= Counter([(failed.evaluation.outcome, reason_prefix(failed.evaluation))])
+            self.outcomes[key].others -= Counter([(failed.evaluation.outcome, failed.evaluation.reason_code)])
 
     def add_label(self, label: Label) -> None:
         """A person labelled an evaluation, which may not be on the page yet."""
@@ -286,15 +286,8 @@ class View:
         self.turn_cache.unpin(listed.evaluation.subject.conversation_id)
 
 
-def reason_prefix(evaluation: Evaluation) -> str:
-    """Why there is no score, in a word: the prefix of a skip's reason, or the type of the error; "" for a score."""
-    if evaluation.error:
-        return evaluation.error.type
-    return (evaluation.reason or "").partition(":")[0]
-
-
 def _count(outcomes: OutcomeCounts, evaluation: Evaluation) -> None:
     if evaluation.outcome == "scored":
         outcomes.scored += 1
     else:
-        outcomes.others[evaluation.outcome, reason_prefix(evaluation)] += 1
+        outcomes.others[evaluation.outcome, evaluation.reason_code] += 1

@@ -10,14 +10,12 @@ from collector.logs.log import Log
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from evaluators.results import Evaluation
-
-UNMADE = frozenset({"shed", "over_budget", "reference_missing"})
-"""Reasons for which an evaluation was skipped without being tried."""
+from evaluators.skip_reasons import UNMADE
 
 
 def is_unmade(evaluation: Evaluation) -> bool:
     """Whether it was skipped without being tried."""
-    return (evaluation.reason or "").partition(":")[0] in UNMADE
+    return evaluation.reason_code in UNMADE
 
 
 @dataclass(frozen=True, slots=True)

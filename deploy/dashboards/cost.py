@@ -19,11 +19,12 @@ from collector.telemetry.series import (
 from deploy.dashboards.frame import filled, frame, window
 from deploy.dashboards.panels import Look, Query, lines, number, rows
 from deploy.dashboards.queries import WATCHED, WINDOW, increase, rate, share
+from evaluators.skip_reasons import SkipReason
 
 PAIR = "monitor, evaluator"
 MONITORS = '{monitor=~"$monitor"}'
 LEGEND = "{{monitor}} {{evaluator}}"
-REFUSED = WATCHED.replace("}", ',reason="over_budget"}')
+REFUSED = WATCHED.replace("}", f',reason="{SkipReason.OVER_BUDGET}"}}')
 PERIODS = (("hour", "1h"), ("day", "24h"))
 SCORED = WATCHED.replace("}", ',outcome="scored"}')
 

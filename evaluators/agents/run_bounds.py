@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 from evaluators.cases import Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.results import Score
+from evaluators.skip_reasons import SkipReason
 
 _Bound = float | None
 
@@ -74,7 +75,7 @@ class RunBounds(BaseModel):
         """
         measured, bounds = self.measure(turns), self.bounds
         if lacking := [name for name in bounds if name not in measured]:
-            raise NotApplicable(f"missing_field: {_field_of(lacking[0])}")
+            raise NotApplicable(SkipReason.MISSING_FIELD.text(_field_of(lacking[0])))
         shares = {name: measured[name] / bound for name, bound in bounds.items()}
         worst = max(shares, key=lambda name: shares[name])
         details: dict[str, Json] = {name: round(value, 9) for name, value in measured.items()}

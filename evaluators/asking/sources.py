@@ -8,6 +8,7 @@ from typing import cast
 from evaluators.asking.judge_input import to_json_value
 from evaluators.cases import Json, Turn
 from evaluators.errors import NotApplicable
+from evaluators.skip_reasons import SkipReason
 from evaluators.texts.paths import parse_json_or_text
 
 
@@ -21,7 +22,7 @@ def find_sources(case: Turn) -> Mapping[str, Sequence[Json]]:
     sources: dict[str, Sequence[Json]] = {"retrieval_context": [*case.retrieval_context], "tools_called": tools}
     sources = {name: values for name, values in sources.items() if values}
     if not sources:
-        raise NotApplicable("missing_field: retrieval_context")
+        raise NotApplicable(SkipReason.MISSING_FIELD.text("retrieval_context"))
     return sources
 
 

@@ -14,6 +14,7 @@ from evaluators.asking.windows import MOST_AT_ONCE, WindowSettings, split_evenly
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import ADDED_LATER
+from evaluators.skip_reasons import SkipReason
 
 CHARACTERS_PER_TOKEN = 4
 """How many characters a token has, about: for budgets, where being 20 % wrong costs little."""
@@ -170,7 +171,7 @@ def _visible_turns(
 ) -> tuple[Sequence[VisibleTurn], AbstractSet[int]]:
     """Every turn with what may be shown of it, and the positions of those with a text that was cut."""
     if not case.turns:
-        raise NotApplicable("missing_field: turns")
+        raise NotApplicable(SkipReason.MISSING_FIELD.text("turns"))
     longest = min(settings.longest_text, _budget(settings) // 2)
     wanted = tuple(dict.fromkeys((*always, *names)))
     whole = [{"number": number, **_fields(turn, wanted)} for number, turn in enumerate(case.turns, start=1)]

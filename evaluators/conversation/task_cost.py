@@ -10,6 +10,7 @@ from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
+from evaluators.skip_reasons import SkipReason
 
 
 class TaskCost(RunBounds, Evaluator[Conversation]):
@@ -33,8 +34,8 @@ class TaskCost(RunBounds, Evaluator[Conversation]):
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         if not case.turns:
-            raise NotApplicable("missing_field: turns")
+            raise NotApplicable(SkipReason.MISSING_FIELD.text("turns"))
         last = case.turns[-1]
         if last.error is not None or (not last.actual_output and last.incomplete is None):
-            raise NotApplicable("not_completed")
+            raise NotApplicable(SkipReason.NOT_COMPLETED.text())
         return self.score(case.turns)

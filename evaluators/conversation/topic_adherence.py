@@ -21,6 +21,7 @@ from evaluators.prompts import fill, load
 from evaluators.questions import PredicateQuestion, QuestionGroup, guide_before
 from evaluators.results import Score
 from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
+from evaluators.skip_reasons import SkipReason
 
 _YesOrNo = Annotated[Literal["yes", "no"], BeforeValidator(plain_word)]
 
@@ -88,7 +89,7 @@ class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
         """See `Evaluator.evaluate`."""
         windows = build_windows(case, (), self, _has_both, lookback=10)
         if not windows[0].judged:
-            raise NotApplicable("missing_field: turns.actual_output")
+            raise NotApplicable(SkipReason.MISSING_FIELD.text("turns.actual_output"))
         sample = draw_windows(
             [len(transcript.judged) for transcript in windows], self.max_windows, conversation_id_of(case)
         )

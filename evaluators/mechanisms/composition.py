@@ -23,6 +23,7 @@ from evaluators.evaluator import Case, Evaluator
 from evaluators.identity import conversation_id_of, turn_id_of
 from evaluators.judge import Judge
 from evaluators.results import Failure, Method, Outcome, Score, Skipped
+from evaluators.skip_reasons import SkipReason
 from evaluators.texts.draw import draw
 
 Combination = Literal["all", "any", "weighted", "if"]
@@ -208,7 +209,7 @@ class Composition(Evaluator[Case], Generic[Case]):
                 "members": {gate.name: _summary(gate, first), member.name: {"outcome": "not asked"}}
             }
             if self.otherwise is None:
-                return Skipped(reason=f"gated: {gate.name}")
+                return Skipped(reason=SkipReason.GATED.text(gate.name))
             why = f"{gate.name} does not ask for {member.name}"
             return Score(value=self.otherwise, explanation=why, raw_score=self.otherwise, details=summary)
         second = await _outcome_of(member, case, judge)

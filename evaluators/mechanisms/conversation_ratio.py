@@ -22,6 +22,7 @@ from evaluators.mechanisms.item_verdicts import (
     score_ratio,
 )
 from evaluators.results import Score
+from evaluators.skip_reasons import SkipReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class ConversationRatioSpec:
             transcripts = build_windows(case, self.extra_fields, settings, self._has, self.lookback)
             windows, read = [_window(transcript, companions or {}) for transcript in transcripts], {}
             if not transcripts[0].judged:
-                raise NotApplicable(f"missing_field: {', '.join(f'turns.{name}' for name in self.required_fields)}")
+                raise NotApplicable(SkipReason.MISSING_FIELD.text(*(f"turns.{name}" for name in self.required_fields)))
         score = await score_ratio(
             judge,
             self.ratio,

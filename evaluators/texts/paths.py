@@ -12,6 +12,7 @@ from pydantic import AfterValidator
 
 from evaluators.cases import Json
 from evaluators.errors import NotApplicable
+from evaluators.skip_reasons import SkipReason
 
 _LONG_NUMBER = re.compile(r"\d{19}")
 _LONGEST_NUMBER = 300
@@ -60,7 +61,7 @@ def pick(value: Json, path: str | Sequence[str], where: str) -> Json:
         return {each: pick(value, each, where) for each in path}
     part = find(value, path)
     if part is ABSENT:
-        raise NotApplicable(f"missing_field: {where}.{path}")
+        raise NotApplicable(SkipReason.MISSING_FIELD.text(f"{where}.{path}"))
     return part
 
 

@@ -11,6 +11,7 @@ from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.results import Score
+from evaluators.skip_reasons import SkipReason
 from evaluators.texts.language import language_of
 
 
@@ -39,10 +40,10 @@ class AnswerLanguage(Evaluator[Turn]):
         """See `Evaluator.evaluate`."""
         wanted = self.language or language_of(case.input or "")
         if wanted is None:
-            raise NotApplicable("unclear_language: input")
+            raise NotApplicable(SkipReason.UNCLEAR_LANGUAGE.text("input"))
         actual = language_of(case.actual_output or "")
         if actual is None:
-            raise NotApplicable("unclear_language: actual_output")
+            raise NotApplicable(SkipReason.UNCLEAR_LANGUAGE.text("actual_output"))
         return Score(
             value=float(actual == wanted),
             explanation=f"the answer is in {actual}, {wanted} is wanted",

@@ -14,6 +14,7 @@ from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.results import Score
+from evaluators.skip_reasons import SkipReason
 from evaluators.texts.paths import parse_json_or_text
 
 _MOST_PROBLEMS = 5
@@ -49,7 +50,7 @@ class ArgumentSchema(Evaluator[Turn]):
         ]
         total = len(compared) + (len(strangers) if self.only_offered else 0)
         if numbered and not total:
-            raise NotApplicable("missing_field: tools_offered")
+            raise NotApplicable(SkipReason.MISSING_FIELD.text("tools_offered"))
         wrong: list[Json] = [
             {"call": number, "tool": call.name, "problems": problems} for number, call, problems in compared if problems
         ]

@@ -18,6 +18,7 @@ from evaluators.judge import Judge
 from evaluators.mechanisms.citations import CitedSources, CitedStatement, cited_sources, cited_statements
 from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, VerdictSettings, score_ratio
 from evaluators.results import Score
+from evaluators.skip_reasons import SkipReason
 
 _RATIO = RatioSpec(
     counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="cited statements", predicate="are supported"
@@ -52,7 +53,7 @@ class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
         """See `Evaluator.evaluate`."""
         sources = cited_sources(case, self.first_number)
         if not sources.numbered:
-            raise NotApplicable("missing_field: retrieval_context")
+            raise NotApplicable(SkipReason.MISSING_FIELD.text("retrieval_context"))
         cited = [
             (cited_statement, _numbers(cited_statement, sources))
             for cited_statement in cited_statements(case.actual_output or "")

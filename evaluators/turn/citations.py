@@ -12,6 +12,7 @@ from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.mechanisms.citations import cited_sources, find_citations
 from evaluators.results import Score
+from evaluators.skip_reasons import SkipReason
 
 
 class Citations(Evaluator[Turn]):
@@ -43,7 +44,7 @@ class Citations(Evaluator[Turn]):
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         if not case.retrieval_context and all(call.result in (None, "") for call in case.tools_called):
-            raise NotApplicable("missing_field: retrieval_context")
+            raise NotApplicable(SkipReason.MISSING_FIELD.text("retrieval_context"))
         sources = cited_sources(case, self.first_number)
         cited = [
             citation for citation in find_citations(case.actual_output or "") if self.links or not citation.is_link

@@ -10,6 +10,7 @@ from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score, Skipped
+from evaluators.skip_reasons import SkipReason
 
 
 class Latency(Evaluator[Turn]):
@@ -42,7 +43,7 @@ class Latency(Evaluator[Turn]):
     async def evaluate(self, case: Turn, judge: Judge) -> Score | Skipped:
         """See `Evaluator.evaluate`."""
         if case.started_at is None or case.ended_at is None or case.ended_at < case.started_at:
-            return Skipped(reason="invalid_field: ended_at")
+            return Skipped(reason=SkipReason.INVALID_FIELD.text("ended_at"))
         seconds = (case.ended_at - case.started_at).total_seconds()
         share = (self.limit - seconds) / (self.limit - self.target)
         value = min(1.0, max(0.0, share))

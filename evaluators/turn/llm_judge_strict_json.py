@@ -25,6 +25,7 @@ from evaluators.prompts import check_placeholders, fill, load
 from evaluators.questions import ChoiceQuestion, Decision, Option, QuestionGroup, guide_before
 from evaluators.results import Score
 from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
+from evaluators.skip_reasons import SkipReason
 from evaluators.texts.hashable_json import equal
 
 _PLACEHOLDERS = {"ActualOutput": "`actual`", "ExpectedOutput": "`expected`"}
@@ -129,7 +130,7 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
         )
         expected = parse_structured(reference)
         if not isinstance(expected, dict):
-            raise NotApplicable("invalid_field: expected_output is no JSON object")
+            raise NotApplicable(SkipReason.INVALID_FIELD.text("expected_output is no JSON object"))
         actual = parse_structured(actual_part(case, self.target_output_key))
         there = cast("dict[str, Json]", actual) if isinstance(actual, dict) else {}
         wanted = cast("dict[str, Json]", expected)

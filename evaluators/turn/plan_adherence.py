@@ -14,6 +14,7 @@ from evaluators.evaluator import ADDED_LATER, Example
 from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec
 from evaluators.mechanisms.item_verdicts import RatioSpec
 from evaluators.mechanisms.rating import NonBlank
+from evaluators.skip_reasons import SkipReason
 
 
 class PlanAdherence(CallVerdicts):
@@ -50,5 +51,5 @@ class PlanAdherence(CallVerdicts):
         """Every step of the plan."""
         steps = self.plan or find_plan(case.tools_called, self.plan_tools)
         if not steps:
-            raise NotApplicable("missing_field: plan")
+            raise NotApplicable(SkipReason.MISSING_FIELD.text("plan"))
         return list(steps)

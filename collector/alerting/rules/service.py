@@ -45,6 +45,7 @@ from collector.telemetry.series import (
     TURNS,
 )
 from evaluators.cases import Scope
+from evaluators.skip_reasons import LOSSES, SkipReason
 
 SHIFT, STALE, UNSCORED, WEIGHTS = (
     "EvalstreamJudgeShift",
@@ -61,8 +62,8 @@ _RETENTION_USED = 0.5
 _SHIFT_ERRORS = 4.0
 _ENOUGH = 20
 """Subjects that a share needs before it alerts."""
-LOST_REASONS = "over_budget|shed|incomplete"
-"""Reasons of skips that are losses: the subject should have got a score."""
+LOST_REASONS = "|".join(LOSSES)
+"""The skips that are losses, as a regular expression of PromQL."""
 
 
 def service_group(targets: Sequence[Target], alerts: AlertSettings, timing: Timing, *, limited: bool) -> RuleGroup:
@@ -277,7 +278,7 @@ def _unavailable(timing: Timing) -> AlertingRule:
 
 
 def _refused(timing: Timing) -> AlertingRule:
-    refused = f'increase({EVALUATIONS_ENDED.name}{{reason="over_budget"}}[{timing.text(900)}])'
+    refused = f'increase({EVALUATIONS_ENDED.name}{{reason="{SkipReason.OVER_BUDGET}"}}[{timing.text(900)}])'
     return AlertingRule(
         name=BUDGET,
         board="cost",

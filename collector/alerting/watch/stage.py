@@ -17,7 +17,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from collector.alerting.diagnosis.recent_scores import Cause, RecentScores, causes
-from collector.alerting.rules.service import LOST_REASONS
 from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert
 from collector.alerting.watch.buckets import Buckets, Series
@@ -36,6 +35,7 @@ from collector.statistics.incident import recovery_threshold
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE
 from evaluators.results import Evaluation
+from evaluators.skip_reasons import LOSSES
 
 logger = logging.getLogger(__name__)
 
@@ -384,6 +384,4 @@ class WatchFold:
 
 def _is_wanted(evaluation: Evaluation) -> bool:
     """Whether an evaluation has a score, or should have one."""
-    if evaluation.outcome == "skipped":
-        return (evaluation.reason or "").partition(":")[0] in LOST_REASONS.split("|")
-    return True
+    return evaluation.outcome != "skipped" or evaluation.reason_code in LOSSES

@@ -57,7 +57,9 @@ async def replayed(
     return Replayed(
         passes={name: _passes(evaluation, scale) for name, evaluation in scored.items()},
         reasons={name: evaluation.explanation for name, evaluation in scored.items() if evaluation.explanation},
-        no_score=Counter(_no_score_reason(evaluation) for evaluation in made.evaluations if evaluation.score is None),
+        no_score=Counter(
+            evaluation.reason_code or "skipped" for evaluation in made.evaluations if evaluation.score is None
+        ),
         left=made.left,
         spent_usd=made.spent_usd,
     )
@@ -90,9 +92,3 @@ def _passes(evaluation: Evaluation, scale: ScoreScale) -> bool:
         return evaluation.passed
     assert evaluation.score is not None
     return not scale.fails(evaluation.score)
-
-
-def _no_score_reason(evaluation: Evaluation) -> str:
-    if evaluation.error is not None:
-        return evaluation.error.type
-    return (evaluation.reason or "skipped").partition(":")[0]

@@ -217,9 +217,7 @@ def _judged(
 
 
 def _attempt(evaluation: Evaluation) -> Attempt:
-    why = evaluation.error.type if evaluation.error is not None else None
-    if evaluation.outcome == "skipped":
-        why = (evaluation.reason or "skipped").partition(":")[0]
+    why = None if evaluation.score is not None else evaluation.reason_code or "skipped"
     seconds = (evaluation.ended_at - evaluation.started_at).total_seconds()
     return Attempt(evaluation.score, why, evaluation.cost_usd, seconds)
 

@@ -11,7 +11,6 @@ from typing import Literal
 from collector.commands.rejudge.known_evaluations import KnownEvaluations
 from collector.evaluate.plan import Assignment, Job, Plan
 from collector.evaluate.recovery.control_records import ControlRecord
-from collector.evaluate.references.join import MISSING
 from collector.evaluate.references.subject import (
     ReferencesByKey,
     awaited_fields,
@@ -20,7 +19,7 @@ from collector.evaluate.references.subject import (
     with_references,
 )
 from collector.evaluate.retry.past_jobs import PastDueJob, Stretch, ended_at, past_jobs
-from collector.evaluate.retry.request import BackfillRequest, PastRequest, RetryRequest, reason_of
+from collector.evaluate.retry.request import BackfillRequest, PastRequest, RetryRequest
 from collector.logs.log import Log
 from collector.past.evaluations import REPLAY_OF, subject_key
 from collector.past.owed import OwedEvaluation, is_owed
@@ -29,6 +28,7 @@ from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import subject_of
 from evaluators.identity import subject_id_of
 from evaluators.results import Evaluation
+from evaluators.skip_reasons import SkipReason
 
 What = Literal["failed", "unscored", "all"]
 
@@ -163,7 +163,7 @@ class Candidates:
             if (evaluation.evaluation.monitor, evaluation.evaluation.evaluator) in used
         ]
         self.left_out.unused = len(owed) - len(usable)
-        awaited = any(reason_of(evaluation.evaluation) == MISSING for evaluation in usable)
+        awaited = any(evaluation.evaluation.reason_code == SkipReason.REFERENCE_MISSING for evaluation in usable)
         references: ReferencesByKey = await references_in_log(self.turns) if awaited else {}
         for start in range(0, len(usable), _AT_ONCE):
             batch = usable[start : start + _AT_ONCE]
@@ -189,7 +189,7 @@ class Candidates:
             return
         failed = owed.evaluation
         happened_at = failed.happened_at or ended_at(case, failed.started_at.astimezone(UTC).timestamp())
-        if happened_at in self.stretch and reason_of(failed) == MISSING:
+        if happened_at in self.stretch and failed.reason_code == SkipReason.REFERENCE_MISSING:
             # What has come after its wait; what still lacks something would be skipped once more.
             case = with_references(case, references_of(case, references))
             assignment = self._assignment_of(failed)

@@ -21,9 +21,8 @@ from collector.evaluate.references.subject import awaited_fields, concerns, keys
 from collector.records.json import conversation_from_json, conversation_to_json, turn_from_json, turn_to_json
 from collector.records.references import Reference
 from evaluators.cases import Conversation, Turn
+from evaluators.skip_reasons import SkipReason
 
-MISSING = "reference_missing"
-"""The prefix of the reason of what was given up."""
 MOST_WAITING, MOST_WAITING_BYTES = 100_000, 256 << 20
 """Evaluations of one partition that wait, and bytes of their subjects; beyond that the oldest is given up."""
 MOST_REFERENCES, MOST_REFERENCE_BYTES = 100_000, 128 << 20
@@ -239,7 +238,7 @@ class ReferenceJoin:
         job = waiting.job
         self.outcomes.count_missing(job.monitor.name, job.assignment.evaluator.name)
         lacking = sorted(waiting.missing - provided_fields(waiting.references))
-        reason = f"{MISSING}: {', '.join(each.removeprefix('attributes.') for each in lacking)}"
+        reason = SkipReason.REFERENCE_MISSING.text(*(field.removeprefix("attributes.") for field in lacking))
         return replace(_made(waiting), skip=reason, trigger_offset=offset, triggered_at=self._time)
 
     def _renew(self, known: _Remembered, point: ReplayPoint) -> None:

@@ -71,7 +71,7 @@ class RetryRequest:
     def retry(self) -> Retry:
         """What the new evaluation says of the failed one."""
         before = self.failed.retry
-        return Retry(attempt=2 if before is None else before.attempt + 1, reason=reason_of(self.failed))
+        return Retry(attempt=2 if before is None else before.attempt + 1, reason=self.failed.reason_code)
 
     def to_record(self, partition: int) -> Record:
         """The record to append: to the partition whose owner wrote the failed evaluation."""
@@ -155,13 +155,6 @@ def parse_request(value: bytes) -> PastRequest:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise BadInput(f"not a request to make an evaluation again: {type(error).__name__}") from None
-
-
-def reason_of(evaluation: Evaluation) -> str:
-    """Why there is no score, in a word: the error's type, or the prefix of a skip's reason."""
-    if evaluation.error is not None:
-        return evaluation.error.type
-    return (evaluation.reason or "").partition(":")[0]
 
 
 async def append_requests(turns: Log, requests: Iterable[tuple[PastRequest, int]]) -> Sequence[PastRequest]:

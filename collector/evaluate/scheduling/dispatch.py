@@ -35,6 +35,7 @@ from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import Result
 from evaluators.packs.evaluate_pack import run_pack
 from evaluators.results import Evaluation, Failure, Skipped
+from evaluators.skip_reasons import SkipReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +210,7 @@ class Dispatcher:
         """Evaluate, or skip with a reason. A job that got no slot in time is shed."""
         case = job.case()
         reservation = reservation or self._reservation(job, partition)
-        reason = await self._skip_reason(job, reservation) if has_slot else "shed"
+        reason = await self._skip_reason(job, reservation) if has_slot else SkipReason.SHED.text()
         if reason is None:
             result = await self._evaluate(job, case, reservation)
         else:
@@ -232,7 +233,7 @@ class Dispatcher:
         reservations = reservations or [self._reservation(job, partition) for job in jobs]
         results: dict[int, Result] = {}
         if not has_slot:
-            results = {number: self._skipped("shed") for number in range(len(jobs))}
+            results = {number: self._skipped(SkipReason.SHED.text()) for number in range(len(jobs))}
         while todo := [number for number in range(len(jobs)) if number not in results]:
             decisions = {number: self._decide(jobs[number], reservations[number]) for number in todo}
             results |= {
@@ -291,10 +292,12 @@ class Dispatcher:
         if job.skip is not None:
             return job.skip
         if self.queue_timeout(job) == 0.0:
-            return "shed"
+            return SkipReason.SHED.text()
         if reservation.reserve():
             return None
-        return "over_budget" if isinstance(reservation, Unlimited) or not reservation.may_be_freed() else _WAITS
+        if isinstance(reservation, Unlimited) or not reservation.may_be_freed():
+            return SkipReason.OVER_BUDGET.text()
+        return _WAITS
 
     async def _evaluate(self, job: Job, case: Turn | Conversation, reservation: Reservation) -> Result:
         cost: float | None = None

@@ -210,12 +210,9 @@ class PartitionJobs:
         self._outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, "reassigned")
 
     def _count_outcome(self, evaluation: Evaluation) -> None:
-        names = (evaluation.monitor, evaluation.evaluator)
-        reason = (evaluation.reason or "").partition(":")[0]
-        if evaluation.error is not None:
-            self._outcomes.count_evaluation(*names, "failed", evaluation.error.type)
-        else:
-            self._outcomes.count_evaluation(*names, "skipped" if evaluation.outcome == "skipped" else "scored", reason)
+        self._outcomes.count_evaluation(
+            evaluation.monitor, evaluation.evaluator, evaluation.outcome, evaluation.reason_code
+        )
 
     async def drain(self, grace: float) -> None:
         """Give all jobs `grace` seconds to end, those that wait for a slot, too. What waits for batches can wait on."""

@@ -106,7 +106,7 @@ async def test_a_partition_waits_for_a_job_that_lies_too_many_records_back() -> 
 
     async def execute(*_: Any, **__: Any) -> Any:
         await slots.ends.wait()
-        return [SimpleNamespace(monitor="m", evaluator="e", reason=None, error=None, outcome="scored")]
+        return [SimpleNamespace(monitor="m", evaluator="e", reason_code="", outcome="scored")]
 
     async def write(*_: Any) -> None:
         """At once."""
