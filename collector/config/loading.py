@@ -18,7 +18,7 @@ from collector.config.mistakes import cascade_mistakes, port_mistakes
 from collector.config.packs import pack_mistakes
 from collector.config.redaction_notes import redaction_notes
 from collector.config.renamed_keys import with_current_names
-from collector.config.settings import MonitorSettings, Settings
+from collector.config.settings import MonitorSettings, PlannedRate, Settings
 from collector.config.urgency import urgency_mistakes
 from collector.config.yaml_file import read
 from collector.errors import ConfigError
@@ -249,7 +249,7 @@ def _monitor_mistakes(
 
 def _planned_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> Iterator[str]:
     """A planned rate is one for all that costs something; what asks nobody may have a rate of its own."""
-    if monitor.sample != "auto":
+    if not isinstance(monitor.rate, PlannedRate):
         return
     for use in monitor.uses:
         if use.sample is not None and use.name in evaluators and judges_of(use.name, evaluators):
@@ -373,7 +373,7 @@ def _note_mistakes(settings: Settings) -> Iterator[str]:
     limited = [
         name
         for name, monitor in settings.monitors.items()
-        if monitor.budget.limited or settings.evaluate.budget.limited or monitor.planned_error is not None
+        if monitor.budget.limited or settings.evaluate.budget.limited or isinstance(monitor.rate, PlannedRate)
     ]
     if settings.log.kind == "kafka" and limited:
         from collector.logs.kafka.commits import to_kafka

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
@@ -740,6 +741,16 @@ DEFAULT_ERROR = 0.02
 """The standard error of a day's mean that `sample: auto` plans for."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedRate:
+    """The rate of `sample: auto`: the least with which a day's mean has this standard error, by what was judged before.
+
+    Until something was judged, and where the error needs it, the rate is 1.
+    """
+
+    standard_error: float
+
+
 class MonitorSettings(Section):
     """Which traffic is watched, at what rate, by which evaluators."""
 
@@ -818,17 +829,20 @@ class MonitorSettings(Section):
         return share
 
     @property
-    def planned_error(self) -> float | None:
-        """The standard error that rates are planned for; None where `sample` is a number."""
-        if self.sample != "auto":
-            return None
-        return DEFAULT_ERROR if self.standard_error is None else self.standard_error
+    def rate(self) -> float | PlannedRate:
+        """The meaning of `sample` and `standard_error`."""
+        if self.sample == "auto":
+            return PlannedRate(DEFAULT_ERROR if self.standard_error is None else self.standard_error)
+        return self.sample
+
+    @property
+    def highest_rate(self) -> float:
+        """The rate; 1 where it is planned."""
+        return 1.0 if isinstance(self.rate, PlannedRate) else self.rate
 
     def rate_of(self, use: UseSettings) -> float:
         """The sample rate of an evaluator; 1, the highest, where it is planned."""
-        if use.sample is not None:
-            return use.sample
-        return 1.0 if self.sample == "auto" else self.sample
+        return self.highest_rate if use.sample is None else use.sample
 
     @property
     def uses(self) -> list[UseSettings]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from collector.config.configured import Config, judges_of
-from collector.config.settings import BudgetSettings, MonitorSettings, Settings
+from collector.config.settings import BudgetSettings, MonitorSettings, PlannedRate, Settings
 from collector.export.prometheus import PrometheusSettings
 from collector.wording import listed
 
@@ -92,7 +92,7 @@ def _fallbacks(config: Config) -> Iterator[str]:
 def _monitor_notes(where: str, monitor: MonitorSettings, config: Config) -> Iterator[str]:
     limited = monitor.budget.limited or config.settings.evaluate.budget.limited
     boost = monitor.boost
-    whole = all((monitor.sample if use.sample is None else use.sample) == 1.0 for use in monitor.uses)
+    whole = all((monitor.rate if use.sample is None else use.sample) == 1.0 for use in monitor.uses)
     if boost.model_fields_set and whole and not limited:
         yield f"{where}.boost does nothing: everything is judged already (sample: 1)"
     if "slow_after" in boost.model_fields_set and boost.slow == 1.0:
@@ -100,7 +100,7 @@ def _monitor_notes(where: str, monitor: MonitorSettings, config: Config) -> Iter
     scopes = {config.evaluators[use.name].evaluator.scope for use in monitor.uses}
     if monitor.end_markers.model_fields_set and scopes == {"turn"}:
         yield f"{where}.end_markers does nothing: none of its evaluators scores conversations"
-    if monitor.standard_error is not None and monitor.sample != "auto":
+    if monitor.standard_error is not None and not isinstance(monitor.rate, PlannedRate):
         yield f"{where}.standard_error does nothing without sample: auto"
     if not monitor.alerts.enabled and (unheeded := _set(monitor.alerts, "targets", "objectives", "burn_rates")):
         yield f"{where}.alerts: {listed(unheeded)} do nothing while enabled is false"

@@ -10,7 +10,14 @@ from typing import Any, Literal
 from collector.config.audits import AuditSettings
 from collector.config.configured import Config, Configured, judges_of
 from collector.config.packs import pack_of
-from collector.config.settings import BoostSettings, BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
+from collector.config.settings import (
+    BoostSettings,
+    BudgetSettings,
+    JudgeSettings,
+    MonitorSettings,
+    PlannedRate,
+    UseSettings,
+)
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
 from collector.evaluate.plan import Assignment, Monitor, Plan
@@ -71,6 +78,7 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
     assignments = (
         build_assignment(use, priced, judges, pack_of(use.name, settings, config.evaluators)) for use in settings.uses
     )
+    rate = settings.rate
     return Monitor(
         name=name,
         assignments=tuple(
@@ -78,8 +86,8 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
         ),
         match=_wanted(settings.match),
         agent_runs=settings.subjects == "agent_runs",
-        rate=1.0 if settings.sample == "auto" else settings.sample,
-        standard_error=settings.planned_error,
+        rate=settings.highest_rate,
+        standard_error=rate.standard_error if isinstance(rate, PlannedRate) else None,
         window_settings=SessionWindowSettings(
             idle_gap=settings.idle_timeout,
             allowed_lateness=settings.allowed_lateness,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
 from collector.config.configured import Config
+from collector.config.settings import PlannedRate
 from collector.statistics.drop_detector import DropDetector
 from collector.wording import plural
 
@@ -34,7 +35,8 @@ def alert_lines(config: Config) -> Iterator[str]:
             "alerts     a budget may leave fewer evaluations than that: from a quarter of them a drop must be twice as "
             "large to page as soon"
         )
-    if any(target.mean is not None and config.settings.monitors[target.monitor].sample == "auto" for target in every):
+    rates = [config.settings.monitors[target.monitor].rate for target in every if target.mean is not None]
+    if any(isinstance(rate, PlannedRate) for rate in rates):
         yield (
             "alerts     sample: auto makes as many evaluations as its error needs, which may be far fewer than all: "
             "then small drops page later"

@@ -17,7 +17,7 @@ from collector.commands.check.capacity import capacity_of
 from collector.commands.check.cpu_costs import costs_here
 from collector.config.configured import Config
 from collector.config.live_part import SECRET_JUDGE_KEYS, live_keys, restart_keys, with_live_values
-from collector.config.settings import BudgetSettings
+from collector.config.settings import BudgetSettings, PlannedRate
 from collector.errors import ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import LogUnavailable
@@ -113,8 +113,8 @@ def _sampling(config: Config) -> Iterator[tuple[str, Value]]:
     yield "the salt of the draw", config.settings.evaluate.sampling_salt
     for name, monitor in config.settings.monitors.items():
         yield name, monitor.sample
-        if monitor.planned_error is not None:
-            yield f"the standard error of {name}", monitor.planned_error
+        if isinstance(rate := monitor.rate, PlannedRate):
+            yield f"the standard error of {name}", rate.standard_error
         yield from ((f"{use.name} of {name}", use.sample) for use in monitor.uses if use.sample is not None)
 
 

@@ -26,6 +26,7 @@ from collector.config.settings import (
     LogSettings,
     LowScoreSettings,
     MonitorSettings,
+    PlannedRate,
 )
 from collector.config.unused_keys import unused_notes
 from collector.evaluate.references.subject import referenced_fields
@@ -284,10 +285,11 @@ def judge_calls(monitor: MonitorSettings, config: Config) -> float:
 
 
 def _sampled(monitor: MonitorSettings) -> str:
-    if monitor.sample == "auto":
-        error = f"a standard error of {monitor.planned_error:g}"
+    rate = monitor.rate
+    if isinstance(rate, PlannedRate):
+        error = f"a standard error of {rate.standard_error:g}"
         return f"as many conversations as a day's mean needs for {error}; what follows is for all of them, the most"
-    return f"{_share(monitor.sample)} of conversations"
+    return f"{_share(rate)} of conversations"
 
 
 def _share(rate: float) -> str:

@@ -14,7 +14,7 @@ from collector.commands.check.capacity import capacity_of
 from collector.commands.check.cpu_costs import costs_here
 from collector.config.configured import Config
 from collector.config.packs import packs_of
-from collector.config.settings import BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
+from collector.config.settings import BudgetSettings, JudgeSettings, MonitorSettings, PlannedRate, UseSettings
 from collector.config.unused_keys import unused_notes
 from collector.golden.cases import read_cases
 from collector.service.plan_builder import evaluator_version_in
@@ -63,10 +63,11 @@ def _judge(judge: JudgeSettings) -> dict[str, Any]:
 
 
 def _monitor(name: str, monitor: MonitorSettings, config: Config) -> dict[str, Any]:
+    rate = monitor.rate
     return {
         "match": monitor.match,
         "sample": monitor.sample,
-        "standard_error": monitor.planned_error,
+        "standard_error": rate.standard_error if isinstance(rate, PlannedRate) else None,
         "evaluators": [_use(use, name, config) for use in monitor.uses],
         "packs": [list(each) for each in packs_of(monitor, config.evaluators)],
         "idle_seconds": monitor.idle_timeout,

@@ -24,7 +24,7 @@ from collector.commands.plan.past_figures import (
     with_second_phase,
 )
 from collector.config.configured import Config
-from collector.config.settings import BoostSettings, UseSettings
+from collector.config.settings import BoostSettings, PlannedRate, UseSettings
 from collector.errors import BadInput, ConfigError, EvalstreamError
 from collector.evaluate.planned_rates.day_figures import DayFigures, rates_of
 from collector.evaluate.sampling.strata import EVERYTHING
@@ -243,7 +243,7 @@ def _evaluator(
     if day.second is None:
         second, share = None, 1.0
     monitor = config.settings.monitors[options.monitor]
-    rate = _newest_rate(past, strata) if monitor.sample == "auto" else monitor.rate_of(use)
+    rate = _newest_rate(past, strata) if isinstance(monitor.rate, PlannedRate) else monitor.rate_of(use)
     rates = rates_of(rate, tuple(strata.values()))
     ones = (1.0,) * len(strata)
     return PlannedEvaluator(
@@ -343,7 +343,7 @@ def configuration(config: Config, monitor: str, made: SamplingPlan) -> dict[str,
         rate = use.sample if planned is None or planned.proposed is None else planned.proposed.rate
         entry = use.model_dump(exclude_none=True) | ({} if rate is None else {"sample": rate})
         uses.append(use.name if list(entry) == ["name"] else entry)
-    watched: dict[str, Any] = {} if settings.sample == "auto" else {"evaluators": uses}
+    watched: dict[str, Any] = {} if isinstance(settings.rate, PlannedRate) else {"evaluators": uses}
     if len(made.strata) > 1:
         watched["boost"] = _boosts(settings.boost, dict(zip(made.strata, made.boosts, strict=True)))
     piece: dict[str, Any] = {"monitors": {monitor: watched}} if watched else {}
@@ -425,8 +425,8 @@ def _lines(made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator
     for name, count in made.too_few.items():
         yield f"{options.monitor}/{name}: {plural(count, 'score')}, too few to plan with"
     monitor = config.settings.monitors[options.monitor]
-    if monitor.planned_error is not None:
-        yield f"sample: auto holds the rate for an error of {monitor.planned_error:g}; what it has planned is `present`"
+    if isinstance(rate := monitor.rate, PlannedRate):
+        yield f"sample: auto holds the rate for an error of {rate.standard_error:g}; what it has planned is `present`"
     if monitor.budget.limited or config.settings.evaluate.budget.limited:
         yield "a budget is set, which may lower these rates; errors grow then"
 

@@ -5,6 +5,7 @@ import pytest
 
 from collector.commands.check.check import report
 from collector.config.loading import check
+from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
 from collector.service.plan_builder import build_plan
 from evaluators.judge import NoJudge
@@ -107,9 +108,9 @@ def test_a_planned_rate_is_one_for_all_that_ask_a_judge() -> None:
         "my.yaml: monitors.all.evaluators: helpful has a sample of its own, and sample: auto plans one"
     )
     monitor = {"evaluators": ["helpful"], "sample": "auto", "standard_error": 0.01}
-    assert check(configuration(monitors={"all": monitor}), "my.yaml").settings.monitors["all"].planned_error == 0.01
+    assert check(configuration(monitors={"all": monitor}), "my.yaml").settings.monitors["all"].rate == PlannedRate(0.01)
     monitor = {"evaluators": ["helpful"], "sample": "auto"}
-    assert check(configuration(monitors={"all": monitor}), "my.yaml").settings.monitors["all"].planned_error == 0.02
+    assert check(configuration(monitors={"all": monitor}), "my.yaml").settings.monitors["all"].rate == PlannedRate(0.02)
 
 
 def test_two_judges_want_a_choice() -> None:
