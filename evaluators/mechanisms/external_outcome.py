@@ -30,7 +30,7 @@ class OutcomeEvaluator(Evaluator[Case], Generic[Case]):
         """The outcome."""
         return frozenset({f"attributes.{_PREFIX}{self.outcome}"})
 
-    async def evaluate(self, case: Case, judge: Judge) -> Score:
+    async def evaluate(self, case: Case, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
         """Score 1 if the outcome is among the good values, else 0. `true` is not 1."""
         value = case.attributes[f"{_PREFIX}{self.outcome}"]
         is_good = any(isinstance(good, bool) == isinstance(value, bool) and good == value for good in self.good)
