@@ -224,7 +224,7 @@ class PartitionProcessor:
         """Decide which of the next records, all of them snapshots, are still valid."""
         # Decided for the whole batch before its first record is applied, and written down: a replay that begins behind
         # the last change of a conversation could not tell that its snapshot is outdated.
-        validity = self.state.validate_snapshots(records)
+        validity = self.state.windows.validate_snapshots(records)
         if validity:
             await self._apply_control(ControlRecord(offset=records[0].offset, snapshot_validity=validity))
 
@@ -242,7 +242,7 @@ class PartitionProcessor:
         await self._apply_control(ControlRecord(offset=offset, rates=rates, budget=saved))
 
     def _retain(self, offset: int) -> None:
-        if released := self.state.take_released():
+        if released := self.state.windows.take_released():
             self._retained.retain(released, offset)
 
     async def _submit(self, jobs: Collection[Job], *, resumed: bool = False) -> None:

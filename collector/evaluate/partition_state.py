@@ -108,8 +108,8 @@ class PartitionState:
         self.work = 0.0
         """What applying records has cost so far, in turns that are judged; snapshots count nothing."""
         self._in_force = PlanInForce(plan, former, past, start.rates)
-        self._windows = PartitionConversations(self._in_force.uses_fallback)
-        self.conversations = self._windows.by_monitor
+        self.windows = PartitionConversations(self._in_force.uses_fallback)
+        self.conversations = self.windows.by_monitor
         self._timestamp = start.time
         self._control_records = deque(sorted(control_records, key=lambda control: control.offset))
         self._choose_plan(start.offset)
@@ -134,25 +134,12 @@ class PartitionState:
         """The replay point of the next record."""
         return ReplayPoint(self.next_offset, self.time, self._in_force.rates)
 
-    @property
-    def retries(self) -> Mapping[str, str]:
-        """The ids of the newest evaluations that were made again, by those of the failed ones."""
-        return self._windows.retries.to_dict()
-
-    def take_released(self) -> Sequence[ReplayPoint]:
-        """The replay points that conversations have stopped needing since the last call."""
-        return self._windows.take_released()
-
-    def validate_snapshots(self, records: Iterable[StoredRecord]) -> dict[int, bool]:
-        """Which of the next records, all of them snapshots, are valid; see `PartitionConversations`."""
-        return self._windows.validate_snapshots(records)
-
     def apply_control(self, control: ControlRecord) -> list[Job]:
         """Apply a control record; returns the jobs that become due by it."""
         if control.rates is not None:
             self._in_force.set_rates(control.rates)
         if control.snapshot_validity:
-            self._windows.decide_validity(control.snapshot_validity)
+            self.windows.decide_validity(control.snapshot_validity)
         jobs: list[Job] = []
         for name, conversation_ids in (control.evictions or {}).items():
             if name in self.conversations:
@@ -193,14 +180,7 @@ class PartitionState:
     def _choose_plan(self, offset: int) -> None:
         """Apply the plan that counts at an offset."""
         if self._in_force.advance(offset):
-            self._windows.watch(self._window_settings())
-
-    def _window_settings(self) -> Mapping[str, SessionWindowSettings]:
-        return {
-            monitor.name: monitor.window_settings
-            for monitor in self._in_force.plan.monitors
-            if monitor.of_scope("conversation")
-        }
+            self.windows.watch(_window_settings(self._in_force.plan))
 
     def _apply_controls_up_to(self, offset: int) -> list[Job]:
         """Apply the control records of earlier owners up to an offset."""
@@ -263,7 +243,7 @@ class PartitionState:
         key = self._in_force.sampled_out(record_key)
         if key is None:
             return False
-        self._windows.observe_by_all(key, self.time)
+        self.windows.observe_by_all(key, self.time)
         for monitor, assignment, units in self._in_force.turn_demands:
             self.on_demand(monitor, assignment, units)
         return True
@@ -286,7 +266,7 @@ class PartitionState:
         jobs: list[Job] = []
         if not self.conversations:
             return jobs
-        for name, idle in self._windows.take_idle(time):
+        for name, idle in self.windows.take_idle(time):
             self._outcomes.count_idle(name, idle)
         for monitor in self._in_force.plan.monitors:
             sessions = self.conversations.get(monitor.name)
@@ -327,7 +307,7 @@ class PartitionState:
         """The jobs that a turn leads to for a monitor that it matches."""
         key = conversation_key(turn)
         if monitor.name in self.conversations:
-            self._windows.observe(monitor.name, key, self.time)
+            self.windows.observe(monitor.name, key, self.time)
         if self._in_force.plan.trust.ignores(turn):
             self._outcomes.count_ignored_upstream(monitor.name)
         boost, stratum = await _stratum(monitor, turn) if monitor.strata.boosts else (1.0, EVERYTHING)
@@ -347,8 +327,7 @@ class PartitionState:
         if outcome == "late" or outcome == "duplicate":  # noqa: PLR1714 - narrows the type
             self._outcomes.count_turn(monitor.name, outcome)
         else:
-            selected = selected or outcome == "new"
-            self._outcomes.count_turn(monitor.name, "sampled" if selected else "sampled_out")
+            self._outcomes.count_turn(monitor.name, "sampled" if selected or outcome == "new" else "sampled_out")
         return jobs
 
     def _turn_job(self, monitor: Monitor, assignment: Assignment, stratified: StratifiedTurn) -> Job | None:
@@ -367,7 +346,7 @@ class PartitionState:
         try:
             request = parse_request(record.value)
             past = request if isinstance(request, BackfillRequest) else request.failed
-            monitor, assignment = self._assignment_of(past)
+            monitor, assignment = _assignment_of(self._in_force.plan, past)
         except BadInput as error:
             self.on_bad_record(record, error)
             return
@@ -376,10 +355,10 @@ class PartitionState:
             self._outcomes.count_evaluation(*names, "backfilled")
         else:
             self._outcomes.count_evaluation(*names, "retried")
-            if past.evaluation_id in self._windows.retries:
+            if past.evaluation_id in self.windows.retries:
                 self._outcomes.count_evaluation(*names, "duplicate")
                 return
-            self._windows.retries.add(past.evaluation_id, request.evaluation_id)
+            self.windows.retries.add(past.evaluation_id, request.evaluation_id)
             if monitor.name in self.conversations:
                 self.conversations[monitor.name].add_retry(
                     request.failed.subject.conversation_id, past.evaluation_id, request.evaluation_id, record.offset
@@ -395,9 +374,9 @@ class PartitionState:
                 start = parse_start(record.value)
                 self.references.clear()
                 self.time = start.time
-                self._windows.restart(self._window_settings(), start.retries)
+                self.windows.restart(_window_settings(self._in_force.plan), start.retries)
             elif record.headers == CONVERSATION_HEADERS:
-                self._windows.restore(parse_conversation(record.value), replay_point)
+                self.windows.restore(parse_conversation(record.value), replay_point)
             else:
                 yield from self._transferred_jobs(parse_job(record.value), replay_point)
         except BadInput as error:
@@ -405,24 +384,13 @@ class PartitionState:
 
     def _transferred_jobs(self, due: TransferredJob, replay_point: ReplayPoint) -> Iterator[Job]:
         """The job; nothing yet if it waits for a reference, from now on."""
-        monitor, assignment = self._assignment_of(due)
+        monitor, assignment = _assignment_of(self._in_force.plan, due)
         job = transferred_job(monitor, assignment, due, replay_point)
         if due.retry is None and due.happened_at is None and self.references.awaits(job, due.case):
             yield from self._due_now(self.references.admit(job, due.case))
             return
         self._outcomes.count_evaluation(monitor.name, assignment.evaluator.name, "resumed")
         yield job
-
-    def _assignment_of(self, past: Evaluation | BackfillRequest | TransferredJob) -> tuple[Monitor, Assignment]:
-        """The monitor and the evaluator of a past evaluation.
-
-        Raises:
-            BadInput: the configuration has them no longer.
-        """
-        use = self._in_force.plan.assignment_of(past.monitor, past.evaluator)
-        if use is not None and use[1].evaluator.scope == past.scope:
-            return use
-        raise BadInput("an evaluation is to be made again, but its monitor does not use its evaluator any more")
 
     def _add_to_window(
         self, monitor: Monitor, stratified: StratifiedTurn, happened_at: float
@@ -432,23 +400,10 @@ class PartitionState:
         if sessions is None:
             return "sampled_out", ()
         plan, factor = self._in_force.plan, self._in_force.reduction(monitor.name).factor
-        strongest, key, turn = monitor.strata.strongest, stratified.key, stratified.turn
-        for assignment in monitor.of_scope("conversation"):
-            if plan.selects(monitor, assignment, key, factor, strongest):
-                break
-        else:
+        if not _selects_conversation(plan, monitor, stratified.key, factor):
             return "sampled_out", ()
-        incoming = IncomingTurn(
-            turn.turn_id,
-            pack(turn, happened_at),
-            prior_user_hashes(turn),
-            ends_conversation=monitor.end_rule.is_met_by(turn),
-            rate=factor,
-            boost=stratified.boost,
-            stratum=stratified.stratum,
-            upstream=plan.trust.upstream(turn),
-        )
-        return sessions.add(key, incoming, stratified.trigger.replay_point, self.time)
+        incoming = _incoming(plan, monitor, stratified, happened_at, factor)
+        return sessions.add(stratified.key, incoming, stratified.trigger.replay_point, self.time)
 
     def _conversation_jobs(self, monitor: Monitor, result: WindowResult, offset: int) -> Iterator[Job]:
         """The jobs of a window that closed by the record at `offset`."""
@@ -460,16 +415,59 @@ class PartitionState:
                 self._count_due(monitor, assignment, "sampled_out")
                 continue
             ids = superseded_ids(plan, self._in_force.past, monitor, assignment, result)
-            supersedes = (*ids, *self._windows.retries.made_from(ids))
+            supersedes = (*ids, *self.windows.retries.made_from(ids))
             chance = monitor.probability(assignment, revision.rate, revision.boost)
             self.on_demand(monitor, assignment, monitor.probability(assignment, 1.0, revision.boost) / chance)
             yield from self._due(conversation_job(monitor, assignment, closed, chance=chance, supersedes=supersedes))
 
     def _apply_snapshot(self, record: StoredRecord) -> None:
         try:
-            self._windows.apply_snapshot(record, self._trigger(record).replay_point)
+            self.windows.apply_snapshot(record, self._trigger(record).replay_point)
         except BadInput as error:
             self.on_bad_record(record, error)
+
+
+def _window_settings(plan: Plan) -> Mapping[str, SessionWindowSettings]:
+    """The settings of the windows of each monitor that judges conversations."""
+    return {monitor.name: monitor.window_settings for monitor in plan.monitors if monitor.of_scope("conversation")}
+
+
+def _assignment_of(plan: Plan, past: Evaluation | BackfillRequest | TransferredJob) -> tuple[Monitor, Assignment]:
+    """The monitor and the evaluator of a past evaluation.
+
+    Raises:
+        BadInput: the configuration has them no longer.
+    """
+    use = plan.assignment_of(past.monitor, past.evaluator)
+    if use is not None and use[1].evaluator.scope == past.scope:
+        return use
+    raise BadInput("an evaluation is to be made again, but its monitor does not use its evaluator any more")
+
+
+def _selects_conversation(plan: Plan, monitor: Monitor, key: str, factor: float) -> bool:
+    """Whether an evaluator of a monitor may select a conversation, however strongly its turns are boosted."""
+    strongest = monitor.strata.strongest
+    for assignment in monitor.of_scope("conversation"):
+        if plan.selects(monitor, assignment, key, factor, strongest):
+            return True
+    return False
+
+
+def _incoming(
+    plan: Plan, monitor: Monitor, stratified: StratifiedTurn, happened_at: float, factor: float
+) -> IncomingTurn:
+    """A turn as its conversation's window takes it."""
+    turn = stratified.turn
+    return IncomingTurn(
+        turn.turn_id,
+        pack(turn, happened_at),
+        prior_user_hashes(turn),
+        ends_conversation=monitor.end_rule.is_met_by(turn),
+        rate=factor,
+        boost=stratified.boost,
+        stratum=stratified.stratum,
+        upstream=plan.trust.upstream(turn),
+    )
 
 
 def _event_time(turn: RecordedTurn, otherwise: float) -> float:

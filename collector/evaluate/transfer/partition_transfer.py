@@ -100,7 +100,7 @@ async def read_transfer(
         ledger_offset=metadata.ledger_offset,
         time=state.time,
         rates=state.rates,
-        retries=state.retries,
+        retries=state.windows.retries.to_dict(),
         conversations=tuple(_conversations(state)),
         jobs=tuple(map(transferred, unfinished)),
         budget=saved,

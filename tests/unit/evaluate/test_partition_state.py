@@ -303,7 +303,7 @@ def test_a_control_record_in_the_turns_log_and_a_bad_record_are_passed() -> None
     assert (state.bad, state.next_offset) == ([6, 7], 8)
     deep = StoredRecord(0, state.next_offset, 110.0, b"c", b'{"sessions":' + b"[" * 100_000, SNAPSHOT_HEADERS)
     assert asyncio.run(state.apply(deep)) == []
-    assert (state.bad, state.validate_snapshots([deep])) == ([6, 7, 8], {})
+    assert (state.bad, state.windows.validate_snapshots([deep])) == ([6, 7, 8], {})
 
 
 def test_a_conversation_needs_no_record_before_a_valid_snapshot_and_goes_on_without_an_invalid_one() -> None:
@@ -313,10 +313,10 @@ def test_a_conversation_needs_no_record_before_a_valid_snapshot_and_goes_on_with
         ((key, windows),) = state.conversations["m"].needing_snapshot(state.next_offset, state.time, 1)
         written = snapshot_record("m", key, windows, state.next_offset, 0)
         record = StoredRecord(0, state.next_offset, 111.0, written.key, written.value, SNAPSHOT_HEADERS)
-        assert state.validate_snapshots([record]) == {6: True}
+        assert state.windows.validate_snapshots([record]) == {6: True}
         if valid:
             state.apply_control(ControlRecord(offset=6, snapshot_validity={6: True}))
-            assert state.validate_snapshots([record]) == {}, "decided before"
+            assert state.windows.validate_snapshots([record]) == {}, "decided before"
         asyncio.run(state.apply(record))
         assert [job.replay_point.offset for job in state.tick(500.0)] == [oldest]
 
@@ -347,7 +347,7 @@ def test_what_was_made_again_is_superseded_after_a_restart_that_begins_behind_it
     state = State(watching(WHOLE))
     close_and_retry(state)
     record = snapshot_of(state)
-    assert state.validate_snapshots([record]) == {record.offset: True}
+    assert state.windows.validate_snapshots([record]) == {record.offset: True}
     valid = ControlRecord(offset=record.offset, snapshot_validity={record.offset: True})
     state.apply_control(valid)
     restarted = State(watching(WHOLE), start=ReplayPoint(record.offset, state.time), controls=(valid,))
@@ -365,7 +365,9 @@ def test_a_snapshot_from_before_a_retry_is_not_valid() -> None:
     before.receive(turn(), 110.0)
     before.tick(175.0)
     record = replace(snapshot_of(before), offset=state.next_offset)
-    assert state.validate_snapshots([record]) == {}, "not valid, which is what is taken of one that nobody decided"
+    assert state.windows.validate_snapshots([record]) == {}, (
+        "not valid, which is what is taken of one that nobody decided"
+    )
 
 
 def test_evaluators_without_a_judge_are_not_in_need_of_one() -> None:
