@@ -189,8 +189,8 @@ class Split(NamedTuple):
     without_trace: int
 
 
-Part = tuple[Any, Any, list[Any]]
-"""A resource, a scope of it, and some of the scope's items."""
+Part = tuple[Any, Any, Sequence[Any]]
+"""A resource, a scope of it, and some of the scope's items: a list, or a repeated field of protobuf, which is none."""
 
 
 def group_by_trace(request: Request | Outline) -> dict[bytes, list[Part]]:
