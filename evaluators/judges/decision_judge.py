@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self, Unpack
 
 from evaluators.answers.decided_answers import decided_answer
 from evaluators.asking.prompt_isolation import wrap_for_decision
-from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeUnavailable, MethodUnavailable
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.apis.deciding import (
-    DecidingApi,
     DecisionReply,
     DecisionRequest,
     NumberedQuestion,
     number_questions,
 )
-from evaluators.judges.apis.decisions import DECISIONS
-from evaluators.judges.apis.writing import key_of
-from evaluators.judges.connection import Connection
-from evaluators.judges.endpoint import COMPLAINTS, CostTracker, Endpoint, Prices
+from evaluators.judges.endpoint import COMPLAINTS, CostTracker, Prices
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
+from evaluators.judges.settings import DecidingOptions, DecidingSettings
 from evaluators.questions import Decision, deciding_model
-
-if TYPE_CHECKING:
-    import ssl
 
 _TOO_MANY = (*COMPLAINTS, 413)
 _NUMBER = re.compile(r"\d{1,6}")
@@ -62,38 +54,18 @@ class DecisionJudge:
     decides: ClassVar[bool] = True
     takes_packs: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        api: DecidingApi = DECISIONS,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        timeout: float = 60.0,
-        input_price: float | None = None,
-        output_price: float = 0.0,
-        cached_input_price: float | None = None,
-        cache_write_price: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        fresh_headers: Callable[[], Mapping[str, str]] | None = None,
-        extra_body: Mapping[str, Json] | None = None,
-        ssl_context: ssl.SSLContext | None = None,
-        proxy: str | None = None,
-        on_headers: Callable[[Mapping[str, str]], None] = lambda _headers: None,
-    ) -> None:
-        base_url = base_url or os.environ.get(f"{api.vendor}_BASE_URL") or api.base_url
-        own = api.headers(key_of(api.vendor, api_key))
-        every = {**own, **(headers or {})}
+    def __init__(self, model: str, **options: Unpack[DecidingOptions]) -> None:
+        settings = DecidingSettings(**options)
         self._model = model
-        self._api = api
-        self._timeout = timeout
-        self._prices = Prices(input_price, output_price, cached_input_price, cache_write_price)
-        self._extra_body = dict(extra_body or {})
-        self._secret = secrets.token_bytes(32)
-        self._most = api.most
-        self._endpoint = Endpoint(
-            lambda: Connection(base_url, api.path, every, ssl_context, proxy, fresh_headers), on_headers
+        self._api = settings.api
+        self._timeout = settings.timeout
+        self._prices = Prices(
+            settings.input_price, settings.output_price, settings.cached_input_price, settings.cache_write_price
         )
+        self._extra_body = dict(settings.extra_body or {})
+        self._secret = secrets.token_bytes(32)
+        self._most = settings.api.most
+        self._endpoint = settings.endpoint(settings.api)
 
     @property
     def model(self) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from typing import Any, Unpack, cast
 
 import orjson
 
@@ -17,12 +17,12 @@ from evaluators.judges.apis.writing import bearer
 from evaluators.judges.connection import Connection
 from evaluators.judges.endpoint import Prices
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
+from evaluators.judges.settings import EndpointOptions, EndpointSettings
 from evaluators.results import Usage
 
-if TYPE_CHECKING:
-    import ssl
-
+OPENAI = "https://api.openai.com/v1"
 _PATH = "/embeddings"
+_NO_KEY = "none"
 
 
 class EmbeddingJudge:
@@ -32,27 +32,11 @@ class EmbeddingJudge:
     time. Close it with `aclose`.
     """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str = "https://api.openai.com/v1",
-        api_key: str = "none",
-        timeout: float = 60.0,
-        input_price: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        fresh_headers: Callable[[], Mapping[str, str]] | None = None,
-        extra_body: Mapping[str, Json] | None = None,
-        ssl_context: ssl.SSLContext | None = None,
-        proxy: str | None = None,
-        on_headers: Callable[[Mapping[str, str]], None] = lambda _headers: None,
-    ) -> None:
+    def __init__(self, model: str, **options: Unpack[EndpointOptions]) -> None:
         self.model = model
-        self._timeout = timeout
-        self._prices = Prices(input_price, 0.0)
-        self._extra_body = dict(extra_body or {})
-        self._on_headers = on_headers
-        self._make = (base_url, _PATH, {**bearer(api_key), **(headers or {})}, ssl_context, proxy, fresh_headers)
+        self._settings = settings = EndpointSettings(**options)
+        self._prices = Prices(settings.input_price, 0.0)
+        self._extra_body = dict(settings.extra_body or {})
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting = asyncio.Lock()
         self._connection: Connection | None = None
@@ -74,12 +58,12 @@ class EmbeddingJudge:
             raise JudgeRejected("a model of embeddings answers no questions; name a judge that writes")
         body: dict[str, Json] = {"model": self.model, "input": texts, "encoding_format": "float", **self._extra_body}
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._settings.timeout):
                 connection = await self._connected()
                 response = await connection.post(orjson.dumps(body))
         except TimeoutError:
-            raise JudgeUnavailable(f"no answer within {self._timeout:g} s", type="judge_timeout") from None
-        self._on_headers(response.headers)
+            raise JudgeUnavailable(f"no answer within {self._settings.timeout:g} s", type="judge_timeout") from None
+        self._settings.on_headers(response.headers)
         if not response.is_success:
             raise to_judge_error(HttpStatusError(response.status_code, response.headers, response.content)) from None
         return self._verdict(response.content, reply)
@@ -110,7 +94,8 @@ class EmbeddingJudge:
             return self._connection
 
     def _connect(self) -> Connection:
-        return Connection(*self._make)
+        settings = self._settings
+        return settings.connection(settings.base_url or OPENAI, _PATH, bearer(settings.api_key or _NO_KEY))
 
 
 def _payload(content: bytes) -> dict[str, Any]:

@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Self, cast
+from typing import ClassVar, Self, Unpack, cast
 
 from evaluators.answers.alternatives import alternatives_for
 from evaluators.answers.reply_parser import parse_answer
 from evaluators.answers.schemas import has_reasons, schema_of, schema_with_key
 from evaluators.asking.prompt_isolation import key_request, subject_text
-from evaluators.asking.sight import BLIND, Sight
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeReplyInvalid, JudgeUnavailable
 from evaluators.judge import Answer, Prompt, R, Verdict
-from evaluators.judges.apis.chat import CHAT
-from evaluators.judges.apis.writing import WritingApi, key_of
 from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import Choice, Completion
-from evaluators.judges.connection import Connection
-from evaluators.judges.endpoint import (
-    COMPLAINTS,
-    CostTracker,
-    Endpoint,
-    PostsRequests,
-    Prices,
-    RequestOutdated,
-    at_once,
-)
+from evaluators.judges.endpoint import COMPLAINTS, CostTracker, Prices, RequestOutdated
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
 from evaluators.judges.requests import (
     ALONE,
@@ -45,13 +32,10 @@ from evaluators.judges.requests import (
     subject_first_model,
     with_text,
 )
+from evaluators.judges.settings import WritingOptions, WritingSettings
 from evaluators.packs.ask_pack import ask_pack
 from evaluators.packs.packed_answer import PackReply
 from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt, pack_schema
-
-if TYPE_CHECKING:
-    import ssl
-
 
 _SAMPLING_TEMPERATURE = 1.0
 _CACHE_KEY = "prompt_cache_key"
@@ -84,7 +68,7 @@ class OpenAIJudge:
         answer_key: whether an answer must carry the key that its question ends in, which a verdict planted in the
             judged text cannot have. False for a model too weak to repeat eight characters.
         subject_first: what is judged comes first and the instructions after it, so that questions about one subject
-            share what the provider's prompt cache holds. Scores may be others, so `model` says so.
+            share what the provider's prompt cache holds. Scores may change, so `model` says so.
         sight: which pictures of a case it is shown; none by default. The model has to be able to see.
         on_headers: is told the headers of each response, refusals too: endpoints say there what they still allow.
         posting: makes of the endpoint what requests are posted to: as it is, or one that gathers them for batches.
@@ -104,65 +88,36 @@ class OpenAIJudge:
 
     takes_packs: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        temperature: float = 0.0,
-        max_tokens: int | None = None,
-        timeout: float = 60.0,
-        top_logprobs: int | None = None,
-        input_price: float | None = None,
-        output_price: float | None = None,
-        cached_input_price: float | None = None,
-        cache_write_price: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        fresh_headers: Callable[[], Mapping[str, str]] | None = None,
-        extra_body: Mapping[str, Json] | None = None,
-        optional: Mapping[str, Json] | None = None,
-        ssl_context: ssl.SSLContext | None = None,
-        proxy: str | None = None,
-        answer_key: bool = True,
-        subject_first: bool = False,
-        sight: Sight = BLIND,
-        on_headers: Callable[[Mapping[str, str]], None] = lambda _headers: None,
-        posting: Callable[[Endpoint], PostsRequests] = at_once,
-        secret: bytes | None = None,
-        api: WritingApi = CHAT,
-    ) -> None:
-        base_url = base_url or os.environ.get(f"{api.vendor}_BASE_URL") or api.base_url
-        api_key = key_of(api.vendor, api_key)
+    def __init__(self, model: str, **options: Unpack[WritingOptions]) -> None:
+        settings = WritingSettings(**options)
+        api, secret = settings.api, settings.secret
         self._model = model
-        self._temperature = temperature
-        self._max_tokens = max_tokens
-        self._timeout = timeout
-        self._prices = Prices(input_price, output_price, cached_input_price, cache_write_price)
-        self._extra_body = dict(extra_body or {})
+        self._settings = settings
+        self._prices = Prices(
+            settings.input_price, settings.output_price, settings.cached_input_price, settings.cache_write_price
+        )
+        self._extra_body = dict(settings.extra_body or {})
         of_questions = secret or secrets.token_bytes(32)
-        self._secret = of_questions if answer_key else None
-        self._subject_secret = of_questions if subject_first else None
-        self._marker = secret[:16].hex() if secret and not answer_key else None
-        self.sight = sight
-        self._optional = dict(optional or {})
-        self._has_cache_key = subject_first and api.takes_cache_key
-        names = (*self._optional, *([_CACHE_KEY] if self._has_cache_key else ()))
-        hoped_for = Capabilities(optional=names)
-        if top_logprobs is not None:
-            hoped_for = replace(hoped_for, top_logprobs=top_logprobs)
-        self._has_fixed_alternatives = top_logprobs is not None
-        if subject_first:  # providers put a schema or a tool before the messages, and no two questions have the same
-            hoped_for = replace(hoped_for, format=api.shareable)
-        self._features = self._hoped_for = api.abilities(hoped_for)
+        self._secret = of_questions if settings.answer_key else None
+        self._subject_secret = of_questions if settings.subject_first else None
+        self._marker = secret[:16].hex() if secret and not settings.answer_key else None
+        self.sight = settings.sight
+        self._optional = dict(settings.optional or {})
+        self._has_cache_key = settings.subject_first and api.takes_cache_key
+        self._features = self._hoped_for = api.abilities(self._hopes())
         self._proven = False
         self._api = api
-        named = {name.lower() for name in headers or {}}
-        own = {name: value for name, value in api.headers(api_key).items() if name.lower() not in named}
-        every = {**own, **(headers or {})}
-        self._endpoint = posting(
-            Endpoint(lambda: Connection(base_url, api.path, every, ssl_context, proxy, fresh_headers), on_headers)
-        )
+        self._endpoint = settings.posting(settings.endpoint(api))
+
+    def _hopes(self) -> Capabilities:
+        """What the endpoint is taken to be able to do before the first answer."""
+        settings = self._settings
+        hopes = Capabilities(optional=(*self._optional, *([_CACHE_KEY] if self._has_cache_key else ())))
+        if settings.top_logprobs is not None:
+            hopes = replace(hopes, top_logprobs=settings.top_logprobs)
+        if settings.subject_first:  # providers put a schema or a tool before the messages, and no two are the same
+            hopes = replace(hopes, format=settings.api.shareable)
+        return hopes
 
     @property
     def model(self) -> str:
@@ -191,10 +146,10 @@ class OpenAIJudge:
         bill = CostTracker(self._prices)
         await self._endpoint.connected()  # not the endpoint's time
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._settings.timeout):
                 return await self._ask(prompt, reply, logprobs, samples, bill)
         except TimeoutError:
-            error = JudgeUnavailable(f"no answer within {self._timeout:g} s", type="judge_timeout")
+            error = JudgeUnavailable(f"no answer within {self._settings.timeout:g} s", type="judge_timeout")
             raise bill.attach(error) from None
         except JudgeError as error:
             raise bill.attach(error) from None
@@ -226,8 +181,8 @@ class OpenAIJudge:
         async def complete(chat: Chat, questions: Sequence[NamedQuestion]) -> Choice:
             request = Request(
                 model=self._model,
-                temperature=self._temperature if pack.temperature is None else pack.temperature,
-                max_tokens=pack.limit(self._max_tokens),
+                temperature=self._settings.temperature if pack.temperature is None else pack.temperature,
+                max_tokens=pack.limit(self._settings.max_tokens),
                 logprobs=pack.logprobs,
                 form="Pack",
                 schema=pack_schema(questions),
@@ -242,11 +197,11 @@ class OpenAIJudge:
         return Verdict([Answer(reply, choice.text)], model, bill.fingerprint, bill.usage, bill.cost_usd)
 
     def _request(self, prompt: Prompt, question: Question, reply: type[R], *, logprobs: bool, samples: int) -> Request:
-        usual = _SAMPLING_TEMPERATURE if samples > 1 else self._temperature
+        usual = _SAMPLING_TEMPERATURE if samples > 1 else self._settings.temperature
         return Request(
             model=self._model,
             temperature=usual if prompt.temperature is None else prompt.temperature,
-            max_tokens=self._max_tokens if prompt.max_tokens is None else prompt.max_tokens,
+            max_tokens=self._settings.max_tokens if prompt.max_tokens is None else prompt.max_tokens,
             logprobs=logprobs,
             form=reply.__name__,
             schema=schema_of(reply) if question.key is None else schema_with_key(reply),
@@ -255,7 +210,7 @@ class OpenAIJudge:
             optional=self._optional_of(prompt),
             shared=question.shared,
             constant=prompt.constant,
-            most_alternatives=None if self._has_fixed_alternatives or not logprobs else alternatives_for(reply),
+            most_alternatives=alternatives_for(reply) if logprobs and self._settings.top_logprobs is None else None,
         )
 
     async def _choices(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Sequence[Choice]:

@@ -6,7 +6,8 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
 
 from evaluators.errors import ENDPOINT_ERRORS, JudgeDenied, JudgeError, JudgeUnavailable, NoCompletion
 from evaluators.judge import Judge, Prompt, R, Verdict
@@ -16,12 +17,35 @@ from evaluators.results import Usage
 _DOUBLINGS = 40  # beyond that a wait is longer than anybody's longest
 
 
+class RetryOptions(TypedDict, total=False):
+    """The keyword arguments of `Retrying` that say when a question is asked again."""
+
+    attempts: int
+    first_wait: float
+    longest_wait: float
+    deadline: float
+    denied: bool
+    isolated_attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrySettings:
+    """The values of `RetryOptions`, with defaults. Times are in seconds."""
+
+    attempts: int = 5
+    first_wait: float = 0.5
+    longest_wait: float = 20.0
+    deadline: float = 120.0
+    denied: bool = False
+    isolated_attempts: int = 5
+
+
 class Retrying(JudgeWrapper):
     """A judge that is asked again after `JudgeUnavailable`, and after nothing else unless `denied` is set.
 
     Waits grow as `first_wait` * 2^n seconds up to `longest_wait`, and each is drawn evenly from 0 to that (full
     jitter), so that many callers do not return together. A wait that the judge requests is obeyed, with the jitter
-    on top. With `denied`, it is asked again after `JudgeDenied`, too: somebody may mend the key. A question that gets
+    on top. With `denied`, it is asked again after `JudgeDenied`, too: somebody may fix the key. A question that gets
     `isolated_attempts` answers that are not completions, or denials, each amid good answers to others, is given up:
     the cause is the question's own, like a firewall that takes offence at its text. No attempt begins later than
     `deadline` seconds after the first: where a wait would end beyond it, the last error is raised at once.
@@ -31,32 +55,23 @@ class Retrying(JudgeWrapper):
         self,
         judge: Judge,
         *,
-        attempts: int = 5,
-        first_wait: float = 0.5,
-        longest_wait: float = 20.0,
-        deadline: float = 120.0,
-        denied: bool = False,
-        isolated_attempts: int = 5,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
         clock: Callable[[], float] = time.monotonic,
+        **options: Unpack[RetryOptions],
     ) -> None:
-        if attempts < 1:
+        self._settings = settings = RetrySettings(**options)
+        if settings.attempts < 1:
             raise ValueError("attempts must be at least 1")
         super().__init__(judge)
-        self._attempts = attempts
-        self._first_wait = first_wait
-        self._longest_wait = longest_wait
-        self._deadline = deadline
-        self._asks_again = ENDPOINT_ERRORS if denied else (JudgeUnavailable,)
-        self._isolated_attempts = isolated_attempts
+        self._asks_again = ENDPOINT_ERRORS if settings.denied else (JudgeUnavailable,)
         self._sleep = sleep
         self._uniform = uniform
         self._clock = clock
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask until there is an answer, a refusal, no attempt left or no time left."""
-        give_up = self._clock() + self._deadline
+        give_up = self._clock() + self._settings.deadline
         failed = _FailedAttempts()
         attempt = 1
         while True:
@@ -65,8 +80,8 @@ class Retrying(JudgeWrapper):
                 return failed.added_to(verdict)
             except JudgeError as error:
                 failed.add(error)
-                wait = None if failed.isolated >= self._isolated_attempts else self._wait(attempt, error)
-                if attempt >= self._attempts or wait is None or self._clock() + wait > give_up:
+                wait = None if failed.isolated >= self._settings.isolated_attempts else self._wait(attempt, error)
+                if attempt >= self._settings.attempts or wait is None or self._clock() + wait > give_up:
                     error.usage, error.cost_usd = failed.usage, failed.cost_usd
                     raise
             await self._sleep(wait)
@@ -76,7 +91,7 @@ class Retrying(JudgeWrapper):
         """Seconds to wait before the next attempt; None if there is none."""
         if not isinstance(error, self._asks_again):
             return None
-        ceiling = min(self._longest_wait, self._first_wait * 2 ** min(attempt - 1, _DOUBLINGS))
+        ceiling = min(self._settings.longest_wait, self._settings.first_wait * 2 ** min(attempt - 1, _DOUBLINGS))
         return (getattr(error, "retry_after", None) or 0.0) + self._uniform(0.0, ceiling)
 
 

@@ -1,0 +1,127 @@
+"""The settings of judges behind endpoints, and the keyword arguments that make them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+from evaluators.asking.sight import BLIND, Sight
+from evaluators.cases import Json
+from evaluators.judges.apis.chat import CHAT
+from evaluators.judges.apis.deciding import DecidingApi
+from evaluators.judges.apis.decisions import DECISIONS
+from evaluators.judges.apis.writing import WritingApi, key_of
+from evaluators.judges.connection import Connection
+from evaluators.judges.endpoint import Endpoint, PostsRequests, at_once
+
+if TYPE_CHECKING:
+    import ssl
+
+Headers = Mapping[str, str]
+
+
+def _ignore(_headers: Headers) -> None: ...
+
+
+class EndpointOptions(TypedDict, total=False):
+    """The keyword arguments that all judges behind endpoints take: see `OpenAIJudge`."""
+
+    base_url: str | None
+    api_key: str | None
+    timeout: float
+    input_price: float | None
+    headers: Headers | None
+    fresh_headers: Callable[[], Headers] | None
+    extra_body: Mapping[str, Json] | None
+    ssl_context: ssl.SSLContext | None
+    proxy: str | None
+    on_headers: Callable[[Headers], None]
+
+
+class DecidingOptions(EndpointOptions, total=False):
+    """The keyword arguments of `DecisionJudge`."""
+
+    api: DecidingApi
+    output_price: float
+    cached_input_price: float | None
+    cache_write_price: float | None
+
+
+class WritingOptions(EndpointOptions, total=False):
+    """The keyword arguments of `OpenAIJudge`."""
+
+    api: WritingApi
+    temperature: float
+    max_tokens: int | None
+    top_logprobs: int | None
+    output_price: float | None
+    cached_input_price: float | None
+    cache_write_price: float | None
+    optional: Mapping[str, Json] | None
+    answer_key: bool
+    subject_first: bool
+    sight: Sight
+    posting: Callable[[Endpoint], PostsRequests]
+    secret: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSettings:
+    """The values of `EndpointOptions`, with defaults."""
+
+    base_url: str | None = None
+    api_key: str | None = None
+    timeout: float = 60.0
+    input_price: float | None = None
+    headers: Headers | None = None
+    fresh_headers: Callable[[], Headers] | None = None
+    extra_body: Mapping[str, Json] | None = None
+    ssl_context: ssl.SSLContext | None = None
+    proxy: str | None = None
+    on_headers: Callable[[Headers], None] = _ignore
+
+    def connection(self, base_url: str, path: str, headers: Headers) -> Connection:
+        """Open a connection to a path of the endpoint; configured headers replace `headers` of the same name."""
+        every = {**headers, **(self.headers or {})}
+        return Connection(base_url, path, every, self.ssl_context, self.proxy, self.fresh_headers)
+
+    def endpoint(self, api: WritingApi | DecidingApi) -> Endpoint:
+        """The endpoint of a wire format; a missing address or key comes from the environment or is the vendor's.
+
+        Raises:
+            ValueError: there is no key.
+        """
+        base_url = self.base_url or os.environ.get(f"{api.vendor}_BASE_URL") or api.base_url
+        headers = api.headers(key_of(api.vendor, self.api_key))
+        return Endpoint(lambda: self.connection(base_url, api.path, headers), self.on_headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidingSettings(EndpointSettings):
+    """The values of `DecidingOptions`, with defaults."""
+
+    api: DecidingApi = DECISIONS
+    output_price: float = 0.0
+    cached_input_price: float | None = None
+    cache_write_price: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingSettings(EndpointSettings):
+    """The values of `WritingOptions`, with defaults."""
+
+    api: WritingApi = CHAT
+    temperature: float = 0.0
+    max_tokens: int | None = None
+    top_logprobs: int | None = None
+    output_price: float | None = None
+    cached_input_price: float | None = None
+    cache_write_price: float | None = None
+    optional: Mapping[str, Json] | None = None
+    answer_key: bool = True
+    subject_first: bool = False
+    sight: Sight = BLIND
+    posting: Callable[[Endpoint], PostsRequests] = at_once
+    secret: bytes | None = None
