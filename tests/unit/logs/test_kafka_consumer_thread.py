@@ -13,6 +13,7 @@ from kafka.structs import TopicPartition
 
 from collector.logs.delivery_pace import AT_ONCE, INTERVAL
 from collector.logs.kafka import consumer_thread as polling
+from collector.logs.kafka import group_start, owned_partitions
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.group_watch import GroupWatch
 from collector.logs.kafka.losses import log_lost
@@ -102,7 +103,7 @@ class Owner:
 
 
 def thread_that_polls(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, owner: Owner) -> ConsumerThread:
-    monkeypatch.setattr(polling, "connect", lambda *_: consumer)
+    monkeypatch.setattr(group_start, "connect", lambda *_: consumer)
     monkeypatch.setattr(polling, "keep_joining", lambda _: None)
     monkeypatch.setattr(polling, "give_back_parked_records", lambda _: None)
     monkeypatch.setattr(polling, "wait_in_poll", lambda _: None)
@@ -110,8 +111,9 @@ def thread_that_polls(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, owner
     monkeypatch.setattr(polling, "wait_in_thread", lambda _, seconds: time.sleep(seconds))
     monkeypatch.setattr(polling, "waits_for_group", lambda _: False)
     monkeypatch.setattr(polling, "report_out_of_range", lambda *_: None)
-    monkeypatch.setattr(polling, "topic_id", lambda *_: None)
-    monkeypatch.setattr(polling, "known_partitions", lambda *_: frozenset([OLD, NEW]))
+    monkeypatch.setattr(owned_partitions, "topic_id", lambda *_: None)
+    for module in (polling, group_start):
+        monkeypatch.setattr(module, "known_partitions", lambda *_: frozenset([OLD, NEW]))
     monkeypatch.setattr(GroupWatch, "should_rejoin", lambda *_: False)
     monkeypatch.setattr(polling, "report_heartbeats", lambda *_: lambda: None)
     monkeypatch.setattr(RecordDecoder, "install", lambda *_: None)
