@@ -74,6 +74,10 @@ class DeadLetterSettings(BaseModel):
         description="One record that holds the process for so long ends it with status 70, to be started again.",
     )
 
+    def keeping(self, default: bool) -> DeadLetterSettings:
+        """The settings with `keep_values` decided: `default` where the configuration does not say."""
+        return self if self.keep_values is not None else self.model_copy(update={"keep_values": default})
+
 
 class UnreadableBatch(BadInput):
     """Records of a topic that cannot be read: what they held is not known here."""
@@ -269,7 +273,6 @@ class DeadLetterWriter:
         telemetry: Telemetry,
         settings: DeadLetterSettings,
         *,
-        keep: bool,
         signal: Incoming | None = None,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -281,7 +284,7 @@ class DeadLetterWriter:
         self._log = log
         self._telemetry = telemetry
         self._settings = settings
-        self._keep = settings.keep_values if settings.keep_values is not None else keep
+        self._keep = bool(settings.keep_values)
         self._backoff = backoff or Backoff()
         self._unwritten: dict[int, dict[int, DeadLetter]] = {}
         self._sparse_log = SparseLog(logger, clock)

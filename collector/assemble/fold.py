@@ -7,6 +7,7 @@ import logging
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.open_traces import CloseReason, Emitted, OpenTrace, OpenTraces, TraceLimits
@@ -35,6 +36,27 @@ _BATCH = 256
 """Turns appended at once, and traces assembled before other tasks on the event loop run."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideLogs:
+    """The logs that take what traces hold beside turns: the judged spans and the feedback, whose words need `comments`.
+
+    Without a log, nothing is taken for it.
+    """
+
+    judged_spans: Log | None = None
+    labels: Log | None = None
+    comments: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedTraces:
+    """Where the traces of a partition are guarded while they are assembled; `fatal` says why one is left out."""
+
+    partition: int
+    place: GuardedPlace
+    fatal: BadInput
+
+
 class AssembleFold:
     """The open traces of one partition of the spans log, and the turns of those that close.
 
@@ -52,27 +74,22 @@ class AssembleFold:
         *,
         telemetry: Telemetry,
         on_bad_record: Callable[[StoredRecord, BadInput], None],
-        partition: int,
-        traces: GuardedPlace,
+        guarded: GuardedTraces,
         ids: ConversationIdWatch,
-        fatal_trace: BadInput,
-        judged_spans: Log | None = None,
-        labels: Log | None,
-        comments: bool,
+        side_logs: SideLogs,
     ) -> None:
-        """`traces` guards the traces that are assembled; `fatal_trace` says why one is left out."""
-        self._judged_spans = judged_spans
+        self._judged_spans = side_logs.judged_spans
         self._spans: list[Record] = []
         self._assembler = assembler
         self._router = router
         self._open = OpenTraces(limits)
         self._telemetry = telemetry
         self._on_bad_record = on_bad_record
-        self._partition = partition
-        self._traces = traces
-        self._fatal_trace = fatal_trace
-        self._labels = labels
-        self._stored = _unchanged if comments else without_comment
+        self._partition = guarded.partition
+        self._traces = guarded.place
+        self._fatal_trace = guarded.fatal
+        self._labels = side_logs.labels
+        self._stored = _unchanged if side_logs.comments else without_comment
         self._feedback: list[Record] = []
         self._counts = _Counts()
         self._unread = UnreadTextWatch(assembler, telemetry)

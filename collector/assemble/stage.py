@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from collector.assemble.fold import AssembleFold
+from collector.assemble.fold import AssembleFold, GuardedTraces, SideLogs
 from collector.assemble.open_traces import TraceLimits
 from collector.assemble.trace import Assembler
 from collector.assemble.unread.examination import ConversationIdWatch
 from collector.errors import BadInput
 from collector.link.turn_router import TurnRouter
 from collector.logs.journal.guard import Guard
-from collector.logs.log import Committed, Log, StoredRecord
+from collector.logs.log import Committed, StoredRecord
 from collector.telemetry.registry import Telemetry
 
 
@@ -20,8 +20,8 @@ class AssembleStage:
     """Opens the folds of the spans log's partitions.
 
     A record's key is its trace id in hex, with its sender's tenant if it has one, its header `signal` says `traces` or
-    `logs`, and its value is a serialized Export…ServiceRequest with that trace only; or it is a thin piece. Feedback in
-    traces goes into the `labels` log, whenever it comes; its words only with `comments`.
+    `logs`, and its value is a serialized Export…ServiceRequest with that trace only; or it is a thin piece. The span of
+    a judged turn goes into its log before the turn does, feedback in traces into the labels log, whenever it comes.
     """
 
     def __init__(
@@ -33,20 +33,15 @@ class AssembleStage:
         telemetry: Telemetry | None = None,
         on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None,
         guard: Guard | None = None,
-        judged_spans: Log | None = None,
-        labels: Log | None = None,
-        comments: bool = True,
+        side_logs: SideLogs | None = None,
     ) -> None:
-        """With `judged_spans` the span of each turn goes into that log, before the turn goes into its own."""
-        self._judged_spans = judged_spans
         self._assembler = assembler
         self._router = router
         self._limits = limits or TraceLimits()
         self._telemetry = telemetry or Telemetry()
         self._on_bad_record = on_bad_record
         self._guard = guard or Guard()
-        self._labels = labels
-        self._comments = comments
+        self._side_logs = side_logs or SideLogs()
         self._ids = ConversationIdWatch(assembler, self._telemetry)
         self._folds: dict[int, AssembleFold] = {}
 
@@ -70,13 +65,9 @@ class AssembleStage:
             self._limits,
             telemetry=self._telemetry,
             on_bad_record=self._on_bad_record,
-            partition=partition,
-            traces=traces,
+            guarded=GuardedTraces(partition, traces, self._guard.error("trace")),
             ids=self._ids,
-            fatal_trace=self._guard.error("trace"),
-            judged_spans=self._judged_spans,
-            labels=self._labels,
-            comments=self._comments,
+            side_logs=self._side_logs,
         )
         self._folds[partition] = fold
         try:

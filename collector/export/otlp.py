@@ -24,7 +24,7 @@ from collector.durations import Seconds
 from collector.errors import ConfigError
 from collector.export.exporter import ExportContext, ExporterSettings
 from collector.export.feedback import feedback_events
-from collector.export.otlp_client import OtlpClient
+from collector.export.otlp_client import OtlpClient, OtlpDestination
 from collector.export.otlp_messages import events, spans
 from collector.otlp.own_items import OwnItems
 from collector.records.feedback import JoinedFeedback
@@ -106,13 +106,10 @@ class OtlpExporter:
         async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
             client = OtlpClient(
                 session,
-                settings.endpoint,
+                OtlpDestination(settings.endpoint, settings.gzip, secrets.texts, settings.give_up_after),
                 context.telemetry,
-                gzip=settings.gzip,
                 backoff=backoff or Backoff(),
-                give_up_after=settings.give_up_after,
                 confirm=context.confirm,
-                headers=secrets.texts,
             )
             yield cls(settings, client, context.telemetry, context.own)
 

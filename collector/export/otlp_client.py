@@ -7,6 +7,7 @@ import gzip as gzip_
 import io
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -35,6 +36,19 @@ _NO_SUCH_PLACE = frozenset({404, 405, 501})
 _ANSWER_LIMIT = 64 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class OtlpDestination:
+    """An OTLP endpoint, and how it is asked.
+
+    `headers` is called before each request. A request that is refused is tried again for `give_up_after` seconds.
+    """
+
+    endpoint: str
+    gzip: bool
+    headers: Callable[[], Mapping[str, str]] = dict
+    give_up_after: float = 3600.0
+
+
 class OtlpClient:
     """Posts to `{endpoint}/v1/logs` and `/v1/traces`, protobuf, until each request is taken or refused for good.
 
@@ -45,23 +59,20 @@ class OtlpClient:
     def __init__(
         self,
         session: aiohttp.ClientSession,
-        endpoint: str,
+        destination: OtlpDestination,
         telemetry: Telemetry,
         *,
-        gzip: bool,
         backoff: Backoff,
-        give_up_after: float = 3600.0,
         exporter: str = "otlp",
         confirm: Confirm = certain,
-        headers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._session = session
-        self._headers = headers
-        self._endpoint = endpoint.rstrip("/")
+        self._headers = destination.headers
+        self._endpoint = destination.endpoint.rstrip("/")
         self._telemetry = telemetry
-        self._gzip = gzip
+        self._gzip = destination.gzip
         self._backoff = backoff
-        self._give_up_after = give_up_after
+        self._give_up_after = destination.give_up_after
         self._exporter = exporter
         self._confirm = confirm
         self.problem: str | None = None

@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib import resources
@@ -57,18 +58,25 @@ def _unguarded(_group: str, _log: Log, open_fold: OpenFold) -> OpenFold:
     return open_fold
 
 
+@dataclass(frozen=True, slots=True)
+class PageLogs:
+    """The logs that the page reads; without a history it shows no sums of the past."""
+
+    evaluations: Log
+    labels: Log
+    turns: Log
+    history: Log | None = None
+
+
 class Page:
     """A stage over the logs of turns, evaluations and labels that shows what it reads, and appends what people do."""
 
     def __init__(
         self,
         settings: PageSettings,
-        evaluations: Log,
-        labels: Log,
-        turns: Log,
+        logs: PageLogs,
         evaluators_in_use: Sequence[EvaluatorView] = (),
         *,
-        history: Log | None = None,
         sources: Sources | None = None,
         login: Login | None = None,
         on_refused: Callable[[], object] = lambda: None,
@@ -82,9 +90,7 @@ class Page:
             started=clock(),
         )
         self._settings = settings
-        self._evaluations = evaluations
-        self._labels = labels
-        self._turns = turns
+        self._logs = logs
         self._login_guard = login
         self._ssl_context = ssl_context_of(settings.tls, "page") if settings.tls else None
         self._on_refused = on_refused
@@ -94,7 +100,7 @@ class Page:
         self._files = _files()
         self._answers = PageApi(self.view, settings, sources or Sources())
         self._queue = LabelQueue(self.view, settings.queue)
-        self._history = None if history is None else SumsHistory(history)
+        self._history = None if logs.history is None else SumsHistory(logs.history)
         self.stage = PageStage(self.view, self._changes.notify, self._history)
 
     async def follow(self, guarded: Guarded = _unguarded) -> None:
@@ -106,13 +112,13 @@ class Page:
             read = partial(self._history.read_on, self._clock() - RETENTION)
             for stretch in await RETRY.repeat(read, LogUnavailable, action="reading the history of scores"):
                 self.view.restore(stretch)
-            for partition in range(self._evaluations.partitions):
-                end = partial(self._evaluations.end_offset, partition)
+            for partition in range(self._logs.evaluations.partitions):
+                end = partial(self._logs.evaluations.end_offset, partition)
                 self.view.end_at(partition, await RETRY.repeat(end, LogUnavailable, action="reading evaluations"))
         folds = [
-            (self._turns, TURNS_GROUP, dividing(self.stage.open_turns)),
-            (self._evaluations, EVALUATIONS_GROUP, fenced(self._evaluations, self.stage.open_evaluations)),
-            (self._labels, LABELS_GROUP, self.stage.open_labels),
+            (self._logs.turns, TURNS_GROUP, dividing(self.stage.open_turns)),
+            (self._logs.evaluations, EVALUATIONS_GROUP, fenced(self._logs.evaluations, self.stage.open_evaluations)),
+            (self._logs.labels, LABELS_GROUP, self.stage.open_labels),
         ]
         async with asyncio.TaskGroup() as tasks:
             for log, group, open_fold in folds:
@@ -200,7 +206,7 @@ class Page:
         require_same_origin(request, "application/json")
         listed = self._listed(request)
         label = build_label(listed, parse_label(await request.read()), datetime.fromtimestamp(self._clock(), UTC))
-        await append_label(self._labels, label)
+        await append_label(self._logs.labels, label)
         self.view.add_label(label)  # it also comes back through the log; this answers at once
         self._changes.notify()
         return web.Response(status=201, body=label_to_json(label), content_type="application/json")
@@ -221,7 +227,7 @@ class Page:
         label = self._queue.label_of(
             queued, parse_verdict(await request.read()), datetime.fromtimestamp(self._clock(), UTC)
         )
-        await append_label(self._labels, label)
+        await append_label(self._logs.labels, label)
         self.view.add_label(label)
         self._changes.notify()
         return _json(self._answers.queue_verdict(queued.listed, label))
@@ -231,7 +237,7 @@ class Page:
         if self._login_guard is None and not self._settings.only_operators:
             raise Rejected(403, "making an evaluation again costs money, so it needs a token; write page.auth")
         listed = self._listed(request)
-        if await append_requests(self._turns, [(build_retry(self.view, listed), listed.partition)]):
+        if await append_requests(self._logs.turns, [(build_retry(self.view, listed), listed.partition)]):
             raise Rejected(413, "with its turns it is larger than a record of the log may be")
         listed.requested = True
         return web.Response(status=202, body=b"{}", content_type="application/json")

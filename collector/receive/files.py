@@ -23,14 +23,12 @@ from collector.backoff import Backoff
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, LogUnavailable, Record, RecordTooLarge
 from collector.otlp.decode import Signal
-from collector.otlp.own_items import OwnItems
-from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules, ParsedFeedback, parse_feedback
-from collector.receive.parsed_request import Form, ParsedRequest, TurnNoting, parse
+from collector.receive.feedback_ingest import ParsedFeedback, parse_feedback
+from collector.receive.ingest_rules import IngestRules
+from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
 from collector.records.ready_made import Incoming, NotReadymade, documents_in
-from collector.records.shared_records import append_shared
-from collector.redact.redactor import Redactor
 from collector.telemetry.registry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -113,12 +111,8 @@ async def read_files(
     telemetry: Telemetry,
     *,
     backoff: Backoff | None = None,
-    redactor: Redactor | None = None,
-    own: OwnItems | None = None,
-    stored_media: int = 0,
     labels: Log | None = None,
-    feedback: FeedbackRules = ALL_FEEDBACK,
-    notes: TurnNoting | None = None,
+    rules: IngestRules | None = None,
 ) -> FileCount:
     """Read all files into the spans log, and ready-made turns into the turns log; returns when everything is durable.
 
@@ -136,11 +130,7 @@ async def read_files(
         _Batch(turns, "turn", "turns", backoff),
         None if labels is None else _Batch(labels, "piece of feedback", "labels", backoff),
         telemetry,
-        redactor,
-        own,
-        feedback,
-        stored_media,
-        notes,
+        rules or IngestRules(),
     )
     for path in files_in(paths):
         try:
@@ -200,22 +190,15 @@ class _Reader:
         turns: _Batch,
         labels: _Batch | None,
         telemetry: Telemetry,
-        redactor: Redactor | None,
-        own: OwnItems | None,
-        feedback: FeedbackRules,
-        stored_media: int = 0,
-        notes: TurnNoting | None = None,
+        rules: IngestRules,
     ) -> None:
-        self._stored_media = stored_media
-        self._notes = notes
         self.requests = self.items = self.unreadable = 0
         self._spans = spans
         self._turns = turns
         self._labels = labels
-        self._feedback = feedback
         self._telemetry = telemetry
-        self._redactor = redactor
-        self._own = own
+        self._rules = rules
+        self._redactor = rules.redactors.everybody
         self._known = RecentTurns()
         self._arrival_times = ArrivalTimes()
 
@@ -257,7 +240,7 @@ class _Reader:
         if request.signal == "feedback":
             if self._labels is None:
                 raise BadInput("feedback is taken by the service alone")
-            return parse_feedback(request.body, self._feedback, tenant=None, redactor=self._redactor)
+            return parse_feedback(request.body, self._rules.feedback, tenant=None, redactor=self._redactor)
         if request.signal == "references":
             return parse_references(request.body, self._turns.log, tenant=None, redactor=self._redactor)
         if request.signal != "turns":
@@ -266,9 +249,9 @@ class _Reader:
                 request.signal,
                 request.form,
                 redactor=self._redactor,
-                own=self._own,
-                stored_media=self._stored_media,
-                notes=self._notes,
+                own=self._rules.own,
+                stored_media=self._rules.stored_media,
+                notes=self._rules.notes,
             )
         known = self._known.__contains__
         try:
@@ -278,8 +261,8 @@ class _Reader:
                 at=self._arrival_times.next,
                 known=known,
                 redactor=self._redactor,
-                stored_media=self._stored_media,
-                comments=self._feedback.comments,
+                stored_media=self._rules.stored_media,
+                comments=self._rules.feedback.comments,
             )
         except NotReadymade as error:
             raise BadInput(f"no OTLP request (resourceSpans, resourceLogs), and {error}") from None

@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
 
@@ -19,14 +20,13 @@ from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
 from collector.otlp.decode import Signal
-from collector.otlp.own_items import OwnItems
-from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules, ParsedFeedback, parse_feedback
-from collector.receive.parsed_request import Form, ParsedRequest, TurnNoting, parse
+from collector.receive.feedback_ingest import ParsedFeedback, parse_feedback
+from collector.receive.ingest_rules import IngestRules
+from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, message_location, parse_turns
 from collector.records.ready_made import Incoming
 from collector.records.shared_records import append_shared
-from collector.redact.redactor import Redactor
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECEIVE_ITEMS
 
@@ -62,70 +62,72 @@ Read = Callable[[StoredRecord], ParsedMessage]
 """Reads a message. Raises BadInput."""
 
 
-class KafkaReceiver:
-    """Opens the folds of a source topic's partitions. `topic` is its name in messages.
+@dataclass(frozen=True, slots=True)
+class SourceTopic:
+    """A topic of others, or several of one kind. `name` is what messages call it.
 
-    `log` is the spans log, for turns and references the turns log, for feedback the labels log. `max_items` bounds the
-    items of one message: more are dead-lettered, like what cannot be read. `where` returns the topic and its partition
-    for a record's partition. Feedback in ready-made turns goes into the `labels` log, if there is one. All
-    that a delivery brings for a partition of the spans log travels in one record, within limits.
+    `max_items` bounds the items of one message: more are dead-lettered, like what cannot be read. `where` returns the
+    topic and its partition for a record's partition; without it they are `name` and the same number.
+    """
+
+    name: str
+    signal: Incoming
+    encoding: Encoding = "auto"
+    max_items: int = 200_000
+    where: Callable[[int], tuple[str, int]] | None = None
+
+    def place(self, partition: int) -> tuple[str, int]:
+        """The topic and its partition for a record's partition."""
+        return self.where(partition) if self.where else (self.name, partition)
+
+
+class KafkaReceiver:
+    """Opens the folds of a source topic's partitions.
+
+    `log` is the spans log, for turns and references the turns log, for feedback the labels log. Feedback in ready-made
+    turns goes into the `labels` log, if there is one.
     """
 
     def __init__(
         self,
-        topic: str,
-        signal: Incoming,
+        topic: SourceTopic,
         log: Log,
         telemetry: Telemetry,
         *,
-        encoding: Encoding = "auto",
-        max_items: int = 200_000,
+        labels: Log | None = None,
+        rules: IngestRules | None = None,
         backoff: Backoff | None = None,
         on_unreadable: OnUnreadableMessage = _pass,
-        redactor: Redactor | None = None,
-        own: OwnItems | None = None,
-        where: Callable[[int], tuple[str, int]] | None = None,
         clock: Callable[[], float] = time.time,
-        stored_media: int = 0,
-        feedback: FeedbackRules = ALL_FEEDBACK,
-        labels: Log | None = None,
-        notes: TurnNoting | None = None,
     ) -> None:
-        self._stored_media = stored_media
-        self._notes = notes
-        log_name, unit = _UNITS.get(signal, ("spans", "trace"))
-        self._action = f"writing {topic} to the {log_name} log"
+        log_name, unit = _UNITS.get(topic.signal, ("spans", "trace"))
+        self._action = f"writing {topic.name} to the {log_name} log"
         self._too_large = f"a {unit} in the message is larger than the {log_name} log accepts"
-        self._signal: Incoming = signal
+        self._topic = topic
         self._log = log
         self._telemetry = telemetry
-        self._form: Form | None = _FORMS[encoding]
-        self._max_items = max_items
+        self._labels = labels
+        self._rules = rules or IngestRules()
+        self._redactor = self._rules.redactors.everybody
         self._backoff = backoff or Backoff()
         self._on_unreadable = on_unreadable
-        self._redactor = redactor
-        self._own = own
-        self._where = where
-        self._topic = topic
         self._clock = clock
-        self._feedback = feedback
-        self._labels = labels
         telemetry.counter(
-            RECEIVE_ITEMS, "kafka", signal, "accepted"
+            RECEIVE_ITEMS, "kafka", topic.signal, "accepted"
         )  # at 0 from the start: Prometheus sees no rise to 1 of a new series
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[SourceFold]:
         """Open the fold of a partition; it needs nothing of what was committed."""
         del partition, committed
-        if self._signal == "turns":
+        if self._topic.signal == "turns":
             yield TurnsFold(self, ArrivalTimes(self._clock))
-        elif self._signal == "references":
+        elif self._topic.signal == "references":
             yield SourceFold(self, self._read_references)
-        elif self._signal == "feedback":
+        elif self._topic.signal == "feedback":
             yield SourceFold(self, self._read_feedback)
         else:
-            yield SourceFold(self, partial(self._read_otlp, self._signal))
+            yield SourceFold(self, partial(self._read_otlp, self._topic.signal))
 
     async def ingest(self, messages: Sequence[StoredRecord], fold: SourceFold) -> None:
         """Append what the messages hold to the log; returns when it is durable, however long that takes."""
@@ -162,38 +164,37 @@ class KafkaReceiver:
         self, message: StoredRecord, known: Callable[[str], bool], arrival_times: ArrivalTimes
     ) -> ParsedTurns:
         """Read a message of ready-made turns, without the known ones. Raises BadInput."""
-        where = self._where(message.partition) if self._where else (self._topic, message.partition)
         return parse_turns(
             message.value,
-            message_location(*where, message.offset),
+            message_location(*self._topic.place(message.partition), message.offset),
             at=partial(arrival_times.next, message.timestamp),
             known=known,
-            max_items=self._max_items,
+            max_items=self._topic.max_items,
             redactor=self._redactor,
-            stored_media=self._stored_media,
-            comments=self._feedback.comments,
+            stored_media=self._rules.stored_media,
+            comments=self._rules.feedback.comments,
         )
 
     def _read_references(self, message: StoredRecord) -> ParsedReferences:
         return parse_references(
-            message.value, self._log, tenant=None, max_items=self._max_items, redactor=self._redactor
+            message.value, self._log, tenant=None, max_items=self._topic.max_items, redactor=self._redactor
         )
 
     def _read_feedback(self, message: StoredRecord) -> ParsedFeedback:
         return parse_feedback(
-            message.value, self._feedback, tenant=None, max_items=self._max_items, redactor=self._redactor
+            message.value, self._rules.feedback, tenant=None, max_items=self._topic.max_items, redactor=self._redactor
         )
 
     def _read_otlp(self, signal: Signal, message: StoredRecord) -> ParsedRequest:
         return parse(
             message.value,
             signal,
-            self._form,
-            max_items=self._max_items,
+            _FORMS[self._topic.encoding],
+            max_items=self._topic.max_items,
             redactor=self._redactor,
-            own=self._own,
-            stored_media=self._stored_media,
-            notes=self._notes,
+            own=self._rules.own,
+            stored_media=self._rules.stored_media,
+            notes=self._rules.notes,
         )
 
     async def _append(self, log: Log, records: list[Record]) -> None:

@@ -32,15 +32,13 @@ from collector.admission.shared_port import SharedPort
 from collector.errors import BadInput, ConfigError, Overloaded, TooLarge
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
-from collector.otlp.own_items import OwnItems
 from collector.receive.access import BearerTokens, TlsSettings, ssl_context_of
 from collector.receive.bodies import GzipDecompressor, success
-from collector.receive.otlp_ingest import OtlpIngest, SenderLimits
-from collector.receive.parsed_request import TurnNoting
+from collector.receive.ingest_rules import IngestRules
+from collector.receive.otlp_ingest import IngestLogs, OtlpIngest, SenderLimits
 from collector.receive.rejection import Rejected, internal_error, rejection_of
 from collector.receive.settings import OtlpGrpcSettings
 from collector.receive.tenants import Sender, sender_of, tenant_with
-from collector.redact.open_redactor import Redactors
 from collector.telemetry.registry import Telemetry
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -80,11 +78,7 @@ class OtlpGrpcReceiver:
         telemetry: Telemetry,
         *,
         limits: SenderLimits | None = None,
-        redactors: Redactors | None = None,
-        own: OwnItems | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        stored_media: int = 0,
-        notes: TurnNoting | None = None,
+        rules: IngestRules | None = None,
     ) -> None:
         """Read tokens and certificates.
 
@@ -95,17 +89,7 @@ class OtlpGrpcReceiver:
         self._relay: Relay | None = None
         self._credentials = _credentials(settings.tls) if settings.tls else None
         self._ingest = OtlpIngest(
-            "otlp_grpc",
-            "OK",
-            settings,
-            spans,
-            telemetry,
-            limits=limits,
-            redactors=redactors,
-            own=own,
-            clock=clock,
-            stored_media=stored_media,
-            notes=notes,
+            "otlp_grpc", "OK", settings, IngestLogs(spans), telemetry, limits, rules or IngestRules()
         )
         self._tokens = (
             BearerTokens(settings.auth, _WHERE, on_wrong=self._ingest.count_wrong_token) if settings.auth else None
@@ -180,7 +164,7 @@ class OtlpGrpcReceiver:
 
     async def _export(self, signal: Signal, messages: Messages, context: Context) -> bytes:
         """Answer one call and count it, whatever becomes of it."""
-        started = self._ingest.clock()
+        started = time.monotonic()
         sender: Sender | None = None
         try:
             self._ingest.require_open()

@@ -23,16 +23,13 @@ from collector.admission.http_server import serving
 from collector.admission.shared_port import SharedPort
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
-from collector.otlp.own_items import OwnItems
 from collector.receive.access import BearerTokens, ssl_context_of
 from collector.receive.bodies import accepted, form_of, read_body, rejected
-from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules
-from collector.receive.otlp_ingest import OtlpIngest, SenderLimits
-from collector.receive.parsed_request import TurnNoting
+from collector.receive.ingest_rules import IngestRules
+from collector.receive.otlp_ingest import IngestLogs, OtlpIngest, SenderLimits
 from collector.receive.rejection import Rejected, internal_error, rejection_of
 from collector.receive.settings import OtlpHttpSettings
 from collector.receive.tenants import Sender, Tenant, sender_of, subjects_of, tenant_with
-from collector.redact.open_redactor import Redactors
 from collector.telemetry.registry import Telemetry
 
 Guard = Callable[[web.BaseRequest], Awaitable[None]]
@@ -51,36 +48,17 @@ class OtlpHttpReceiver:
         spans: Log,
         telemetry: Telemetry,
         *,
-        guard: Guard | None = None,
-        limits: SenderLimits | None = None,
-        redactors: Redactors | None = None,
-        own: OwnItems | None = None,
-        clock: Callable[[], float] = time.monotonic,
         turns: Log | None = None,
-        stored_media: int = 0,
         labels: Log | None = None,
-        feedback: FeedbackRules = ALL_FEEDBACK,
-        notes: TurnNoting | None = None,
+        limits: SenderLimits | None = None,
+        rules: IngestRules | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self._settings = settings
         self._guard = guard
         self._ssl_context = ssl_context_of(settings.tls, "receive.otlp_http") if settings.tls else None
-        self._ingest = OtlpIngest(
-            "otlp_http",
-            "200",
-            settings,
-            spans,
-            telemetry,
-            limits=limits,
-            redactors=redactors,
-            own=own,
-            clock=clock,
-            turns=turns,
-            stored_media=stored_media,
-            labels=labels,
-            feedback=feedback,
-            notes=notes,
-        )
+        logs = IngestLogs(spans, turns, labels)
+        self._ingest = OtlpIngest("otlp_http", "200", settings, logs, telemetry, limits, rules or IngestRules())
         self._tokens = (
             BearerTokens(settings.auth, "receive.otlp_http", on_wrong=self._ingest.count_wrong_token)
             if settings.auth and guard is None
@@ -123,7 +101,7 @@ class OtlpHttpReceiver:
 
     async def _export(self, signal: Signal | Literal["references", "feedback"], request: web.Request) -> web.Response:
         """Answer one request and count it, whatever becomes of it."""
-        started = self._ingest.clock()
+        started = time.monotonic()
         sender: Sender | None = None
         try:
             self._ingest.require_open()

@@ -8,21 +8,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from collector.admission.fair_limit import FairLimit, Holding
 from collector.errors import TooLarge
 from collector.logs.log import Log, RecordTooLarge
 from collector.otlp.decode import Signal
-from collector.otlp.own_items import OwnItems
-from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules, ParsedFeedback, parse_feedback
-from collector.receive.parsed_request import Form, ParsedRequest, TurnNoting, parse
+from collector.receive.feedback_ingest import ParsedFeedback, parse_feedback
+from collector.receive.ingest_rules import IngestRules
+from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.rejection import Rejected
 from collector.receive.settings import OtlpSettings
 from collector.receive.tenants import UNNAMED, Sender, guaranteed_shares, tenant_key
 from collector.records.ready_made import Incoming
 from collector.records.shared_records import append_shared
-from collector.redact.open_redactor import Redactors
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
     RECEIVE_BYTES,
@@ -101,6 +101,15 @@ class _Bucket:
         self._level -= items
 
 
+@dataclass(frozen=True, slots=True)
+class IngestLogs:
+    """The logs that a receiver fills; without `turns` it accepts no references, without `labels` no feedback."""
+
+    spans: Log
+    turns: Log | None = None
+    labels: Log | None = None
+
+
 class OtlpIngest:
     """Appends requests to the spans log within a receiver's limits, and counts them.
 
@@ -113,35 +122,18 @@ class OtlpIngest:
         source: str,
         done: str,
         settings: OtlpSettings,
-        spans: Log,
+        logs: IngestLogs,
         telemetry: Telemetry,
-        *,
-        limits: SenderLimits | None = None,
-        redactors: Redactors | None = None,
-        own: OwnItems | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-        turns: Log | None = None,
-        stored_media: int = 0,
-        labels: Log | None = None,
-        feedback: FeedbackRules = ALL_FEEDBACK,
-        notes: TurnNoting | None = None,
+        limits: SenderLimits | None,
+        rules: IngestRules,
     ) -> None:
-        self._notes = notes
-        self._stored_media = stored_media
         self._source = source
         self._settings = settings
-        self._spans = spans
-        self._turns = turns
-        self._labels = labels
-        self._feedback = feedback
+        self._logs = logs
+        self._rules = rules
         self._telemetry = telemetry
-        self._redactors = redactors or Redactors()
-        self._own = own
-        self.clock = clock
-        self._wall = wall
         self._stopping = False
-        self._limits = limits or SenderLimits([settings], telemetry, clock=clock)
+        self._limits = limits or SenderLimits([settings], telemetry)
         self._places = self._limits.places(settings)
         for signal in ("traces", "logs"):  # at 0 from the start: Prometheus sees no rise to 1 of a new series
             telemetry.counter(RECEIVE_REQUESTS, source, signal, done)
@@ -190,18 +182,18 @@ class OtlpIngest:
             signal,
             form,
             max_items=self._settings.max_items,
-            redactor=self._redactors.of(tenant),
+            redactor=self._rules.redactors.of(tenant),
             tenant=tenant,
-            own=self._own,
-            stored_media=self._stored_media,
-            notes=self._notes,
+            own=self._rules.own,
+            stored_media=self._rules.stored_media,
+            notes=self._rules.notes,
         )
         self._limits.count_items(sender, parsed.items)
         if parsed.records:
             holding.add_bytes(sum(len(record.value) for record in parsed.records if record.value is not body))
             async with asyncio.timeout(self._settings.log_deadline):
-                await append_shared(self._spans, parsed.records)
-        parsed.count(self._telemetry, self._source, len(body), self._wall())
+                await append_shared(self._logs.spans, parsed.records)
+        parsed.count(self._telemetry, self._source, len(body), time.time())
         return parsed
 
     async def ingest_references(self, body: bytes, sender: Sender, holding: Holding) -> ParsedReferences:
@@ -213,17 +205,17 @@ class OtlpIngest:
             LogError: the turns log did not accept them.
             TimeoutError: it did not answer in time.
         """
-        if self._turns is None:
+        if self._logs.turns is None:
             raise Rejected(404, "references are not accepted here")
         tenant = sender.tenant.name if sender.tenant else ""
         parsed = parse_references(
             body,
-            self._turns,
+            self._logs.turns,
             tenant=tenant,
             max_items=self._settings.max_items,
-            redactor=self._redactors.of(tenant),
+            redactor=self._rules.redactors.of(tenant),
         )
-        await self._append(parsed, self._turns, sender, holding, "a reference")
+        await self._append(parsed, self._logs.turns, sender, holding, "a reference")
         parsed.count(self._telemetry, self._source, len(body))
         return parsed
 
@@ -236,17 +228,17 @@ class OtlpIngest:
             LogError: the labels log did not accept it.
             TimeoutError: it did not answer in time.
         """
-        if self._labels is None:
+        if self._logs.labels is None:
             raise Rejected(404, "feedback is not accepted here")
         tenant = sender.tenant.name if sender.tenant else ""
         parsed = parse_feedback(
             body,
-            self._feedback,
+            self._rules.feedback,
             tenant=tenant,
             max_items=self._settings.max_items,
-            redactor=self._redactors.of(tenant),
+            redactor=self._rules.redactors.of(tenant),
         )
-        await self._append(parsed, self._labels, sender, holding, "a piece of feedback")
+        await self._append(parsed, self._logs.labels, sender, holding, "a piece of feedback")
         parsed.count(self._telemetry, self._source, len(body))
         return parsed
 
@@ -277,6 +269,6 @@ class OtlpIngest:
         self._telemetry.counter(WRONG_TOKENS, self._source).inc()
 
     def count(self, signal: Incoming, status: str, started: float) -> None:
-        """Count the answer to a request that arrived at `started` (by `clock`)."""
+        """Count the answer to a request that arrived at `started`, by the monotonic clock."""
         self._telemetry.counter(RECEIVE_REQUESTS, self._source, signal, status).inc()
-        self._telemetry.histogram(RECEIVE_DURATION, self._source, signal).observe(self.clock() - started)
+        self._telemetry.histogram(RECEIVE_DURATION, self._source, signal).observe(time.monotonic() - started)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collector.assemble.fold import SideLogs
 from collector.assemble.stage import AssembleStage
 from collector.link.stage import LinkStage
 from collector.records.shared_records import dividing
@@ -22,9 +23,9 @@ def start_assemble(process: Process, wanted: WantedConversations | None) -> None
         telemetry=telemetry,
         on_bad_record=dead_letters.take,
         guard=process.guard,
-        judged_spans=logs.judged_spans,
-        labels=logs.labels,
-        comments=process.config.settings.store_text,
+        side_logs=SideLogs(
+            judged_spans=logs.judged_spans, labels=logs.labels, comments=process.config.settings.store_text
+        ),
     )
     show_assemble(telemetry, stage)
     process.tasks.follow(logs.spans, "assemble", dividing(dead_letters.wrap(stage.open_fold, process.guard)))

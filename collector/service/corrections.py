@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -46,6 +47,14 @@ class CorrectedExporter(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Whether this process is the one that reads, as far as it knows; `confirm` waits until that is certain."""
+
+    owns: Callable[[], bool]
+    confirm: Confirm
+
+
 class CorrectionReader:
     """Reads the corrections of one platform. `clock` gives seconds since the epoch."""
 
@@ -58,8 +67,7 @@ class CorrectionReader:
         telemetry: Telemetry,
         *,
         redactor: Redactor | None,
-        owns: Callable[[], bool],
-        confirm: Confirm,
+        ownership: Ownership,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._source = f"corrections.{name}"
@@ -69,8 +77,7 @@ class CorrectionReader:
         self._rules = rules
         self._telemetry = telemetry
         self._redactor = redactor
-        self._owns = owns
-        self._confirm = confirm
+        self._ownership = ownership
         self._clock = clock
         self._known: set[bytes] | None = None
         self._failures = FailureLog(f"reading corrections from {name}")
@@ -88,7 +95,7 @@ class CorrectionReader:
 
     async def step(self) -> int:
         """Read once; gives how many corrections were new. Raises ExportUnavailable, LogUnavailable."""
-        if not self._owns():
+        if not self._ownership.owns():
             self._known = None  # another process stores them meanwhile
             return 0
         since = self._clock() - self._reading.back
@@ -102,7 +109,7 @@ class CorrectionReader:
                 if record.key is not None and record.key not in self._known:
                     records[record.key] = record
         if records:
-            await self._confirm()
+            await self._ownership.confirm()
             await self._labels.append(list(records.values()))
             self._known |= records.keys()
         return len(records)
@@ -131,8 +138,7 @@ def start_correction_readers(process: Process, stages: Sequence[ExportStage]) ->
                 rules,
                 process.telemetry,
                 redactor=process.resources.redactors.everybody,
-                owns=partial(stage.owns, _PARTITION),
-                confirm=partial(logs.evaluations.confirm, stage.group),
+                ownership=Ownership(partial(stage.owns, _PARTITION), partial(logs.evaluations.confirm, stage.group)),
             )
             process.tasks.start(reader.run())
 

@@ -23,7 +23,7 @@ from collector.page.providers import (
     usage_from_view,
 )
 from collector.page.security import Login
-from collector.page.server import Page
+from collector.page.server import Page, PageLogs
 from collector.page.settings import PageSettings
 from collector.page.sources import AlertView, BudgetView
 from collector.receive.access import BearerTokens
@@ -79,11 +79,8 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
     login = _login(process.config.settings, settings, process.telemetry.counter(WRONG_TOKENS, "page"))
     page = Page(
         settings,
-        process.logs.evaluations,
-        process.logs.labels,
-        process.logs.turns,
+        PageLogs(process.logs.evaluations, process.logs.labels, process.logs.turns, process.logs.history),
         tuple(evaluator_views(process.plan)),
-        history=process.logs.history,
         sources=sources,
         login=login,
         on_refused=process.telemetry.counter(REFUSED_CONNECTIONS, "page").inc,

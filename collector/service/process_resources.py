@@ -71,8 +71,7 @@ class ProcessResources:
             source,
             logs.dead_letters,
             self._telemetry,
-            self._settings.dead_letters,
-            keep=self._settings.store_text and not self.redactors.redacts,
+            self._settings.dead_letters.keeping(self._settings.store_text and not self.redactors.redacts),
             signal=signal,
         )
 

@@ -13,7 +13,8 @@ from collector.errors import ConfigError
 from collector.logs.log import Log, LogError
 from collector.receive.feedback_ingest import FeedbackRules
 from collector.receive.files import read_files
-from collector.receive.kafka import KafkaReceiver
+from collector.receive.ingest_rules import IngestRules
+from collector.receive.kafka import KafkaReceiver, SourceTopic
 from collector.receive.otlp_http import OtlpHttpReceiver
 from collector.receive.otlp_ingest import SenderLimits
 from collector.receive.parsed_request import TurnNoting
@@ -93,14 +94,10 @@ async def _start_http(
         settings,
         process.logs.spans,
         process.telemetry,
-        limits=limits,
-        redactors=process.resources.redactors,
-        own=process.own,
         turns=process.logs.turns,
-        stored_media=_stored_media(process),
         labels=process.logs.labels,
-        feedback=_rules(process),
-        notes=notes,
+        limits=limits,
+        rules=_rules(process, notes),
     )
     try:
         return await process.stack.enter_async_context(receiver.serve(shared=process.shared_port("otlp_http")))
@@ -125,10 +122,7 @@ async def _start_grpc(
         process.logs.spans,
         process.telemetry,
         limits=limits,
-        redactors=process.resources.redactors,
-        own=process.own,
-        stored_media=_stored_media(process),
-        notes=notes,
+        rules=_rules(process, notes),
     )
     return await process.stack.enter_async_context(receiver.serve(shared=process.shared_port("otlp_grpc")))
 
@@ -157,12 +151,13 @@ async def _start_source(process: Process, settings: KafkaSourceSettings, notes: 
             process.resources.health.add(f"receive {', '.join(topics)}", source.problem, vital=False)
             dead_letters = process.resources.dead_letters("receive", source.where, logs, signal=kind)
             receiver = KafkaReceiver(
-                ", ".join(topics), kind, log, process.telemetry, encoding=settings.encoding,
-                on_unreadable=dead_letters.take_async, where=source.where,
-                redactor=process.resources.redactors.everybody, own=process.own, stored_media=_stored_media(process),
-                feedback=_rules(process), labels=logs.labels,
-                notes=notes,
-            )  # fmt: skip
+                SourceTopic(", ".join(topics), kind, encoding=settings.encoding, where=source.where),
+                log,
+                process.telemetry,
+                labels=logs.labels,
+                rules=_rules(process, notes),
+                on_unreadable=dead_letters.take_async,
+            )
             group = f"{name}.{kind}"
             wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")
             begun = await TopicNotes.open(logs.definitions, group)
@@ -171,30 +166,20 @@ async def _start_source(process: Process, settings: KafkaSourceSettings, notes: 
 
 
 async def _read_files(process: Process, paths: Sequence[Path], notes: TurnNoting | None) -> None:
-    logs, redactor = process.logs, process.resources.redactors.everybody
-    count = await read_files(
-        paths,
-        logs.spans,
-        logs.turns,
-        process.telemetry,
-        redactor=redactor,
-        own=process.own,
-        stored_media=_stored_media(process),
-        labels=logs.labels,
-        feedback=_rules(process),
-        notes=notes,
-    )
+    logs, rules = process.logs, _rules(process, notes)
+    count = await read_files(paths, logs.spans, logs.turns, process.telemetry, labels=logs.labels, rules=rules)
     logger.info("files: %d requests read, %d could not be read", count.requests, count.unreadable)
 
 
-def _stored_media(process: Process) -> int:
-    """The largest picture or the like whose content the logs hold, in bytes."""
-    return process.config.settings.assemble.attachments.stored_bytes
-
-
-def _rules(process: Process) -> FeedbackRules:
-    """Which feedback is taken, and what of it is stored."""
+def _rules(process: Process, notes: TurnNoting | None) -> IngestRules:
+    """How received content becomes records."""
     settings = process.config.settings
     experts = settings.feedback.experts
     known = None if experts == "always" else frozenset[str]() if experts == "never" else frozenset(experts)
-    return FeedbackRules(comments=settings.store_text, experts=known)
+    return IngestRules(
+        redactors=process.resources.redactors,
+        own=process.own,
+        stored_media=settings.assemble.attachments.stored_bytes,
+        feedback=FeedbackRules(comments=settings.store_text, experts=known),
+        notes=notes,
+    )

@@ -19,7 +19,15 @@ from collector.alerting.diagnosis.recent_scores import RecentScores
 from collector.alerting.rules.agreement import uncalibrated
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.notifier import Notifier
-from collector.alerting.watch.stage import ActiveAlert, AuditVersions, ExplainedMiss, Targets, WatchedLabels, WatchStage
+from collector.alerting.watch.stage import (
+    ActiveAlert,
+    AuditVersions,
+    ExplainedMiss,
+    Targets,
+    WatchedLabels,
+    WatchRules,
+    WatchStage,
+)
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.calibration.feedback_join import FeedbackScales
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
@@ -189,10 +197,10 @@ async def _prepare_checks(tasks: _Tasks, explained: _Explained, agreement: Peopl
 
 
 async def _prepare_targets(stage: WatchStage, interval: float, config: Config) -> Apply:
-    detectors, labels, audits = _detectors(config, interval), _labels(config), _audits(config)
+    rules = _watch_rules(config, interval)
 
-    async def take_over(process: Process) -> None:
-        stage.reconfigure(detectors, process.config.settings.alerts, labels, audits)
+    async def take_over(_process: Process) -> None:
+        stage.reconfigure(rules)
 
     return take_over
 
@@ -266,7 +274,7 @@ class _PageWatcher:
         self._runs = False
 
     def start_if_needed(self) -> None:
-        if self._runs or not self._stage.targets:
+        if self._runs or not self._stage.rules.targets:
             return
         self._runs = True
         process, stage, evaluations = self._process, self._stage, self._process.logs.evaluations
@@ -312,17 +320,18 @@ def _stage(
     settings = process.config.settings
     recent = RecentScores({*STANDARD, *settings.assemble.declared_attributes})
     return WatchStage(
-        _detectors(process.config, interval),
-        settings.alerts,
+        _watch_rules(process.config, interval),
         process.telemetry,
         interval=interval,
         memory=memory,
         recent=recent,
         explained=explained,
-        labels=_labels(process.config),
-        audits=_audits(process.config),
         uncalibrated=agreement.uncalibrated,
     )
+
+
+def _watch_rules(config: Config, interval: float) -> WatchRules:
+    return WatchRules(_detectors(config, interval), config.settings.alerts, _labels(config), _audits(config))
 
 
 def _labels(config: Config) -> WatchedLabels:

@@ -17,7 +17,7 @@ from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.page.security import Login
-from collector.page.server import Page
+from collector.page.server import Page, PageLogs
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.view import EvaluatorView
@@ -120,7 +120,7 @@ async def showing(
     timing = ConsumerTiming(commit_interval=0.1)
     turns, evaluations = MemoryLog("turns", 2, timing=timing), MemoryLog("evaluations", 2, timing=timing)
     labels = MemoryLog("labels", 2, timing=timing)
-    page = Page(settings, evaluations, labels, turns, watched, sources=sources, login=door)
+    page = Page(settings, PageLogs(evaluations, labels, turns), watched, sources=sources, login=door)
     page.view.started -= 60  # what a test says was judged a moment ago counts
     following = asyncio.create_task(page.follow())
     try:

@@ -17,7 +17,7 @@ from topics import Topics
 
 from collector.logs.kafka import KafkaSettings, KafkaSource
 from collector.logs.memory import MemoryLog
-from collector.receive.kafka import KafkaReceiver
+from collector.receive.kafka import KafkaReceiver, SourceTopic
 from collector.telemetry.registry import Telemetry
 
 pytestmark = pytest.mark.kafka
@@ -58,7 +58,7 @@ async def _received(topics: Topics) -> AsyncIterator[MemoryLog]:
     settings = KafkaSettings(bootstrap_servers=[topics.bootstrap])
     for signal, topic in (("traces", "otlp_spans"), ("logs", "otlp_logs")):
         source = await KafkaSource.open(settings, [f"{topics.name}.{topic}"], start="earliest")
-        receiver = KafkaReceiver(topic, signal, spans, telemetry)
+        receiver = KafkaReceiver(SourceTopic(topic, signal), spans, telemetry)
         tasks.append(asyncio.create_task(source.follow(f"{topics.name}.{signal}", receiver.open_fold)))
     try:
         yield spans

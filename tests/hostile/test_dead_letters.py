@@ -19,7 +19,7 @@ from collector.dead_letters import (
 from collector.errors import BadInput
 from collector.logs.log import LogUnavailable, Record, StoredRecord, UnreadableRecords
 from collector.logs.memory import MemoryLog
-from collector.receive.kafka import KafkaReceiver
+from collector.receive.kafka import KafkaReceiver, SourceTopic
 from collector.receive.rejection import NotRedacted
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DEAD_LETTERS
@@ -37,15 +37,14 @@ def letters(log, telemetry=None, *, keep=True, **settings) -> DeadLetterWriter:
         "otlp_spans",
         log,
         telemetry or Telemetry(),
-        DeadLetterSettings(**settings),
-        keep=keep,
+        DeadLetterSettings(**settings).keeping(keep),
         signal="traces",
     )
 
 
 @asynccontextmanager
 async def fold_of(dead: DeadLetterWriter, spans, signal="traces"):
-    receiver = KafkaReceiver("otlp_spans", signal, spans, Telemetry(), on_unreadable=dead.take_async)
+    receiver = KafkaReceiver(SourceTopic("otlp_spans", signal), spans, Telemetry(), on_unreadable=dead.take_async)
     async with dead.wrap(receiver.open_fold)(0, None) as fold:
         yield fold
 
@@ -164,7 +163,7 @@ async def test_while_the_dead_letter_log_cannot_be_written_the_delivery_does_not
 
     log.append = append
     dead = DeadLetterWriter(
-        "receive", "t", log, Telemetry(), DeadLetterSettings(), keep=True,
+        "receive", "t", log, Telemetry(), DeadLetterSettings(keep_values=True),
         backoff=Backoff(sleep=lambda _seconds: may_work.wait()),
     )  # fmt: skip
     async with fold_of(dead, MemoryLog("spans", partitions=1)) as fold:
@@ -204,8 +203,8 @@ async def test_garbage_is_logged_once_a_minute_with_its_place_and_never_its_cont
     now = [0.0]
     garbage = b"\xff\xffsecret words of a customer"
     dead = DeadLetterWriter(
-        "receive", "otlp_spans", MemoryLog("dead_letters", partitions=1), Telemetry(), DeadLetterSettings(),
-        keep=True, signal="traces", clock=lambda: now[0],
+        "receive", "otlp_spans", MemoryLog("dead_letters", partitions=1), Telemetry(), DeadLetterSettings(keep_values=True),
+        signal="traces", clock=lambda: now[0],
     )  # fmt: skip
     with caplog.at_level("WARNING", "collector.dead_letters"):
         async with fold_of(dead, MemoryLog("spans", partitions=1)) as fold:

@@ -14,9 +14,10 @@ from collector.config.configured import Config
 from collector.dead_letters import append_letters, letter_of, letters_in
 from collector.errors import BadInput
 from collector.logs.log import StoredRecord
-from collector.receive.kafka import KafkaReceiver
+from collector.receive.ingest_rules import IngestRules
+from collector.receive.kafka import KafkaReceiver, SourceTopic
 from collector.records.json import turn_from_json, turn_to_json
-from collector.redact.open_redactor import open_redactor
+from collector.redact.open_redactor import Redactors, open_redactor
 from collector.service.open_logs import open_logs
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
@@ -88,7 +89,9 @@ async def test_ready_made_turns_are_redriven_into_the_turns_log_with_the_ids_tha
             await append_letters(logs.dead_letters, [letter])
             assert await redrive_letters(made, LetterFilter(), said.append) == 0
         redactor = open_redactor(made.settings.redact, lambda _kind, _count: None, lambda: None)
-        receiver = KafkaReceiver("chats", "turns", turns, telemetry, redactor=redactor)
+        receiver = KafkaReceiver(
+            SourceTopic("chats", "turns"), turns, telemetry, rules=IngestRules(redactors=Redactors(redactor))
+        )
         async with receiver.open_fold(3, None) as fold:
             await fold.deliver([message])
         records = [record async for batch in turns.read(0, 0) for record in batch]

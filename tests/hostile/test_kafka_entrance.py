@@ -12,9 +12,10 @@ from made_up import Trace, chat
 from collector.dead_letters import DeadLetterSettings, DeadLetterWriter, letters_in
 from collector.logs.log import StoredRecord
 from collector.logs.memory import MemoryLog
-from collector.receive.kafka import KafkaReceiver
+from collector.receive.ingest_rules import IngestRules
+from collector.receive.kafka import KafkaReceiver, SourceTopic
 from collector.records.ready_made import Incoming
-from collector.redact.open_redactor import RedactSettings, open_redactors
+from collector.redact.open_redactor import Redactors, RedactSettings, open_redactors
 from collector.telemetry.registry import Telemetry
 
 GOOD = Trace().span(1, "chat", chat("Hello?", "Hello!")).spans.SerializeToString()
@@ -55,9 +56,15 @@ def hostile() -> Iterator[tuple[str, bytes]]:
 async def test_a_message_of_any_form(name: str, value: bytes, signal: Incoming) -> None:
     del name
     log, letters, telemetry = MemoryLog("log", 1), MemoryLog("dead_letters", 1), Telemetry()
-    dead = DeadLetterWriter("receive", "topic", letters, telemetry, DeadLetterSettings(), keep=False, signal=signal)
+    dead = DeadLetterWriter("receive", "topic", letters, telemetry, DeadLetterSettings(), signal=signal)
     redactor = open_redactors(RedactSettings()).everybody
-    receiver = KafkaReceiver("topic", signal, log, telemetry, on_unreadable=dead.take_async, redactor=redactor)
+    receiver = KafkaReceiver(
+        SourceTopic("topic", signal),
+        log,
+        telemetry,
+        rules=IngestRules(redactors=Redactors(redactor)),
+        on_unreadable=dead.take_async,
+    )
     headers = tuple((f"header {number} {SECRET}", b"x" * 100) for number in range(1000))
     messages = [
         StoredRecord(0, 0, 1.0, SECRET.encode() * 1000, value, headers),

@@ -17,6 +17,7 @@ from chat_server import completion, rating
 from test_fuzz import JSON, mutated, valid
 
 from collector.logs.memory import MemoryLog
+from collector.receive.ingest_rules import IngestRules
 from collector.receive.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
 from collector.redact.open_redactor import Redactors
 from collector.redact.patterns import find
@@ -106,7 +107,9 @@ async def test_senders_of_anything_are_answered_or_hung_up_on(caplog: pytest.Log
     caplog.set_level(logging.ERROR)
     telemetry, spans = Telemetry(), MemoryLog("spans", 2)
     settings = OtlpHttpSettings(port=0, body_deadline=0.3, idle_timeout=0.5, max_body_bytes=4096, stop_grace=1.0)
-    receiver = OtlpHttpReceiver(settings, spans, telemetry, redactors=Redactors(Redactor((find,), b"a key")))
+    receiver = OtlpHttpReceiver(
+        settings, spans, telemetry, rules=IngestRules(redactors=Redactors(Redactor((find,), b"a key")))
+    )
     statuses: Counter[int] = Counter()
     async with receiver.serve() as port:
 

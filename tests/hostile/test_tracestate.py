@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from evaluation_samples import scored
 
-from collector.alerting.watch.stage import WatchStage
+from collector.alerting.watch.stage import WatchRules, WatchStage
 from collector.config.alerts import AlertSettings
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Monitor, Plan
@@ -57,7 +57,7 @@ async def pages(turns: Iterable[tuple[float, float, str | None]], trust: Upstrea
     """The names of what pages after these turns, with the hour in which it began."""
     plain = await asyncio.to_thread(sampling_of, _turn(None), trust)
     forged = await asyncio.to_thread(sampling_of, _turn(FORGED), trust)
-    stage = WatchStage({("all", "exact"): TARGET}, AlertSettings(), Telemetry())
+    stage = WatchStage(WatchRules({("all", "exact"): TARGET}, AlertSettings()), Telemetry())
     paging: dict[str, float] = {}
     async with stage.open_fold(0, None) as fold:
         last = 0.0

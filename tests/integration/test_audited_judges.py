@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector.alerting.rules.targets import detector, targets
-from collector.alerting.watch.stage import WatchStage
+from collector.alerting.watch.stage import WatchRules, WatchStage
 from collector.commands.check.check import report
 from collector.config.configured import Config, without_audits
 from collector.config.loading import check
@@ -238,7 +238,7 @@ async def test_the_watcher_alerts_on_the_audited_mean_and_not_on_the_cheap_one(d
     every = targets(config)
     held = {(each.monitor, each.evaluator): detector(each, every, config.settings.alerts, 1)
             for each in every if each.mean is not None}  # fmt: skip
-    stage = WatchStage(held, config.settings.alerts, Telemetry(), audits={("chatbot", "helpful"): version})
+    stage = WatchStage(WatchRules(held, config.settings.alerts, audits={("chatbot", "helpful"): version}), Telemetry())
     log = MemoryLog("evaluations", partitions=1)
     await log.append([Record(b"k", evaluation_to_json(each), partition=0) for each in day(version, dear)])
     async with stage.open_fold(0, None) as fold:

@@ -21,7 +21,7 @@ from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.receive.feedback_ingest import FeedbackRules
 from collector.records.json import evaluation_to_json, label_from_json
-from collector.service.corrections import CorrectionReader
+from collector.service.corrections import CorrectionReader, Ownership
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS
 from evaluators.results import Label
@@ -110,8 +110,7 @@ class Desk:
             FeedbackRules(experts=None),
             self.telemetry,
             redactor=None,
-            owns=lambda: self.owned,
-            confirm=self.evaluations_are_ours,
+            ownership=Ownership(lambda: self.owned, self.evaluations_are_ours),
             clock=lambda: self.now,
             **changes,
         )

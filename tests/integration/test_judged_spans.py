@@ -19,6 +19,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from otlp_destination import Destination
 from truth import PAYLOADS, folders
 
+from collector.assemble.fold import SideLogs
 from collector.assemble.open_traces import TraceLimits
 from collector.assemble.stage import AssembleStage
 from collector.assemble.trace import Assembler
@@ -64,7 +65,9 @@ class Pipeline:
                     self._note(each.value)
             await self.spans.append(records)
         router, limits = TurnRouter(self.turns), TraceLimits(quiet=5.0, linger=60.0)
-        stage = AssembleStage(Assembler(Dialects.installed()), router, limits, judged_spans=self.judged_spans)
+        stage = AssembleStage(
+            Assembler(Dialects.installed()), router, limits, side_logs=SideLogs(judged_spans=self.judged_spans)
+        )
         async with stage.open_fold(0, None) as fold:
             records = await self.all(self.spans)
             await fold.deliver(records)

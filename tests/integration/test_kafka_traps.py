@@ -163,7 +163,7 @@ async def test_what_cannot_be_decoded_goes_to_the_dead_letters_before_it_is_comm
     topic, group, telemetry = fresh("poison"), fresh("g"), Telemetry()
     kept = MemoryLog("dead_letters", partitions=1)
     dead = DeadLetterWriter(
-        "receive", topic, kept, telemetry, DeadLetterSettings(), keep=True, backoff=Backoff(first=0.05)
+        "receive", topic, kept, telemetry, DeadLetterSettings(keep_values=True), backoff=Backoff(first=0.05)
     )
     append, failures = kept.append, 3
 

@@ -14,7 +14,7 @@ from shown import Shown, showing
 from collector.evaluate.retry.request import RETRY_HEADERS, RetryRequest, parse_request
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
-from collector.page.server import MOST_CONNECTIONS, MOST_STREAMS, Page
+from collector.page.server import MOST_CONNECTIONS, MOST_STREAMS, Page, PageLogs
 from collector.page.settings import PageSettings
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
@@ -217,7 +217,7 @@ async def test_streams_are_bounded(shown: Shown) -> None:
 async def test_connections_beyond_the_limit_are_refused_and_counted() -> None:
     refused: list[int] = []
     evaluations, labels, turns = (MemoryLog(name, 1) for name in ("evaluations", "labels", "turns"))
-    page = Page(PageSettings(port=0), evaluations, labels, turns, on_refused=lambda: refused.append(1))
+    page = Page(PageSettings(port=0), PageLogs(evaluations, labels, turns), on_refused=lambda: refused.append(1))
     async with page.serve() as port:
         opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_CONNECTIONS)]
         async with asyncio.timeout(60):
@@ -236,7 +236,7 @@ async def test_after_a_restart_the_page_is_as_it_was() -> None:
         await ask(shown, label_path(shown), "POST", json={"opinion": "disagree"})
         await asyncio.sleep(0.3)  # a commit
         turns, evaluations, labels = shown.turns, shown.evaluations, shown.given
-    again = Page(PageSettings(port=0), evaluations, labels, turns)
+    again = Page(PageSettings(port=0), PageLogs(evaluations, labels, turns))
     following = asyncio.create_task(again.follow())
     async with asyncio.timeout(60):
         while again.view.get(judged.evaluation_id) is None or again.view.get(judged.evaluation_id).label is None:

@@ -12,7 +12,7 @@ from otlp_samples import trace_id, traces_request
 from collector.backoff import Backoff
 from collector.logs.log import Record
 from collector.logs.sqlite import SqliteLog
-from collector.receive.kafka import KafkaReceiver
+from collector.receive.kafka import KafkaReceiver, SourceTopic
 from collector.telemetry.registry import Telemetry
 
 
@@ -21,7 +21,7 @@ async def test_messages_without_keys_end_up_by_trace(tmp_path: Path):
     source, spans = logs["otlp_spans"], logs["spans"]
     message = traces_request(*map(trace_id, (1, 2, 1))).SerializeToString()
     await source.append([Record(None, message), Record(None, b"\xff"), Record(None, b""), Record(None, message)])
-    receiver = KafkaReceiver("otlp_spans", "traces", spans, Telemetry(), backoff=Backoff())
+    receiver = KafkaReceiver(SourceTopic("otlp_spans", "traces"), spans, Telemetry(), backoff=Backoff())
     task = asyncio.create_task(source.follow("evalstream", receiver.open_fold))
     async with asyncio.timeout(60):
         while sum([await spans.end_offset(partition) for partition in range(3)]) < 4:

@@ -19,6 +19,7 @@ from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.link.turn_router import TurnRouter
 from collector.logs.log import TICK, StoredRecord
 from collector.logs.memory import MemoryLog
+from collector.receive.ingest_rules import IngestRules
 from collector.receive.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
 from collector.records.attributes import text_at
 from collector.records.json import turn_from_json
@@ -38,7 +39,7 @@ async def turns_of(body: bytes, senders: list[str], redactors: Redactors | None 
     spans, turns, telemetry = MemoryLog("spans", 1), MemoryLog("turns", 1), Telemetry()
     tenants = [{"name": name, "token": token} for name, token in TOKENS.items() if name != "unnamed"]
     settings = OtlpHttpSettings.model_validate({"port": 0, "auth": {"tokens": [TOKENS["unnamed"]], "tenants": tenants}})
-    receiver = OtlpHttpReceiver(settings, spans, telemetry, redactors=redactors)
+    receiver = OtlpHttpReceiver(settings, spans, telemetry, rules=IngestRules(redactors=redactors or Redactors()))
     async with receiver.serve() as port, aiohttp.ClientSession() as session:
         for sender in senders:
             headers = {"Content-Type": "application/x-protobuf", "Authorization": f"Bearer {TOKENS[sender]}"}

@@ -14,7 +14,8 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from collector.alerting.diagnosis.recent_scores import Cause, RecentScores, causes
 from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
@@ -74,21 +75,28 @@ class ActiveAlert:
     since: float
 
 
+@dataclass(frozen=True, slots=True)
+class WatchRules:
+    """The series that a configuration has watched, and by which settings."""
+
+    targets: Targets
+    settings: AlertSettings
+    labels: WatchedLabels = field(default_factory=dict[tuple[str, str], Any])
+    audits: AuditVersions = field(default_factory=dict[tuple[str, str], Any])
+
+
 class WatchStage:
     """Opens the folds, evaluates the alerts over all of them, and notifies."""
 
     def __init__(
         self,
-        targets: Targets,
-        settings: AlertSettings,
+        rules: WatchRules,
         telemetry: Telemetry,
         *,
         interval: float = 60.0,
         memory: float = 7 * 86400.0,
         recent: RecentScores | None = None,
         explained: ExplainedMiss = lambda _evaluator, _lower: 0.0,
-        labels: WatchedLabels | None = None,
-        audits: AuditVersions | None = None,
         uncalibrated: Uncalibrated = lambda _monitor, _evaluator, _version: "",
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -100,41 +108,29 @@ class WatchStage:
         """The series whose mean may have fallen, and since when (s)."""
         self._causes: dict[Series, tuple[float, tuple[Cause, ...]]] = {}
         """What explains their falls, and when it is computed again (s)."""
-        self.targets = targets
-        self.labels = labels or {}
-        self._shares = _share_names(self.labels)
-        self.audits = audits or {}
-        self._settings = settings
+        self.rules = rules
+        self._shares = _share_names(rules.labels)
         self._telemetry = telemetry
         self._interval = interval
         self._memory = memory
         self._explained = explained
         self._uncalibrated = uncalibrated
-        self._recovery_threshold = recovery_threshold(settings.false_recovery_days * DAY, interval)
+        self._recovery_threshold = recovery_threshold(rules.settings.false_recovery_days * DAY, interval)
         self._clock = clock
         self._folds: dict[int, WatchFold] = {}
         self._drops: dict[Series, DropState] = {}
         self.firing: tuple[ActiveAlert, ...] = ()
         """The alerts that fired at the last evaluation."""
 
-    def reconfigure(
-        self,
-        targets: Targets,
-        settings: AlertSettings,
-        labels: WatchedLabels | None = None,
-        audits: AuditVersions | None = None,
-    ) -> None:
+    def reconfigure(self, rules: WatchRules) -> None:
         """From now on these targets count. What is known of a series that has one stays, but for causes of drops."""
         for series in self._causes:
             self._show(series, ())
         self._causes.clear()
         self._suspects.clear()
-        self.targets = targets
-        self.labels = labels or {}
-        self._shares = _share_names(self.labels)
-        self.audits = audits or {}
-        self._settings = settings
-        self._recovery_threshold = recovery_threshold(settings.false_recovery_days * DAY, self._interval)
+        self.rules = rules
+        self._shares = _share_names(rules.labels)
+        self._recovery_threshold = recovery_threshold(rules.settings.false_recovery_days * DAY, self._interval)
         self._drops.clear()
 
     @asynccontextmanager
@@ -173,7 +169,7 @@ class WatchStage:
         for series in due:
             if series not in self._suspects:
                 continue  # by another configuration's targets, which came meanwhile
-            began, targets = self._clock(), self.targets
+            began, targets = self._clock(), self.rules.targets
             explanations = await asyncio.to_thread(
                 causes,
                 recent.snapshot(series),
@@ -181,7 +177,7 @@ class WatchStage:
                 lower_is_better=targets[series[:2]].lower_is_better,
                 evaluators=len(targets),
             )
-            if self.targets is not targets:
+            if self.rules.targets is not targets:
                 break
             self._show(series, explanations)
             # without a cause it is looked for again soon: scores are few at the beginning
@@ -212,7 +208,7 @@ class WatchStage:
         for fold in self._folds.values():
             fold.buckets.forget(now)
         for each in series:
-            detector = self.targets.get(each[:2])
+            detector = self.rules.targets.get(each[:2])
             if detector is not None:
                 yield from self._evaluate_series(each, detector, now)
         for fold in self._folds.values():
@@ -234,7 +230,7 @@ class WatchStage:
             detector,
             now=now,
             interval=self._interval,
-            min_n=self._settings.min_conversations,
+            min_n=self.rules.settings.min_conversations,
             doubt=doubt,
             recovered=life.recovered,
         )
@@ -258,9 +254,9 @@ class WatchStage:
             self._suspects[series] = life.start * self._interval
         fall = fall_of(life, buckets, self._interval)
         if fall is not None and not (doubt and all(miss.errors <= SURE for miss in misses)):
-            yield drop_alert(subject, fall, worst, self._settings)
-        if worst is not None and worst.errors > self._settings.warn_standard_errors:
-            yield mean_alert(subject, worst, self._settings)
+            yield drop_alert(subject, fall, worst, self.rules.settings)
+        if worst is not None and worst.errors > self.rules.settings.warn_standard_errors:
+            yield mean_alert(subject, worst, self.rules.settings)
 
     def _doubt(self, monitor: str, evaluator: str, detector: DropDetector, now: float) -> float:
         """How far the mean may be off by what is known of its judge, and by what has no score."""
@@ -274,7 +270,7 @@ class WatchStage:
             now=now,
             interval=self._interval,
         )
-        known = unscored if unscored > self._settings.max_unscored_share else 0.0
+        known = unscored if unscored > self.rules.settings.max_unscored_share else 0.0
         return self._explained(evaluator, detector.lower_is_better) + known
 
 
@@ -351,7 +347,7 @@ class WatchFold:
 
     def _count_audit(self, evaluation: Evaluation, detector: DropDetector, time: float) -> None:
         """Count for the mean by audits; they are of one version as long as nobody changes who makes them."""
-        version = self._stage.audits.get((evaluation.monitor, evaluation.evaluator))
+        version = self._stage.rules.audits.get((evaluation.monitor, evaluation.evaluator))
         if version is None:
             return
         key = (evaluation.monitor, audit_name(evaluation.evaluator), version)
@@ -373,11 +369,11 @@ class WatchFold:
 
     def _series_of(self, evaluation: Evaluation) -> Iterator[tuple[str, float | None, DropDetector]]:
         """What an evaluation adds to: its evaluator's mean, and the shares of labels, as far as they have targets."""
-        labels = self._stage.labels.get((evaluation.monitor, evaluation.evaluator), ())
+        labels = self._stage.rules.labels.get((evaluation.monitor, evaluation.evaluator), ())
         audits = ((audit_name(evaluation.evaluator), evaluation.score),)
         own = ((evaluation.evaluator, evaluation.score), *label_scores(evaluation, labels))
         for name, score in (*own, *audits):
-            detector = self._stage.targets.get((evaluation.monitor, name))
+            detector = self._stage.rules.targets.get((evaluation.monitor, name))
             if detector is not None:
                 yield name, score, detector
 

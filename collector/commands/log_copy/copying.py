@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import orjson
 
@@ -85,6 +85,12 @@ def groups_by_log(exporters: Collection[str]) -> dict[str, tuple[str, ...]]:
     }
 
 
+class NumberedHistory(PlanHistory, Protocol):
+    """The plans of all configurations; `number` is that of the configuration which the copy is for."""
+
+    number: int
+
+
 class LogCopy:
     """Copies logs into empty ones with any numbers of partitions. `now` is in seconds since the epoch.
 
@@ -102,12 +108,11 @@ class LogCopy:
         target: Logs,
         now: float,
         oldest: Mapping[str, float] | None = None,
-        history: PlanHistory | None = None,
-        number: int = UNNUMBERED,
+        history: NumberedHistory | None = None,
     ) -> None:
         self._plan = plan
         self._history = history
-        self._number = number
+        self._number = UNNUMBERED if history is None else history.number
         self._limits = limits
         self._source = source
         self._target = {log.name: cast("CopyableLog", log) for log in target}

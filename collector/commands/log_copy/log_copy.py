@@ -105,7 +105,7 @@ async def _copy(config: Config, to: Config, source: Logs, target: Logs, say: Cal
     await history.find_newest()
     # The file may have been changed since; what is unfinished became due by what the log has.
     plan = await history.plan_of(history.number) or build_unasked_plan(config)
-    copy = LogCopy(plan, limits, config.exporters, source, target, now, oldest, history, history.number)
+    copy = LogCopy(plan, limits, config.exporters, source, target, now, oldest, history)
     for line in _lines(await copy.run()):
         say(line)
     await _COMMITTING.repeat(copy.commit, LogUnavailable, action="committing for the groups")

@@ -17,7 +17,7 @@ from collector.export.exporter import ExportContext
 from collector.export.judged_spans.destinations import EXPORTER, OtlpSpans, SpanDestination, open_topic
 from collector.export.judged_spans.fold import GROUP, JudgedSpansStage
 from collector.export.judged_spans.settings import JudgedSpansOtlpSettings, JudgedSpansSettings
-from collector.export.otlp_client import OtlpClient
+from collector.export.otlp_client import OtlpClient, OtlpDestination
 from collector.logs.appending import append_until_durable
 from collector.logs.log import Log, OpenFold
 from collector.logs.memory import MemoryLog
@@ -104,13 +104,10 @@ async def _endpoint(
     async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=settings.timeout)) as session:
         client = OtlpClient(
             session,
-            settings.endpoint,
+            OtlpDestination(settings.endpoint, settings.gzip, secrets.texts, settings.give_up_after),
             context.telemetry,
-            gzip=settings.gzip,
             backoff=backoff,
-            give_up_after=settings.give_up_after,
             exporter=EXPORTER,
             confirm=context.confirm_spans,
-            headers=secrets.texts,
         )
         yield OtlpSpans(client, settings.batch_size)

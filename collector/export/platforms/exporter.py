@@ -48,9 +48,7 @@ class PlatformExporter:
                 session,
                 context.telemetry,
                 backoff=backoff or Backoff(),
-                give_up_after=settings.give_up_after,
-                wait_for_trace=settings.wait_for_trace,
-                requests_per_minute=settings.requests_per_minute,
+                settings=settings,
                 confirm=context.confirm,
             )
             yield cls(platform, sender, settings)

@@ -14,7 +14,7 @@ import orjson
 from collector.backoff import Backoff
 from collector.export.exporter import ExportUnavailable
 from collector.export.otlp_client import retry_after
-from collector.export.platforms.platform import Platform, PlatformRequest, TraceMissing
+from collector.export.platforms.platform import Platform, PlatformRequest, PlatformSettings, TraceMissing
 from collector.logs.log import Confirm
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
@@ -42,9 +42,7 @@ class PlatformSender:
         telemetry: Telemetry,
         *,
         backoff: Backoff,
-        give_up_after: float,
-        wait_for_trace: float,
-        requests_per_minute: int | None,
+        settings: PlatformSettings,
         confirm: Confirm,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -52,9 +50,9 @@ class PlatformSender:
         self._session = session
         self._telemetry = telemetry
         self._backoff = backoff
-        self._give_up_after = give_up_after
-        self._wait_for_trace = wait_for_trace
-        self._interval = 60.0 / requests_per_minute if requests_per_minute else 0.0
+        self._give_up_after = settings.give_up_after
+        self._wait_for_trace = settings.wait_for_trace
+        self._interval = 60.0 / settings.requests_per_minute if settings.requests_per_minute else 0.0
         self._next_at = 0.0
         self._confirm = confirm
         self._clock = clock

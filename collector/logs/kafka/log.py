@@ -32,9 +32,23 @@ from collector.logs.log import Committed, LogRefused, OpenFold, Record, StoredRe
 
 
 class _Shared:
-    """What the logs of a process share: the producer and the range reader. The last log closes them."""
+    """What the logs of a process share: how they read, the producer and the range reader. The last log closes these."""
 
-    def __init__(self, settings: KafkaSettings, on_unreadable: OnUnreadable, users: int) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        timing: ConsumerTiming,
+        users: int,
+        *,
+        on_unreadable: OnUnreadable,
+        on_lost: OnLost,
+        on_stall: Callable[[], None],
+    ) -> None:
+        self.settings = settings
+        self.timing = timing
+        self.on_unreadable = on_unreadable
+        self.on_lost = on_lost
+        self.on_stall = on_stall
         self.producer = SharedProducer(settings)
         self.range_reader = RangeReader(settings, on_unreadable)
         self._users = users
@@ -49,29 +63,14 @@ class _Shared:
 class KafkaLog:
     """One topic. Several share a producer."""
 
-    def __init__(
-        self,
-        name: str,
-        topic: str,
-        partitions: int,
-        *,
-        settings: KafkaSettings,
-        shared: _Shared,
-        timing: ConsumerTiming,
-        on_unreadable: OnUnreadable,
-        on_lost: OnLost,
-        on_stall: Callable[[], None],
-    ) -> None:
+    def __init__(self, name: str, topic: str, partitions: int, shared: _Shared) -> None:
         """See `open`."""
         self._name = name
         self._topic = topic
         self._partitions = partitions
-        self._settings = settings
         self._shared = shared
-        self._timing = timing
-        self._on_unreadable = on_unreadable
-        self._on_lost = on_lost
-        self._on_stall = on_stall
+        self._settings = settings = shared.settings
+        self._timing = shared.timing
         self._partitioner = Partitioner(name, partitions, settings.max_record_bytes)
         self._consumers: dict[str, GroupConsumer] = {}
         self._closed = False
@@ -117,21 +116,15 @@ class KafkaLog:
             )
 
         await asyncio.to_thread(ensure)
-        shared = _Shared(settings, on_unreadable, len(topics))
-        return {
-            name: cls(
-                name,
-                topic,
-                partitions,
-                settings=settings,
-                shared=shared,
-                timing=timing or ConsumerTiming(),
-                on_unreadable=on_unreadable,
-                on_lost=on_lost,
-                on_stall=on_stall,
-            )
-            for name, topic in topics.items()
-        }
+        shared = _Shared(
+            settings,
+            timing or ConsumerTiming(),
+            len(topics),
+            on_unreadable=on_unreadable,
+            on_lost=on_lost,
+            on_stall=on_stall,
+        )
+        return {name: cls(name, topic, partitions, shared) for name, topic in topics.items()}
 
     @property
     def name(self) -> str:
@@ -217,9 +210,9 @@ class KafkaLog:
             subscription,
             self._timing,
             append=self.append,
-            on_unreadable=self._on_unreadable,
-            on_lost=self._on_lost,
-            on_stall=self._on_stall,
+            on_unreadable=self._shared.on_unreadable,
+            on_lost=self._shared.on_lost,
+            on_stall=self._shared.on_stall,
             on_refused=partial(self._note_refused, group),
         )
         self._consumers[group] = consumer

@@ -14,7 +14,7 @@ from collector.alerting.rules.detectability import alert_lines
 from collector.alerting.rules.generate import rules_hash, rules_of
 from collector.alerting.rules.model import AlertingRule, RecordingRule
 from collector.alerting.rules.targets import Target, detector, targets
-from collector.alerting.watch.stage import WatchStage
+from collector.alerting.watch.stage import WatchRules, WatchStage
 from collector.commands.check.check import report
 from collector.config.configured import Config
 from collector.config.loading import check
@@ -189,7 +189,7 @@ async def test_the_watcher_pages_when_a_share_rises(share: float, fires: bool) -
     }
     assert held.keys() == {("chatbot", SHARE)}
     watched = {("chatbot", "outcome"): ("escalated",)}
-    stage = WatchStage(held, config.settings.alerts, Telemetry(), labels=watched)
+    stage = WatchStage(WatchRules(held, config.settings.alerts, watched), Telemetry())
     now = datetime.now(UTC)
     count = round(200 * share)
     await log.append(

@@ -10,7 +10,7 @@ from evaluation_samples import scored
 from feedback_forms import DIALECTS, EVENT, SAID, with_feedback
 from made_up import TRACE, Trace, chat
 
-from collector.assemble.fold import AssembleFold
+from collector.assemble.fold import AssembleFold, SideLogs
 from collector.assemble.open_traces import TraceLimits
 from collector.assemble.stage import AssembleStage
 from collector.assemble.trace import Assembler
@@ -55,7 +55,7 @@ async def test_feedback_after_its_turn_is_counted_and_stored_whether_the_trace_l
 
     feedback = Trace().record(None, EVENT, None, SAID)
     limits = TraceLimits(quiet=5.0, linger=60.0)
-    stage = AssembleStage(ASSEMBLER, TurnRouter(turns), limits, telemetry=telemetry, labels=labels)
+    stage = AssembleStage(ASSEMBLER, TurnRouter(turns), limits, telemetry=telemetry, side_logs=SideLogs(labels=labels))
     async with stage.open_fold(0, None) as fold:
         await pour(fold, asked().record(None, EVENT, None, SAID), 100.0)
         assert (assembled(), late()) == (1, 0), "in time"
@@ -78,7 +78,9 @@ async def test_feedback_after_its_turn_is_counted_and_stored_whether_the_trace_l
 async def test_feedback_of_a_dialect_is_about_its_turn_whenever_it_comes(dialect: str, when: str) -> None:
     attributes, form = DIALECTS[dialect]
     turns, labels = MemoryLog("turns", partitions=1), MemoryLog("labels", partitions=1)
-    stage = AssembleStage(ASSEMBLER, TurnRouter(turns), TraceLimits(quiet=5.0, linger=60.0), labels=labels)
+    stage = AssembleStage(
+        ASSEMBLER, TurnRouter(turns), TraceLimits(quiet=5.0, linger=60.0), side_logs=SideLogs(labels=labels)
+    )
     at = {"before": 10.0, "with": 100.0, "after": 130.0, "a day after": 86_500.0}[when]
     async with stage.open_fold(0, None) as fold:
         if when == "with":

@@ -5,7 +5,7 @@ from otlp_samples import logs_request, trace_id, traces_request
 
 from collector.backoff import Backoff
 from collector.logs.log import TICK, LogUnavailable, StoredRecord
-from collector.receive.kafka import KafkaReceiver
+from collector.receive.kafka import KafkaReceiver, SourceTopic
 from collector.records.shared_records import divide_records, pieces_of
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS, RECEIVE_ITEMS
@@ -26,8 +26,11 @@ class Source:
         self.waits: list[float] = []
         self.telemetry = Telemetry()
         self.receiver = KafkaReceiver(
-            "otlp_spans",
-            options.pop("signal", "traces"),
+            SourceTopic(
+                "otlp_spans",
+                options.pop("signal", "traces"),
+                **{name: options.pop(name) for name in ("encoding", "max_items") if name in options},
+            ),
             log,
             self.telemetry,
             backoff=Backoff(sleep=self._sleep),

@@ -19,11 +19,13 @@ from collector.logs.log import TICK, LogUnavailable, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.receive.feedback_ingest import FeedbackRules
 from collector.receive.files import read_files
-from collector.receive.kafka import KafkaReceiver
+from collector.receive.ingest_rules import IngestRules
+from collector.receive.kafka import KafkaReceiver, SourceTopic
 from collector.receive.rejection import NotRedacted
 from collector.receive.turn_ingest import ArrivalTimes, RecentTurns, parse_turns
 from collector.records.feedback import parse_feedback_entry
 from collector.records.json import turn_from_json
+from collector.redact.open_redactor import Redactors
 from collector.redact.patterns import find
 from collector.redact.redactor import Redactor
 from collector.telemetry.registry import Telemetry
@@ -51,6 +53,10 @@ def message(value: Any, position: int = 0, at: float = NOW - 60) -> StoredRecord
     return StoredRecord(0, position, at, None, value if isinstance(value, bytes) else json.dumps(value).encode())
 
 
+def redacting(redactor: Redactor) -> IngestRules:
+    return IngestRules(redactors=Redactors(redactor))
+
+
 class Source:
     """A receiver of turns over a log; each `deliver` is a fold of its own unless one is open."""
 
@@ -58,8 +64,9 @@ class Source:
         self.log = log
         self.poison: list[tuple[int, str]] = []
         self.telemetry = Telemetry()
+        topic = {name: options.pop(name) for name in ("where", "max_items") if name in options}
         self.receiver = KafkaReceiver(
-            "chats", "turns", log, self.telemetry,
+            SourceTopic("chats", "turns", **topic), log, self.telemetry,
             backoff=Backoff(sleep=lambda _seconds: asyncio.sleep(0)),
             on_unreadable=self._on_unreadable, clock=lambda: NOW, **options,
         )  # fmt: skip
@@ -314,7 +321,7 @@ async def test_what_cannot_be_redacted_is_neither_stored_nor_kept():
     def broken(_text: str) -> Any:
         raise RuntimeError("the text was: ...")
 
-    source = Source(FailingLog(), redactor=Redactor((broken,), b"k"))
+    source = Source(FailingLog(), rules=redacting(Redactor((broken,), b"k")))
     await source.deliver(message(TURN | {"input": "a longer text"}))
     assert await source.turns() == []
     assert "could not be redacted" in source.poison[0][1]
@@ -325,7 +332,7 @@ async def test_what_cannot_be_redacted_is_neither_stored_nor_kept():
 
 async def read(folder: Path, turns: MemoryLog | None = None) -> tuple[list[Turn], Any, Telemetry, FailingLog]:
     spans, turns, telemetry = FailingLog(), turns or FailingLog(), Telemetry()
-    count = await read_files([folder], spans, turns, telemetry, redactor=REDACTOR)
+    count = await read_files([folder], spans, turns, telemetry, rules=redacting(REDACTOR))
     return [turn_from_json(record.value) for record in await stored(turns)], count, telemetry, spans
 
 
@@ -384,7 +391,7 @@ async def test_feedback_of_ready_made_turns_goes_into_the_labels_log_the_same_ea
 
 async def test_a_chat_that_comes_again_may_bring_feedback_of_a_turn_that_is_known() -> None:
     labels = MemoryLog("labels", partitions=1)
-    source = Source(FailingLog(), labels=labels, feedback=FeedbackRules(comments=False))
+    source = Source(FailingLog(), labels=labels, rules=IngestRules(feedback=FeedbackRules(comments=False)))
     turn = TURN | {"turn_id": "t1"}
     async with source.receiver.open_fold(0, None) as fold:
         await fold.deliver([message({"conversation_id": "c", "turns": [turn]}, 0)])

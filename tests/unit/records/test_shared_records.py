@@ -185,7 +185,7 @@ class World:
         self.units = FatalUnits(definitions, 3)
         guard = Guard(fatal=self.units)
         settings = DeadLetterSettings(max_consecutive=3)
-        dead = DeadLetterWriter("assemble", "spans", self.letters, Telemetry(), settings, keep=True)
+        dead = DeadLetterWriter("assemble", "spans", self.letters, Telemetry(), settings.keeping(True))
         limits = TraceLimits(quiet=10.0, linger=20.0)
         stage = AssembleStage(ASSEMBLER, TurnRouter(self.turns), limits, on_bad_record=dead.take, guard=guard)
         self.open = dividing(dead.wrap(stage.open_fold, guard))

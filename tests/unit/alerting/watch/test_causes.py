@@ -14,7 +14,7 @@ from collector.alerting.diagnosis.recent_scores import RecentScores
 from collector.alerting.rules.formats import prometheus
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.targets import detector, targets
-from collector.alerting.watch.stage import WatchStage
+from collector.alerting.watch.stage import WatchRules, WatchStage
 from collector.config.configured import Config
 from collector.logs.log import StoredRecord
 from collector.records.json import evaluation_to_json
@@ -60,7 +60,7 @@ def watcher(telemetry: Telemetry) -> WatchStage:
     held = targets(config)
     of = detector(held[0], held, config.settings.alerts, 1)
     recent = RecentScores({"model"})
-    return WatchStage({("all", "exact"): of}, config.settings.alerts, telemetry, recent=recent)
+    return WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), telemetry, recent=recent)
 
 
 async def test_a_model_that_is_bad_is_named_in_the_text_and_as_a_metric_until_it_is_over() -> None:
@@ -94,7 +94,7 @@ async def test_what_the_watcher_posts_links_to_the_dashboard_as_the_rules_do(gra
     held = targets(config)
     of = detector(held[0], held, config.settings.alerts, 1)
     settings = config.settings.alerts.model_copy(update={"dashboards": grafana})
-    stage = WatchStage({("all", "exact"): of}, settings, Telemetry())
+    stage = WatchStage(WatchRules({("all", "exact"): of}, settings), Telemetry())
     async with stage.open_fold(0, None) as fold:
         await fold.deliver([record(number, number * 5.0, float(number % 3 == 0), "m-1") for number in range(240)])
         active = await stage.look(NOW + 1260.0)
@@ -130,7 +130,7 @@ def test_the_rules_ask_prometheus_for_it() -> None:
 async def test_targets_that_go_while_a_drop_is_explained_take_their_causes_along() -> None:
     telemetry = Telemetry()
     stage = watcher(telemetry)
-    settings, held = configured().settings.alerts, stage.targets
+    settings, held = configured().settings.alerts, stage.rules.targets
     async with stage.open_fold(0, None) as fold:
         await fold.deliver(bad_since(60, 200))
         await stage.look(NOW + 12_000.0)

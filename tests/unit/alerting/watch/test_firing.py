@@ -13,7 +13,7 @@ from configurations import checked
 from evaluation_samples import label, scored
 
 from collector.alerting.rules.targets import detector, targets
-from collector.alerting.watch.stage import WatchStage
+from collector.alerting.watch.stage import WatchRules, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.config.configured import Config
 from collector.logs.journal.guard import Guard
@@ -93,7 +93,7 @@ async def test_what_goes_on_fires_since_it_was_first_seen_and_what_ends_is_gone(
     config, kept = configured(threshold=0.77), logs()
     held = targets(config)
     of = detector(held[0], held, config.settings.alerts, 1)
-    stage = WatchStage({("all", "exact"): of}, config.settings.alerts, Telemetry())
+    stage = WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry())
     await kept.evaluations.append(list(bad_scores(datetime.now(UTC))))
     async with stage.open_fold(0, None) as fold:
         async for batch in kept.evaluations.read(0, 0):
@@ -126,7 +126,9 @@ async def test_alerts_of_a_judge_that_is_not_proven_warn_and_say_so() -> None:
     kept, agreement = logs(), PeopleAgreement(config)
     configured_targets = targets(config)
     of = detector(configured_targets[0], configured_targets, config.settings.alerts, 1)
-    stage = WatchStage({("all", "exact"): of}, config.settings.alerts, Telemetry(), uncalibrated=agreement.uncalibrated)
+    stage = WatchStage(
+        WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry(), uncalibrated=agreement.uncalibrated
+    )
     await kept.evaluations.append(list(bad_scores(datetime.now(UTC))))
     async with stage.open_fold(0, None) as fold:
         async for batch in kept.evaluations.read(0, 0):
