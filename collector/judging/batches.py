@@ -24,10 +24,12 @@ from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.batches.absent_batches import AbsentBatches
 from evaluators.judges.batches.anthropic_batches import AnthropicBatches
 from evaluators.judges.batches.batch_connection import BatchConnection
-from evaluators.judges.batches.batch_endpoint import GONE, BatchEndpoint, BatchPace, BatchProgress, BatchTerms
+from evaluators.judges.batches.batch_endpoint import BatchEndpoint
+from evaluators.judges.batches.batch_terms import BatchPace, BatchProgress, BatchTerms
 from evaluators.judges.batches.journal import BatchJournal, JournalInUse
 from evaluators.judges.batches.openai_batches import OpenAIBatches
 from evaluators.judges.batches.provider import BatchProvider, NoBatches
+from evaluators.judges.batches.submitted_batches import GONE
 from evaluators.judges.endpoint import Endpoint
 
 SUFFIX = ".batches"

@@ -22,7 +22,7 @@ from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BATCH_CALLS_FAILED, BATCH_REQUESTS, BATCHES, UNDEFERRED
 from evaluators.errors import JudgeError
 from evaluators.judges.batches.absent_batches import AbsentBatches
-from evaluators.judges.batches.batch_endpoint import BatchPace, BatchProgress
+from evaluators.judges.batches.batch_terms import BatchPace, BatchProgress
 
 logger = logging.getLogger(__name__)
 

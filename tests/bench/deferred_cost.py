@@ -27,7 +27,7 @@ from pathlib import Path
 from collector.config.loading import load
 from collector.service import deferred
 from collector.service.app import serve
-from evaluators.judges.batches.batch_endpoint import BatchPace
+from evaluators.judges.batches.batch_terms import BatchPace
 
 deferred.PACE = BatchPace(first_look=1.0, longest_look=2.0, settled=1.0, first_retry=0.05, patience=float("inf"))
 deferred.MOST_ITEMS = int(sys.argv[2])

@@ -21,7 +21,7 @@ from collector.errors import ConfigError
 from collector.judging.batches import at_batch_prices
 from collector.past.evaluations import EvaluationFilter
 from collector.service.plan_builder import expected_usd
-from evaluators.judges.batches.batch_endpoint import BatchPace
+from evaluators.judges.batches.batch_terms import BatchPace
 
 PACE = BatchPace(
     linger=0.05, first_look=0.01, longest_look=0.05, settled=0.2, first_retry=0.01, patience=2.0, patience_at_start=0.1

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from collector.commands.score.score import ScoreOptions, score
 from collector.config.loading import load
-from evaluators.judges.batches.batch_endpoint import BatchPace
+from evaluators.judges.batches.batch_terms import BatchPace
 
 folder = Path(sys.argv[1])
 pace = BatchPace(linger=0.2, first_look=0.05, longest_look=0.1, settled=0.5, first_retry=0.05, patience=5.0)

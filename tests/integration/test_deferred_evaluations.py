@@ -29,7 +29,7 @@ from collector.records.json import turn_to_json
 from collector.service import deferred
 from collector.service.app import Running, running
 from evaluators.cases import Turn
-from evaluators.judges.batches.batch_endpoint import BatchPace
+from evaluators.judges.batches.batch_terms import BatchPace
 from evaluators.results import Evaluation
 
 QUICK = BatchPace(first_look=0.02, longest_look=0.05, settled=0.3, first_retry=0.02, patience=float("inf"))

@@ -27,7 +27,7 @@ from collector.records.json import turn_to_json
 from collector.service import deferred
 from collector.service.app import running
 from evaluators.cases import Turn
-from evaluators.judges.batches.batch_endpoint import BatchPace
+from evaluators.judges.batches.batch_terms import BatchPace
 
 FAST = Timing(speed=60.0)
 PACE = BatchPace(first_look=0.1, longest_look=0.2, settled=1.0, first_retry=0.05, patience=float("inf"))

@@ -14,7 +14,7 @@ from collector.judging.batches import BatchesOfCheck
 from collector.judging.open_judges import open_judges
 from collector.logs.memory import MemoryLog
 from collector.wording import listed, plural
-from evaluators.judges.batches.batch_endpoint import BatchPace
+from evaluators.judges.batches.batch_terms import BatchPace
 from evaluators.judges.batches.journal import BatchJournal
 
 _DAY = 86_400.0

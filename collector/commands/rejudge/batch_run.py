@@ -25,7 +25,7 @@ from collector.service.open_logs import Logs
 from collector.service.plan_builder import build_plan
 from collector.wording import plural
 from evaluators.identity import subject_id_of
-from evaluators.judges.batches.batch_endpoint import BatchPace
+from evaluators.judges.batches.batch_terms import BatchPace
 
 INTERIM = Path("evalstream-rejudge.jsonl")
 """Where evaluations are until they are in the log: they have been paid for."""

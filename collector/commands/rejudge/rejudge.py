@@ -25,7 +25,7 @@ from collector.service.plan_builder import build_unasked_plan, evaluator_version
 from collector.wording import plural, unknown
 
 if TYPE_CHECKING:
-    from evaluators.judges.batches.batch_endpoint import BatchPace
+    from evaluators.judges.batches.batch_terms import BatchPace
 
 DONE, FAILED = 0, 1
 PATIENCE = 120.0

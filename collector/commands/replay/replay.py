@@ -47,7 +47,7 @@ from evaluators.identity import subject_id_of
 from evaluators.results import Evaluation
 
 if TYPE_CHECKING:
-    from evaluators.judges.batches.batch_endpoint import BatchPace
+    from evaluators.judges.batches.batch_terms import BatchPace
 
 DONE, FAILED = 0, 1
 PastJob = tuple[PastEvaluation, Job]

@@ -35,7 +35,7 @@ from collector.wording import plural, suggestion
 from evaluators.cases import Turn
 
 if TYPE_CHECKING:
-    from evaluators.judges.batches.batch_endpoint import BatchPace
+    from evaluators.judges.batches.batch_terms import BatchPace
 
 DONE, FAILED = 0, 1
 

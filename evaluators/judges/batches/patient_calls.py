@@ -1,0 +1,60 @@
+"""Calls that are tried again while they fail for now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from evaluators.errors import JudgeUnavailable
+from evaluators.judges.batches.batch_terms import BatchTerms
+from evaluators.judges.batches.provider import PASSING
+from evaluators.judges.error_mapping import HttpStatusError, retry_after, to_judge_error
+
+T = TypeVar("T")
+
+_FIXABLE = frozenset({401, 402, 403})
+"""Statuses that end when somebody fixes a key or pays a bill."""
+
+
+class PatientCalls:
+    """Tries calls again, with growing waits, as the terms of a batch endpoint say."""
+
+    def __init__(
+        self, terms: BatchTerms, sleep: Callable[[float], Awaitable[None]], clock: Callable[[], float] = time.time
+    ) -> None:
+        self._terms = terms
+        self._sleep = sleep
+        self._clock = clock
+
+    def passes(self, error: Exception) -> bool:
+        """Whether a request may succeed later."""
+        if not isinstance(error, HttpStatusError):
+            return isinstance(error, JudgeUnavailable)
+        return error.status in PASSING or (self._terms.endures and error.status in _FIXABLE)
+
+    async def call(self, request: Callable[[], Awaitable[T]], patience: float | None) -> T:
+        """What a request brings, tried again while it fails for now: for so many seconds, or for as long as it takes.
+
+        Raises:
+            HttpStatusError, JudgeError: as of the last attempt.
+        """
+        began, wait = self._clock(), self._terms.pace.first_retry
+        while True:
+            try:
+                return await request()
+            except HttpStatusError as error:
+                if not self.passes(error):
+                    if patience is None:
+                        raise to_judge_error(error) from None
+                    raise
+                problem, delay = to_judge_error(error), retry_after(error.headers)
+                last: Exception = error
+            except JudgeUnavailable as error:
+                problem, delay, last = error, error.retry_after, error
+            pause = max(wait, delay or 0.0)
+            if patience is not None and self._clock() + pause - began > patience:
+                raise last
+            self._terms.on_problem(problem)
+            await self._sleep(pause)
+            wait = min(2 * wait, self._terms.pace.longest_look)
