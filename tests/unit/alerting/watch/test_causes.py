@@ -135,14 +135,14 @@ async def test_targets_that_go_while_a_drop_is_explained_take_their_causes_along
         await fold.deliver(bad_since(60, 200))
         await stage.look(NOW + 12_000.0)
         assert telemetry.registry.get_sample_value(DROP_EXPLAINED.name, LABELS)
-        stage.reconfigure({}, settings)
+        stage.reconfigure(WatchRules({}, settings))
         assert telemetry.registry.get_sample_value(DROP_EXPLAINED.name, LABELS) == 0.0
         assert await stage.look(NOW + 12_120.0) == []
-        stage.reconfigure(held, settings)
+        stage.reconfigure(WatchRules(held, settings))
         looking = asyncio.create_task(stage.look(NOW + 12_180.0))
         while not looking.done() and not stage.firing:
             await asyncio.sleep(0)
-        stage.reconfigure({}, settings)
+        stage.reconfigure(WatchRules({}, settings))
         await looking
         assert await stage.look(NOW + 12_300.0) == []
         assert telemetry.registry.get_sample_value(DROP_EXPLAINED.name, LABELS) == 0.0
