@@ -27,13 +27,13 @@ from collector.logs.kafka.commit_sender import CommitCommand, CommitSender
 from collector.logs.kafka.group_start import REFUSED_WAIT, GroupStart
 from collector.logs.kafka.group_watch import GroupView, GroupWatch, ask_brokers
 from collector.logs.kafka.losses import OnLost
+from collector.logs.kafka.membership import Watchdog
 from collector.logs.kafka.owned_partitions import OwnedPartitions
 from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.records import OnUnreadable, RecordDecoder
 from collector.logs.kafka.settings import KafkaSettings, milliseconds, translate
 from collector.logs.kafka.start_offsets import PolledRecords
 from collector.logs.kafka.subscription import GroupListener, Polled, Subscription
-from collector.logs.kafka.membership import Watchdog
 from collector.logs.kafka.workarounds import (
     give_back_parked_records,
     is_leader,

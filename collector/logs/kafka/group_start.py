@@ -15,9 +15,9 @@ from kafka.structs import TopicPartition
 from collector.backoff import FailureLog
 from collector.logs.kafka.connections import connect
 from collector.logs.kafka.former_groups import take_over
+from collector.logs.kafka.membership import Watchdog
 from collector.logs.kafka.settings import KafkaSettings, milliseconds, translate
 from collector.logs.kafka.subscription import Subscription
-from collector.logs.kafka.membership import Watchdog
 from collector.logs.kafka.workarounds import known_partitions, wait_in_thread
 from collector.logs.log import LogRefused, LogUnavailable
 

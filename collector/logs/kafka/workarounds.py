@@ -7,10 +7,7 @@ and `replace_decoding` refuses another one at the start.
 from __future__ import annotations
 
 import math
-import socket
-import ssl
 import threading
-import time
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +16,7 @@ from kafka import structs
 from kafka.consumer import fetcher as fetching
 from kafka.consumer import subscription_state
 from kafka.coordinator import heartbeat as heartbeats
-from kafka.errors import FencedInstanceIdError, KafkaConnectionError
+from kafka.errors import FencedInstanceIdError
 from kafka.net.compat import KafkaNetClient
 
 from collector.logs.consumer_runner import since_boot
@@ -32,9 +29,6 @@ _Heartbeat: Any = heartbeats.Heartbeat
 FetchedRecords: Any = _Fetcher.PartitionRecords
 """What decodes one partition of one fetch. The library is untyped."""
 
-RECEIVED_AT_ONCE = 256 << 10
-"""Bytes that are asked of a socket at once."""
-
 
 def client_without_topic_creation(**options: Any) -> KafkaNetClient:
     """A client that never makes the broker create a topic.
@@ -44,7 +38,6 @@ def client_without_topic_creation(**options: Any) -> KafkaNetClient:
     client: Any = KafkaNetClient(**options)
     client.cluster.config["allow_auto_create_topics"] = False
     read_last_answers(client._manager)  # noqa: SLF001 - see the module
-    write_at_once(client._manager)  # noqa: SLF001
     return client
 
 
@@ -52,16 +45,16 @@ def read_last_answers(manager: Any) -> None:
     """Let connections of this manager read what a broker has answered before it closed the connection.
 
     The library drops what it has read when the end of the connection comes with it: a refused login then looks like a
-    broker that is down. It also reads 4 kB at a time, and each time lets the interpreter go, which others want. Can go
-    when the library takes in the bytes before the end, and reads more.
+    broker that is down. Can go when the library takes in the bytes before the end.
     """
     build = manager._build_transport  # noqa: SLF001 - see the module
 
     async def build_transport(*arguments: Any, **named: Any) -> Any:
         transport = await build(*arguments, **named)
+        receive = transport._sock_recv  # noqa: SLF001
 
         def receive_all() -> tuple[bytes, Exception | None]:
-            data, error = received(transport._sock)  # noqa: SLF001
+            data, error = receive()
             if data and error is not None:
                 transport._sock_recv = lambda: (b"", error)  # noqa: SLF001 - the next read, at once, ends it
                 return data, None
@@ -71,52 +64,6 @@ def read_last_answers(manager: Any) -> None:
         return transport
 
     manager._build_transport = build_transport  # noqa: SLF001
-
-
-def write_at_once(manager: Any) -> None:
-    """Let connections of this manager write what is to be sent, and wait for what did not fit.
-
-    The library first waits until a socket can be written to, which it nearly always can: four calls of the system in
-    place of one for each request, each of which lets the interpreter go. Can go when the library writes first.
-    """
-    build = manager._build_transport  # noqa: SLF001 - see the module
-
-    async def build_transport(*arguments: Any, **named: Any) -> Any:
-        transport = await build(*arguments, **named)
-        write_rest = transport._write_to_sock  # noqa: SLF001
-
-        async def write() -> None:
-            if not transport._closed:  # noqa: SLF001
-                _, error = transport._sock_send()  # noqa: SLF001
-                if error:
-                    transport._writing = False  # noqa: SLF001
-                    transport.abort(error=error)
-                    return
-                transport.last_write = time.monotonic()
-            await write_rest()
-
-        transport._write_to_sock = write  # noqa: SLF001
-        return transport
-
-    manager._build_transport = build_transport  # noqa: SLF001
-
-
-def received(connection: socket.socket) -> tuple[bytes, Exception | None]:
-    """What is there to read now, and why nothing more will come, if that is so."""
-    parts: list[bytes] = []
-    error: Exception | None = None
-    try:
-        while part := connection.recv(RECEIVED_AT_ONCE):
-            parts.append(part)
-            if len(part) < RECEIVED_AT_ONCE and not isinstance(connection, ssl.SSLSocket):
-                break  # more makes the socket readable again; TLS may hold what the socket does not show
-        else:
-            error = KafkaConnectionError("socket disconnected")
-    except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-        pass
-    except Exception as problem:  # noqa: BLE001 - whatever it is, the connection cannot be used
-        error = KafkaConnectionError(problem)
-    return b"".join(parts), error
 
 
 def replace_decoding(consumer: Any, decoder: Callable[..., Any]) -> None:
@@ -210,9 +157,9 @@ def wait_in_poll(consumer: Any) -> None:
 def poll_in_one_thread(consumer: Any) -> None:
     """Let the thread that polls, the caller's, do all that this consumer does with its connections.
 
-    The library has a thread of its own for that, and hands it each of the three or four steps of a poll: both want the
-    interpreter for each, and wait for the event loop, which has it. Without it heartbeats go out during polls alone.
-    Can go when a consumer can be had without that thread.
+    The library has a thread for that, which calls the listener: a partition could be revoked while the thread that
+    polls reports it as assigned, and two processes would own it. With one thread heartbeats go out during polls alone.
+    Can go when the library calls the listener in the thread that polls.
     """
     network, coordinator = consumer._net, consumer._coordinator  # noqa: SLF001 - see the module
     network.stop()
