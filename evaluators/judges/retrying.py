@@ -17,7 +17,7 @@ from evaluators.results import Usage
 _DOUBLINGS = 40  # beyond that a wait is longer than anybody's longest
 
 
-class RetryOptions(TypedDict, total=False):
+class RetryingOptions(TypedDict, total=False):
     """The keyword arguments of `Retrying` that say when a question is asked again."""
 
     attempts: int
@@ -29,8 +29,8 @@ class RetryOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetrySettings:
-    """The values of `RetryOptions`, with defaults. Times are in seconds."""
+class RetryingSettings:
+    """The values of `RetryingOptions`, with defaults. Times are in seconds."""
 
     attempts: int = 5
     first_wait: float = 0.5
@@ -58,9 +58,9 @@ class Retrying(JudgeWrapper):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
         clock: Callable[[], float] = time.monotonic,
-        **options: Unpack[RetryOptions],
+        **options: Unpack[RetryingOptions],
     ) -> None:
-        self._settings = settings = RetrySettings(**options)
+        self._settings = settings = RetryingSettings(**options)
         if settings.attempts < 1:
             raise ValueError("attempts must be at least 1")
         super().__init__(judge)

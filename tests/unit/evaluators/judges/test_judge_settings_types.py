@@ -17,7 +17,7 @@ from evaluators.judges import retrying, settings
         (settings.EndpointOptions, settings.EndpointSettings),
         (settings.DecidingOptions, settings.DecidingSettings),
         (settings.WritingOptions, settings.WritingSettings),
-        (retrying.RetryOptions, retrying.RetrySettings),
+        (retrying.RetryingOptions, retrying.RetryingSettings),
     ],
 )
 def test_options_are_the_fields_of_the_settings(options: Any, made: Any) -> None:
