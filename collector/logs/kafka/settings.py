@@ -13,7 +13,6 @@ from kafka.record import util as record_util
 from collector.logs.kafka.credentials import Credentials
 from collector.logs.log import LogError, LogRefused, LogUnavailable, RecordTooLarge
 
-
 _LOGIN = (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError, errors.IllegalSaslStateError)
 _FATAL = (
     errors.KafkaConfigurationError,
