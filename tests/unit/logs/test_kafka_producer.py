@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import selectors
-import socket
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,7 +10,7 @@ import pytest
 
 from collector.logs.kafka import producer as producing
 from collector.logs.kafka.producer import SharedProducer
-from collector.logs.kafka.settings import KafkaSettings, SilentSelector
+from collector.logs.kafka.settings import KafkaSettings
 from collector.logs.log import LogUnavailable, Record
 
 SETTINGS = KafkaSettings(bootstrap_servers=["nowhere:1"])
@@ -113,23 +111,3 @@ async def test_what_waits_when_it_is_closed_ends(steps: list[Step]) -> None:
     async with asyncio.timeout(10):
         _, found = await asyncio.gather(gathered, waiting, return_exceptions=True)  # the first may have been in time
     assert isinstance(found, LogUnavailable)
-
-
-def test_the_selector_knows_what_is_waited_for() -> None:
-    one, other = socket.socketpair()
-    selector = SilentSelector()
-    with pytest.raises(KeyError, match=r"^[0-9]+$"):
-        selector.get_key(one)
-    selector.register(one, selectors.EVENT_READ, "a")
-    assert (selector.get_key(one).events, selector.get_key(one).data) == (selectors.EVENT_READ, "a")
-    selector.modify(one, selectors.EVENT_READ | selectors.EVENT_WRITE, "b")
-    assert [(key.data, events) for key, events in selector.select(0)] == [("b", selectors.EVENT_WRITE)]
-    number = one.fileno()
-    one.close()
-    assert selector.get_key(one).fd == number  # kafka-python may ask for one that is closed, and takes it out
-    selector.unregister(one)
-    for closed in (one, other):
-        with pytest.raises((KeyError, ValueError)):
-            selector.get_key(closed)
-    other.close()
-    selector.close()
