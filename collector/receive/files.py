@@ -29,6 +29,7 @@ from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
 from collector.records.ready_made import Incoming, NotReadymade, documents_in
+from collector.records.shared_records import append_shared
 from collector.telemetry.registry import Telemetry
 
 logger = logging.getLogger(__name__)
