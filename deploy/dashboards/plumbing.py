@@ -24,6 +24,7 @@ from collector.telemetry.series import (
     JUDGE_REQUEST_DURATION,
     JUDGE_REQUESTS,
     JUDGE_REQUESTS_IN_FLIGHT,
+    NOTED,
     OPEN_CONVERSATIONS,
     OPEN_TRACES,
     RECEIVE_BYTES,
@@ -32,7 +33,6 @@ from collector.telemetry.series import (
     RECEIVE_PENDING_BYTES,
     RECEIVE_REQUESTS,
     SPANS_READ,
-    THINNED,
     TURNS,
     TURNS_ASSEMBLED,
     UNMATCHED_TURNS,
@@ -79,7 +79,7 @@ def _receive() -> list[object]:
                 unit="cps",
             ),
             Query(rate(RECEIVE_ITEMS, "source, signal, result"), "{{source}} {{signal}} {{result}}"),
-            Query(rate(THINNED, "source"), "{{source}} thin pieces"),
+            Query(rate(NOTED, "source"), "{{source}} thin pieces"),
         ),
         lines(
             Look(
