@@ -35,6 +35,7 @@ from collector.logs.log import (
     StoredRecord,
     UnreadableRecords,
 )
+from collector.logs.whole_log import read_records
 from collector.records.ready_made import Incoming
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DEAD_LETTERS
@@ -168,15 +169,13 @@ def letter_to_json(letter: DeadLetter) -> bytes:
 async def letters_in(log: Log) -> AsyncIterator[DeadLetter]:
     """The newest version of each letter in the log, in the order of the first versions."""
     newest: dict[str, DeadLetter] = {}
-    for partition in range(log.partitions):
-        async for batch in log.read(partition, 0):
-            for record in batch:
-                if record.value:
-                    try:
-                        letter = _ADAPTER.validate_json(record.value)
-                    except ValidationError:
-                        continue  # of a newer release
-                    newest[letter.letter_id] = letter
+    async for record in read_records(log):
+        if record.value:
+            try:
+                letter = _ADAPTER.validate_json(record.value)
+            except ValidationError:
+                continue  # of a newer release
+            newest[letter.letter_id] = letter
     for letter in newest.values():
         yield letter
 
@@ -197,22 +196,20 @@ class LetterState:
 async def letter_states(log: Log) -> Collection[LetterState]:
     """The letters in the log, each once as it is now."""
     newest: dict[str, LetterState] = {}
-    for partition in range(log.partitions):
-        async for batch in log.read(partition, 0):
-            for record in batch:
-                try:
-                    plain: dict[str, Any] = orjson.loads(record.value)
-                    newest[plain["letter_id"]] = LetterState(
-                        plain["stage"],
-                        plain["source"],
-                        plain["partition"],
-                        plain["position"],
-                        plain.get("piece", 0),
-                        plain["size"],
-                        plain["state"],
-                    )
-                except (orjson.JSONDecodeError, KeyError, TypeError):
-                    continue  # a tick, or of a newer release
+    async for record in read_records(log):
+        try:
+            plain: dict[str, Any] = orjson.loads(record.value)
+            newest[plain["letter_id"]] = LetterState(
+                plain["stage"],
+                plain["source"],
+                plain["partition"],
+                plain["position"],
+                plain.get("piece", 0),
+                plain["size"],
+                plain["state"],
+            )
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            continue  # a tick, or of a newer release
     return newest.values()
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from collector.backoff import FailureLog
 from collector.calibration.labels import HumanLabel
-from collector.calibration.page_labels import IncrementalReader, LabelIndex, Version
+from collector.calibration.page_labels import LabelIndex, Version
 from collector.calibration.random_labels import (
     VerdictAgreement,
     Withheld,
@@ -28,6 +28,7 @@ from collector.calibration.random_labels import (
 )
 from collector.export.segments import Dimension, Segments
 from collector.logs.log import Log, LogUnavailable
+from collector.logs.whole_log import IncrementalReader
 from collector.statistics.audited_sums import (
     PEOPLE_WINDOW,
     SUM_NAMES,

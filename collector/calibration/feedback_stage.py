@@ -17,7 +17,7 @@ from collector.calibration.feedback_join import FeedbackJoin, FeedbackScales
 from collector.calibration.judged_subjects import JudgedSubjects, LogPlace
 from collector.errors import BadInput
 from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
-from collector.logs.offset_of_time import first_offset
+from collector.logs.whole_log import IncrementalReader, first_offsets
 from collector.records.audits import noted_audit
 from collector.records.epochs import Fence, fence_at
 from collector.records.feedback import (
@@ -224,23 +224,19 @@ class _JudgedReader:
     def __init__(self, log: Log, subjects: JudgedSubjects) -> None:
         self._log = log
         self._subjects = subjects
-        self._next: list[int] | None = None
+        self._reader: IncrementalReader | None = None
         self._fences: list[Fence] = []
 
     async def read_new(self, since: float) -> set[str]:
         """Read on, the first time from what the log took at `since` (s); gives the keys of what is new."""
-        if self._next is None:
-            starts = [await first_offset(self._log, partition, since) for partition in range(self._log.partitions)]
-            self._fences = [await fence_at(self._log, each, start) for each, start in enumerate(starts)]
-            self._next = starts
+        if self._reader is None:
+            starts = await first_offsets(self._log, since)
+            self._fences = [await fence_at(self._log, partition, start) for partition, start in enumerate(starts)]
+            self._reader = IncrementalReader(self._log, starts)
         keys: set[str] = set()
-        for partition, start in enumerate(self._next):
-            async for batch in self._log.read(partition, start):
-                for record in batch:
-                    if self._fences[partition].admits(record):
-                        keys.update(self._add(record))
-                self._next[partition] = batch[-1].offset + 1
-                await asyncio.sleep(0)
+        async for record in self._reader.records():
+            if self._fences[record.partition].admits(record):
+                keys.update(self._add(record))
         self._subjects.expire(since)
         return keys
 

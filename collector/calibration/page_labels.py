@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
 from collector.calibration.labels import HumanLabel
 from collector.errors import BadInput
-from collector.logs.log import Log, StoredRecord
+from collector.logs.log import StoredRecord
 from collector.records.audits import AuditScore, audit_in
 from collector.records.json import label_from_json
 from collector.statistics.audited_sums import scored_name
@@ -20,22 +20,6 @@ MOST = 1000
 
 Version = tuple[str, str]
 """An evaluator's name and version: labels of another version are about another judge."""
-
-
-class IncrementalReader:
-    """Reads a log step by step, each time the records since the last reading."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._next = [0] * log.partitions
-
-    async def records(self) -> AsyncIterator[StoredRecord]:
-        """The records since the last reading, partition by partition. Raises LogUnavailable."""
-        for partition, start in enumerate(self._next):
-            async for batch in self._log.read(partition, start):
-                for record in batch:
-                    yield record
-                self._next[partition] = batch[-1].offset + 1
 
 
 @dataclass(frozen=True, slots=True)

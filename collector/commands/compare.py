@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
 
 import orjson
 
@@ -14,13 +12,11 @@ from collector.alerting.releases.comparison import BEFORE
 from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, HourlyScores
 from collector.alerting.releases.releases import Release, ReleaseRules, releases
 from collector.config.configured import Config
-from collector.errors import BadInput, ConfigError
+from collector.errors import ConfigError
 from collector.logs.log import Log
-from collector.past.evaluations import REPLAY_OF
+from collector.past.evaluations import EvaluationFilter, selected_in
 from collector.records.attributes import OF_EVALUATIONS, STANDARD
-from collector.records.epochs import valid_evaluations
-from collector.records.json import evaluation_from_json
-from collector.service.open_logs import open_logs
+from collector.service.open_logs import open_stored_logs
 from collector.service.releases import WITHIN, release_rules, release_view
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
@@ -53,15 +49,10 @@ async def compare(config: Config, options: CompareOptions, say: Callable[[str], 
         ConfigError: there is no such monitor or attribute, or no log.
     """
     rules = _rules(config, options)
-    log = config.settings.log
-    if log.kind == "memory":
-        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
-    if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
-        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
     first = options.since.timestamp() - BEFORE * HOUR
     scores = HourlyScores(rules.attributes, options.until.timestamp() - first)
-    async with open_logs(log, create=False) as logs:
-        async for evaluation in _scores(logs.evaluations, options, first):
+    async with open_stored_logs(config.settings.log) as logs:
+        async for evaluation in _scores(logs.evaluations, options):
             scores.add(evaluation)
     compared = releases([scores], rules, options.until.timestamp() - 1.0)
     if as_json:
@@ -98,24 +89,16 @@ def _rules(config: Config, options: CompareOptions) -> ReleaseRules:
     return replace(rules, attributes={options.monitor: attributes})
 
 
-async def _scores(log: Log, options: CompareOptions, first: float) -> AsyncIterator[Evaluation]:
+async def _scores(log: Log, options: CompareOptions) -> AsyncIterator[Evaluation]:
     """The scores of the monitor in the window, each once, without those that replays made."""
+    selection = EvaluationFilter(
+        since=options.since - timedelta(hours=BEFORE), until=options.until, monitors=[options.monitor]
+    )
     seen: set[str] = set()
-    for partition in range(log.partitions):
-        async for record in valid_evaluations(log, partition):
-            try:
-                evaluation = evaluation_from_json(record.value)
-            except BadInput:
-                continue  # the exporters report it
-            if (
-                evaluation.monitor == options.monitor
-                and evaluation.score is not None
-                and first <= evaluation.ended_at.timestamp() < options.until.timestamp()
-                and REPLAY_OF not in evaluation.attributes
-                and evaluation.evaluation_id not in seen
-            ):
-                seen.add(evaluation.evaluation_id)
-                yield evaluation
+    async for evaluation in selected_in(log, selection):
+        if evaluation.score is not None and evaluation.evaluation_id not in seen:
+            seen.add(evaluation.evaluation_id)
+            yield evaluation
 
 
 def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseRules) -> Iterator[str]:

@@ -14,7 +14,6 @@ from rich.table import Column, Table
 from collector.config.configured import Config
 from collector.dead_letters import DeadLetter, append_letters, letter_to_json, letters_in, record_of
 from collector.errors import BadInput, ConfigError
-from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import Log, LogError, Record, RecordTooLarge
 from collector.otlp.own_items import OwnItems
 from collector.receive.feedback_ingest import ALL_FEEDBACK, parse_feedback
@@ -23,7 +22,7 @@ from collector.receive.reference_ingest import parse_references
 from collector.receive.turn_ingest import ArrivalTimes, message_location, parse_turns
 from collector.redact.open_redactor import open_redactor
 from collector.redact.redactor import Redactor
-from collector.service.open_logs import Logs, open_logs
+from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.own_items import own_items
 from collector.telemetry.logging import plain
 
@@ -106,12 +105,12 @@ async def redrive_letters(config: Config, wanted: LetterFilter, say: Print) -> i
     redactor = open_redactor(config.settings.redact, lambda _kind, _count: None, lambda: None)
     outcomes: Counter[str] = Counter()
     linking = config.settings.assemble.link is not None
-    async with open_logs(config.settings.log, linking=linking) as logs:
+    async with open_stored_logs(config.settings.log, linking=linking) as logs:
         every = [letter async for letter in letters_in(logs.dead_letters)]
         if unknown := sorted(set(wanted.ids) - {letter.letter_id for letter in every}):
             raise _unknown(unknown)
         letters = [letter for letter in every if wanted(letter)]
-        own = await own_items(await GeneratedStepsStore.open(logs.definitions))
+        own = await own_items(await logs.generated_steps())
         for letter in letters:
             problem = await _redrive(letter, logs, redactor, own, config.settings.assemble.attachments.stored_bytes)
             outcomes["failed again" if problem else "redriven"] += 1
@@ -130,9 +129,7 @@ def _unknown(ids: Sequence[str]) -> ConfigError:
 
 
 async def _letters(config: Config, wanted: LetterFilter) -> list[DeadLetter]:
-    if config.settings.log.kind == "memory":
-        raise ConfigError("log.kind is memory, so dead letters end with the process; set log.kind to sqlite or kafka")
-    async with open_logs(config.settings.log, create=False) as logs:
+    async with open_stored_logs(config.settings.log) as logs:
         return [letter async for letter in letters_in(logs.dead_letters) if wanted(letter)]
 
 

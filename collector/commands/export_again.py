@@ -10,14 +10,11 @@ from datetime import datetime
 
 from collector import plugins
 from collector.config.configured import Config
-from collector.errors import BadInput, ConfigError
-from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.errors import ConfigError
 from collector.export.exporter import ExportContext, Exporter, ExporterPlugin, ExportUnavailable
 from collector.logs.log import Log
-from collector.past.evaluations import EvaluationFilter
-from collector.records.epochs import valid_evaluations
-from collector.records.json import evaluation_from_json
-from collector.service.open_logs import open_logs
+from collector.past.evaluations import EvaluationFilter, evaluations_in
+from collector.service.open_logs import open_stored_logs
 from collector.service.own_items import own_items
 from collector.telemetry.registry import Telemetry
 from collector.wording import plural, unknown
@@ -62,11 +59,9 @@ async def export_again(config: Config, options: ExportOptions, say: Callable[[st
         ConfigError: there is no such exporter, or none that can be used again.
     """
     names = _names(config, options)
-    if config.settings.log.kind == "memory":
-        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
     async with AsyncExitStack() as stack:
-        logs = await stack.enter_async_context(open_logs(config.settings.log, create=False))
-        own = await own_items(await GeneratedStepsStore.open(logs.definitions))
+        logs = await stack.enter_async_context(open_stored_logs(config.settings.log))
+        own = await own_items(await logs.generated_steps())
         page = config.settings.page
         context = ExportContext(telemetry=Telemetry(), own=own, page=page.url if page is not None else None)
         sent: dict[str, _Sent] = {}
@@ -96,22 +91,18 @@ def _names(config: Config, options: ExportOptions) -> Sequence[str]:
 
 async def _batches(log: Log, selection: EvaluationFilter) -> AsyncIterator[Sequence[Evaluation]]:
     """The selected evaluations of the log, each once, as many at a time as a request holds."""
-    for partition in range(log.partitions):
-        seen: set[str] = set()
-        batch: list[Evaluation] = []
-        async for record in valid_evaluations(log, partition):
-            try:
-                evaluation = evaluation_from_json(record.value)
-            except BadInput:
-                continue  # the exporters report it
-            if selection.covers(evaluation) and evaluation.evaluation_id not in seen:
-                seen.add(evaluation.evaluation_id)
-                batch.append(evaluation)
-            if len(batch) >= _BATCH:
-                yield batch
-                batch = []
-        if batch:
+    seen: set[str] = set()
+    batch: list[Evaluation] = []
+    async for past in evaluations_in(log):
+        evaluation = past.evaluation
+        if selection.covers(evaluation) and evaluation.evaluation_id not in seen:
+            seen.add(evaluation.evaluation_id)
+            batch.append(evaluation)
+        if len(batch) >= _BATCH:
             yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 async def _send(sent: _Sent, batch: Sequence[Evaluation], patience: float) -> None:

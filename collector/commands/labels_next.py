@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 
 from collector.config.configured import Config
-from collector.errors import BadInput, ConfigError
+from collector.errors import ConfigError
 from collector.logs.log import Log
 from collector.page.label_draw import Draw, LabelQueueSettings, draw, place
+from collector.past.evaluations import evaluations_in
+from collector.past.labels import labels_in
 from collector.past.turns import case_of, turns_in_log
-from collector.records.epochs import valid_evaluations
-from collector.records.json import evaluation_from_json, label_from_json
 from collector.service.open_logs import Logs, open_logs
 from collector.wording import plural, unknown
 from evaluators.cases import Conversation, Turn
@@ -82,17 +82,13 @@ async def _next(config: Config, options: LabelsNextOptions, known: set[str]) -> 
 async def _draws(config: Config, options: LabelsNextOptions, logs: Logs) -> AsyncIterator[tuple[Evaluation, Draw]]:
     page = config.settings.page
     settings = page.queue if page is not None else LabelQueueSettings()
-    for partition in range(logs.evaluations.partitions):
-        async for record in valid_evaluations(logs.evaluations, partition):
-            try:
-                evaluation = evaluation_from_json(record.value)
-            except BadInput:
-                continue  # the exporters report it
-            if evaluation.evaluator not in config.evaluators or not _is_wanted(evaluation, options):
-                continue
-            how = draw(evaluation, config.evaluators[evaluation.evaluator].evaluator.threshold, settings)
-            if how is not None:
-                yield evaluation, how
+    async for past in evaluations_in(logs.evaluations):
+        evaluation = past.evaluation
+        if evaluation.evaluator not in config.evaluators or not _is_wanted(evaluation, options):
+            continue
+        how = draw(evaluation, config.evaluators[evaluation.evaluator].evaluator.threshold, settings)
+        if how is not None:
+            yield evaluation, how
 
 
 def _is_wanted(evaluation: Evaluation, options: LabelsNextOptions) -> bool:
@@ -102,17 +98,9 @@ def _is_wanted(evaluation: Evaluation, options: LabelsNextOptions) -> bool:
 async def _people(labels: Log) -> dict[str, dict[str | None, Label]]:
     """Who has labelled what was drawn, by evaluation."""
     people: dict[str, dict[str | None, Label]] = {}
-    for partition in range(labels.partitions):
-        async for batch in labels.read(partition, 0):
-            for record in batch:
-                if record.headers or not record.value:
-                    continue
-                try:
-                    label = label_from_json(record.value)
-                except BadInput:
-                    continue
-                if label.label_probability is not None:
-                    people.setdefault(label.evaluation_id, {})[label.given_by] = label
+    async for label in labels_in(labels):
+        if label.label_probability is not None:
+            people.setdefault(label.evaluation_id, {})[label.given_by] = label
     return {
         name: {who: label for who, label in labelled.items() if label.state is None}
         for name, labelled in people.items()

@@ -11,12 +11,12 @@ from collector.backoff import Backoff
 from collector.commands.score.spend_limit import require_prices
 from collector.config.configured import Config, judges_of
 from collector.errors import ConfigError, EvalstreamError
-from collector.evaluate.retry.request import PastRequest, RetryRequest, append_requests, requested_ids
+from collector.evaluate.retry.request import PastRequest, RetryRequest, append_requests, requested_evaluations
 from collector.logs.log import Log, LogUnavailable
-from collector.past.evaluations import EvaluationFilter
-from collector.past.owed import OwedEvaluation, OwedEvaluations, read_owed
+from collector.past.evaluations import EvaluationFilter, PastEvaluation
+from collector.past.owed import OwedEvaluations, read_owed
 from collector.past.turns import case_of, turns_in_log
-from collector.service.open_logs import open_logs
+from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import expected_usd
 from collector.wording import plural
 from evaluators.identity import retry_id
@@ -64,9 +64,9 @@ async def retry_failed(config: Config, options: RetryOptions, say: Callable[[str
         ConfigError: the configuration stores nothing that could be evaluated again, or has not what is named.
     """
     _check(config, options)
-    async with open_logs(config.settings.log) as logs:
+    async with open_stored_logs(config.settings.log) as logs:
         owed = await read_owed(logs.evaluations, options.covers)
-        requested = frozenset[str]() if options.again else await requested_ids(logs.turns)
+        requested: Mapping[str, str] = {} if options.again else await requested_evaluations(logs.turns)
         new = [
             evaluation
             for evaluation in owed.evaluations
@@ -86,8 +86,6 @@ async def retry_failed(config: Config, options: RetryOptions, say: Callable[[str
 
 def _check(config: Config, options: RetryOptions) -> None:
     settings = config.settings
-    if settings.log.kind == "memory":
-        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
     if not settings.store_text:
         raise ConfigError(
             f"{config.source}: store_text is false, so the texts are not stored and cannot be evaluated again; "
@@ -114,18 +112,18 @@ def _is_used(config: Config, failed: Evaluation) -> bool:
     return monitor is not None and any(use.name == failed.evaluator for use in monitor.uses)
 
 
-def _expected_costs(config: Config, owed: OwedEvaluations, usable: Sequence[OwedEvaluation]) -> Mapping[str, float]:
+def _expected_costs(config: Config, owed: OwedEvaluations, usable: Sequence[PastEvaluation]) -> Mapping[str, float]:
     """What an evaluation probably costs, by evaluator: the mean of those that were paid for, else a guess."""
     names = {evaluation.evaluation.evaluator for evaluation in usable}
     return {name: owed.mean_usd.get(name) or expected_usd(config, name) for name in names}
 
 
 def _within(
-    usable: Sequence[OwedEvaluation], costs: Mapping[str, float], max_usd: float | None
-) -> Sequence[OwedEvaluation]:
+    usable: Sequence[PastEvaluation], costs: Mapping[str, float], max_usd: float | None
+) -> Sequence[PastEvaluation]:
     if max_usd is None:
         return usable
-    chosen: list[OwedEvaluation] = []
+    chosen: list[PastEvaluation] = []
     spent = 0.0
     for evaluation in usable:
         spent += costs[evaluation.evaluation.evaluator]
@@ -135,7 +133,7 @@ def _within(
     return chosen
 
 
-async def _request(turns: Log, chosen: Sequence[OwedEvaluation]) -> _Requests:
+async def _request(turns: Log, chosen: Sequence[PastEvaluation]) -> _Requests:
     made = _Requests()
     for start in range(0, len(chosen), _AT_ONCE):
         batch = chosen[start : start + _AT_ONCE]
@@ -153,7 +151,7 @@ async def _request(turns: Log, chosen: Sequence[OwedEvaluation]) -> _Requests:
     return made
 
 
-async def _append(turns: Log, requests: Sequence[tuple[RetryRequest, int]]) -> Sequence[PastRequest]:
+async def _append(turns: Log, requests: Sequence[tuple[RetryRequest, int | None]]) -> Sequence[PastRequest]:
     problems: list[LogUnavailable] = []
     try:
         async with asyncio.timeout(PATIENCE):
@@ -170,7 +168,7 @@ async def _append(turns: Log, requests: Sequence[tuple[RetryRequest, int]]) -> S
         ) from None
 
 
-def _summary(chosen: Sequence[OwedEvaluation], costs: Mapping[str, float]) -> Sequence[str]:
+def _summary(chosen: Sequence[PastEvaluation], costs: Mapping[str, float]) -> Sequence[str]:
     counts = Counter(
         (evaluation.evaluation.monitor, evaluation.evaluation.evaluator, evaluation.evaluation.reason_code)
         for evaluation in chosen
@@ -196,7 +194,7 @@ def _notes(before: int, unused: int, beyond: int, made: _Requests) -> Sequence[s
     return [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]
 
 
-def _conclusion(chosen: Sequence[OwedEvaluation], costs: Mapping[str, float], made: _Requests, *, dry_run: bool) -> str:
+def _conclusion(chosen: Sequence[PastEvaluation], costs: Mapping[str, float], made: _Requests, *, dry_run: bool) -> str:
     if not chosen:
         return "no failed evaluation to make again"
     about = _usd(sum(costs[evaluation.evaluation.evaluator] for evaluation in chosen))

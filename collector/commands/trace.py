@@ -5,12 +5,10 @@ Everything is read from the logs of a configuration, beside a running service or
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, cast
 
 import orjson
@@ -22,13 +20,14 @@ from collector.errors import BadInput, ConfigError, EvalstreamError
 from collector.evaluate.sampling.draw import draw
 from collector.export.stage import group_of
 from collector.logs.log import Committed, Log, StoredRecord
-from collector.records.epochs import valid_evaluations
+from collector.logs.whole_log import read_partitions
+from collector.past.evaluations import evaluation_records, readable_evaluation
 from collector.records.json import evaluation_from_json, turn_from_json
 from collector.records.noted_turns import THIN
 from collector.records.shared_records import divide_records
 from collector.records.turns import conversation_key
 from collector.service.assembly_builder import build_assembler
-from collector.service.open_logs import Logs, open_logs
+from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.wording import plural
 from evaluators.cases import Turn
@@ -68,12 +67,7 @@ async def trace_evaluation(config: Config, evaluation_id: str, say: Callable[[st
             f"{evaluation_id!r} is no id of an evaluation; give its 32 hex digits, as in `evaluation_id` of a record "
             "or the attribute evalstream.evaluation.id"
         )
-    log = config.settings.log
-    if log.kind == "memory":
-        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
-    if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
-        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
-    async with open_logs(log, create=False) as logs:
+    async with open_stored_logs(config.settings.log) as logs:
         traced = await _find(config, logs, evaluation_id)
     if as_json:
         say(orjson.dumps(steps(traced, config), option=orjson.OPT_INDENT_2).decode())
@@ -85,12 +79,7 @@ async def trace_evaluation(config: Config, evaluation_id: str, say: Callable[[st
 
 async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTrace:
     name = evaluation_id.encode()
-    mentions = [
-        record
-        for partition in range(logs.evaluations.partitions)
-        async for record in valid_evaluations(logs.evaluations, partition)
-        if name in record.value
-    ]
+    mentions = [record async for record in evaluation_records(logs.evaluations) if name in record.value]
     copies = [record for record in mentions if record.key == name]
     if not copies:
         raise EvalstreamError(
@@ -98,7 +87,7 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
             "the log's retention"
         )
     evaluation = evaluation_from_json(copies[0].value)
-    others = [other for record in mentions if (other := _evaluation(record)) is not None]
+    others = [other for record in mentions if (other := readable_evaluation(record)) is not None]
     later = [each for each in others if evaluation_id in each.supersedes]
     turns = await _turns(logs.turns, evaluation, copies[0].partition)
     spans = await _spans(logs.spans, evaluation)
@@ -122,21 +111,10 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
 
 
 async def _select(log: Log, wanted: Callable[[StoredRecord], bool], partition: int | None = None) -> list[StoredRecord]:
-    partitions = range(log.partitions) if partition is None else (partition,)
+    batches = read_partitions(log) if partition is None else log.read(partition, 0)
     return [
-        record
-        for number in partitions
-        async for batch in log.read(number, 0)
-        for record in divide_records(batch)
-        if not record.is_tick and wanted(record)
+        record async for batch in batches for record in divide_records(batch) if not record.is_tick and wanted(record)
     ]
-
-
-def _evaluation(record: StoredRecord) -> Evaluation | None:
-    try:
-        return evaluation_from_json(record.value)
-    except BadInput:
-        return None
 
 
 async def _turns(log: Log, evaluation: Evaluation, partition: int) -> list[tuple[StoredRecord, Turn]]:

@@ -26,6 +26,7 @@ from collector.errors import ConfigError
 from collector.evaluate.retry.request import append_requests
 from collector.logs.appending import RETRY
 from collector.logs.log import Log, LogUnavailable, OpenFold
+from collector.logs.whole_log import end_offsets
 from collector.page.api import PageApi
 from collector.page.change_notifier import ChangeNotifier
 from collector.page.label_queue import LabelQueue, parse_verdict
@@ -112,9 +113,9 @@ class Page:
             read = partial(self._history.read_on, self._clock() - RETENTION)
             for stretch in await RETRY.repeat(read, LogUnavailable, action="reading the history of scores"):
                 self.view.restore(stretch)
-            for partition in range(self._logs.evaluations.partitions):
-                end = partial(self._logs.evaluations.end_offset, partition)
-                self.view.end_at(partition, await RETRY.repeat(end, LogUnavailable, action="reading evaluations"))
+            ends = partial(end_offsets, self._logs.evaluations)
+            for partition, end in enumerate(await RETRY.repeat(ends, LogUnavailable, action="reading evaluations")):
+                self.view.end_at(partition, end)
         folds = [
             (self._logs.turns, TURNS_GROUP, dividing(self.stage.open_turns)),
             (self._logs.evaluations, EVALUATIONS_GROUP, fenced(self._logs.evaluations, self.stage.open_evaluations)),

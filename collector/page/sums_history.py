@@ -22,6 +22,7 @@ from collector.errors import BadInput
 from collector.export.segments import ALL
 from collector.logs.appending import append_until_durable
 from collector.logs.log import Log, Record
+from collector.logs.whole_log import IncrementalReader
 from collector.page.score_series import Bin
 
 RETENTION = 9 * 86400.0
@@ -89,7 +90,7 @@ class SumsHistory:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._read: dict[int, int] = {}
+        self._reader = IncrementalReader(log)
 
     async def read_on(self, oldest: float) -> list[HistoryStretch]:
         """The stretches that were appended since the last call, without those before `oldest` (s).
@@ -98,12 +99,10 @@ class SumsHistory:
             LogUnavailable: the log cannot be read now.
         """
         stretches: list[HistoryStretch] = []
-        for partition in range(self._log.partitions):
-            async for batch in self._log.read(partition, self._read.get(partition, 0)):
-                stretches += _readable(
-                    record.value for record in batch if record.timestamp >= oldest and not record.headers
-                )
-                self._read[partition] = batch[-1].offset + 1
+        async for batch in self._reader.batches():
+            stretches += _readable(
+                record.value for record in batch if record.timestamp >= oldest and not record.headers
+            )
         return stretches
 
     async def append(self, stretch: HistoryStretch) -> None:

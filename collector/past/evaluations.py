@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import AsyncIterator, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -100,21 +100,33 @@ def subject_key(evaluation: Evaluation) -> tuple[Hashable, ...]:
     return (evaluation.evaluator, evaluation.scope, subject.turn_id, subject.conversation_id, turns)
 
 
-async def read_log(log: Log) -> list[PastEvaluation]:
-    """Every evaluation of the evaluations log that counts."""
-    return [
-        PastEvaluation(evaluation, partition)
-        for partition in range(log.partitions)
-        async for record in valid_evaluations(log, partition)
-        if (evaluation := _evaluation(record)) is not None
-    ]
+async def evaluation_records(log: Log, partitions: Iterable[int] | None = None) -> AsyncIterator[StoredRecord]:
+    """The records of the evaluations that count, of all partitions, or of these. Raises LogUnavailable."""
+    for partition in range(log.partitions) if partitions is None else partitions:
+        async for record in valid_evaluations(log, partition):
+            yield record
 
 
-def _evaluation(record: StoredRecord) -> Evaluation | None:
+async def evaluations_in(log: Log, partitions: Iterable[int] | None = None) -> AsyncIterator[PastEvaluation]:
+    """Every evaluation of the evaluations log that counts, partition by partition. Raises LogUnavailable."""
+    async for record in evaluation_records(log, partitions):
+        if (evaluation := readable_evaluation(record)) is not None:
+            yield PastEvaluation(evaluation, record.partition)
+
+
+async def selected_in(log: Log, selection: EvaluationFilter) -> AsyncIterator[Evaluation]:
+    """The evaluations of the log that match, without those that replays made. Raises LogUnavailable."""
+    async for past in evaluations_in(log):
+        if selection.matches(past.evaluation):
+            yield past.evaluation
+
+
+def readable_evaluation(record: StoredRecord) -> Evaluation | None:
+    """The evaluation in a record; None if this version cannot read it, which the exporters report."""
     try:
         return evaluation_from_json(record.value)
     except BadInput:
-        return None  # the exporters report it
+        return None
 
 
 def read_file(path: Path) -> Iterator[PastEvaluation]:

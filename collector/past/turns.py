@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from collector.errors import BadInput
 from collector.logs.log import Log, StoredRecord
+from collector.logs.whole_log import read_partitions
 from collector.records.json import turn_from_json
 from collector.records.shared_records import divide_records
 from collector.records.turns import conversation_key
@@ -25,10 +26,9 @@ async def turns_in_log(log: Log, conversations: Collection[str]) -> Turns:
     """The turns of these conversations in the turns log. Of a turn that came twice, the later one."""
     keys = {conversation.encode("utf-8", "replace") for conversation in conversations}
     turns: list[Turn] = []
-    for partition in range(log.partitions):
-        async for batch in log.read(partition, 0):
-            members = (record for record in divide_records(batch) if record.key in keys)
-            turns += (turn for record in members if (turn := _turn(record)) is not None)
+    async for batch in read_partitions(log):
+        members = (record for record in divide_records(batch) if record.key in keys)
+        turns += (turn for record in members if (turn := _turn(record)) is not None)
     return by_conversation(turns)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from collector.backoff import Backoff
 from collector.logs.log import Log, LogError, LogUnavailable, Record
-from collector.past.evaluations import read_log
+from collector.past.evaluations import evaluations_in
 from collector.records.json import evaluation_to_json
 from evaluators.results import Evaluation
 
@@ -40,7 +40,7 @@ async def write_into_log(
 
 
 async def _append(log: Log, evaluations: Sequence[Evaluation], partitions: Mapping[str, int | None]) -> None:
-    existing = {evaluation.evaluation.evaluation_id for evaluation in await read_log(log)}
+    existing = {past.evaluation.evaluation_id async for past in evaluations_in(log)}
     records = [
         Record(
             evaluation.evaluation_id.encode(),

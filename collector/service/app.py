@@ -150,7 +150,7 @@ def _opening_logs(
 
 async def _open_steps(logs: Logs, config: Config) -> GeneratedStepsStore:
     """Open the definitions log, and see that the topics have the partitions that they had."""
-    steps = await GeneratedStepsStore.open(logs.definitions)
+    steps = await logs.generated_steps()
     if config.settings.log.kind == "kafka" and config.settings.log.kafka is not None:
         await require_partitions(steps, config.settings.log.kafka)
     return steps

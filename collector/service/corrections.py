@@ -22,7 +22,7 @@ from collector.export.exporter import ExportUnavailable
 from collector.export.platforms.corrections import CorrectionReading
 from collector.export.stage import ExportStage
 from collector.logs.log import Confirm, Log, LogUnavailable, Record, StoredRecord
-from collector.logs.offset_of_time import first_offset
+from collector.logs.whole_log import IncrementalReader, first_offsets, read_partitions
 from collector.receive.feedback_ingest import FeedbackRules, parse_feedback
 from collector.receive.rejection import Rejected
 from collector.records.feedback import is_feedback
@@ -148,19 +148,15 @@ class _RecentSubjects:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._next: list[int] | None = None
+        self._reader: IncrementalReader | None = None
         self._subjects: dict[Subject, float] = {}
 
     async def read_new(self, since: float) -> list[Subject]:
         """Read on, the first time from what the log took at `since` (s); gives those that are no older."""
-        if self._next is None:
-            self._next = [await first_offset(self._log, partition, since) for partition in range(self._log.partitions)]
-        for partition, start in enumerate(self._next):
-            async for batch in self._log.read(partition, start):
-                for record in batch:
-                    self._add(record)
-                self._next[partition] = batch[-1].offset + 1
-                await asyncio.sleep(0)
+        if self._reader is None:
+            self._reader = IncrementalReader(self._log, await first_offsets(self._log, since))
+        async for record in self._reader.records():
+            self._add(record)
         self._subjects = {subject: at for subject, at in self._subjects.items() if at >= since}
         return list(self._subjects)
 
@@ -180,8 +176,6 @@ class _RecentSubjects:
 async def _feedback_since(log: Log, since: float) -> set[bytes]:
     """The ids of the feedback that the log took since a time."""
     known: set[bytes] = set()
-    for partition in range(log.partitions):
-        async for batch in log.read(partition, await first_offset(log, partition, since)):
-            known.update(record.key for record in batch if is_feedback(record) and record.key)
-            await asyncio.sleep(0)
+    async for batch in read_partitions(log, await first_offsets(log, since)):
+        known.update(record.key for record in batch if is_feedback(record) and record.key)
     return known

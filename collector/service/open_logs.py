@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from collector.backoff import Backoff
 from collector.config.settings import KafkaLogSettings, LogSettings
 from collector.errors import ConfigError
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import Log, LogError, LogUnavailable
 from collector.page.sums_history import RETENTION
 from collector.service.kafka_settings import settings_of_log
@@ -55,6 +57,10 @@ class Logs:
     unlinked: Log | None = None
     history: Log | None = None
     judged_spans: Log | None = None
+
+    async def generated_steps(self) -> GeneratedStepsStore:
+        """What judges have answered to constant questions. Waits while the log is unavailable."""
+        return await GeneratedStepsStore.open(self.definitions)
 
     def __iter__(self) -> Iterator[Log]:
         always = (self.spans, self.turns, self.evaluations, self.definitions, self.dead_letters, self.labels)
@@ -102,6 +108,49 @@ async def open_logs(
     finally:
         for log in logs:
             await log.close()
+
+
+@asynccontextmanager
+async def open_stored_logs(settings: LogSettings, *, linking: bool = False) -> AsyncGenerator[Logs]:
+    """Open the logs that a service has written, for a command; with `linking` that of unlinked turns, too.
+
+    Raises:
+        ConfigError: there are none, or they do not fit the configuration.
+    """
+    await asyncio.to_thread(require_stored_logs, settings)
+    async with open_logs(settings, linking=linking, create=False) as logs:
+        yield logs
+
+
+def require_stored_logs(settings: LogSettings) -> None:
+    """See that a service can have written these logs, and that a SQLite file is there.
+
+    Raises:
+        ConfigError: the logs end with the process, or there is no file.
+    """
+    if settings.kind == "memory":
+        raise ConfigError("log.kind is memory, so the logs end with the process; set log.kind to sqlite or kafka")
+    if settings.kind == "sqlite" and not _exists(settings.path):
+        raise ConfigError(
+            f"{settings.path}: no such file; run the command where the service's log.path leads to its file"
+        )
+
+
+def require_topics_of(settings: LogSettings, *, linking: bool, judged_spans: bool = False) -> None:
+    """See that the logs are there, all topics included: opening the logs would create them.
+
+    Raises:
+        ConfigError: the logs end with the process, or a file or a topic is missing.
+    """
+    require_stored_logs(settings)
+    if settings.kafka is not None and settings.kind == "kafka":
+        from collector.logs.kafka.topics import require_topics
+
+        topics = [f"{settings.kafka.prefix}.{name}" for name in names_of(linking=linking, judged_spans=judged_spans)]
+        try:
+            require_topics(settings_of_log(settings.kafka), topics)
+        except LogError as error:
+            raise ConfigError(f"log.kafka: {error}") from error
 
 
 def _exists(path: str) -> bool:

@@ -36,7 +36,6 @@ from collector.calibration.page_labels import Version
 from collector.calibration.random_labels import VerdictAgreement
 from collector.config.configured import Config
 from collector.evaluate.plan import Plan
-from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.references.subject import OUTCOME
 from collector.export.prometheus import PrometheusSettings
 from collector.golden.cases import GoldenCase, read_cases
@@ -358,7 +357,7 @@ async def _golden(process: Process, cases: Sequence[GoldenCase]) -> GoldenRuns |
     return GoldenRuns(
         cases,
         list(_golden_targets(process.config, process.plan)),
-        await GeneratedStepsStore.open(process.logs.definitions),
+        await process.logs.generated_steps(),
         process.telemetry,
         every=settings.golden.interval,
         tolerance=settings.alerts.judge_shift_tolerance,

@@ -244,7 +244,7 @@ async def test_what_cannot_be_read_is_status_2(tmp_path: Path) -> None:
     world = World(tmp_path)
     result = await world.audit()
     assert isinstance(result.exception, ConfigError)
-    assert "there is no file" in str(result.exception)
+    assert "no such file" in str(result.exception)
     assert not (tmp_path / "logs.db").exists()
 
 

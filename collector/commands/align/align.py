@@ -21,7 +21,6 @@ from collector.commands.score.runner import guarded_run
 from collector.commands.score.spend_limit import require_prices
 from collector.config.configured import Config, Configured, without_audits
 from collector.errors import ConfigError
-from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.judging.open_judges import open_judges
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
@@ -141,7 +140,7 @@ async def _align(config: Config, options: AlignOptions) -> AlignReport:
         parts = split(known.subjects, options.holdout)
         _check_parts(parts, read, options)
         opened = _with_proposer(config, configured, proposer)
-        judges = await stack.enter_async_context(open_judges(opened, await GeneratedStepsStore.open(logs.definitions)))
+        judges = await stack.enter_async_context(open_judges(opened, await logs.generated_steps()))
         run = await stack.enter_async_context(guarded_run(config, from_logs=False))
         assert configured.judge is not None, "an evaluator without one was refused"
         usd = expected_usd(opened, name)

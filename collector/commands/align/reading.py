@@ -15,18 +15,18 @@ from collector.calibration.page_labels import human_of
 from collector.commands.align.subjects import LabelledSubject, material_of
 from collector.commands.judges.labelled_cases import OWN_KEYS, case_in
 from collector.config.configured import Config
-from collector.errors import BadInput, ConfigError
+from collector.errors import ConfigError
 from collector.logs.log import Log
+from collector.past.evaluations import evaluations_in
+from collector.past.labels import newest_labels
 from collector.past.turns import case_of, turns_in_log
 from collector.records.attributes import with_declared
-from collector.records.epochs import valid_evaluations
-from collector.records.json import evaluation_from_json, label_from_json
 from collector.service.open_logs import Logs
 from collector.statistics.score_scale import ScoreScale
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of
-from evaluators.results import Evaluation, Label
+from evaluators.results import Evaluation
 from evaluators.texts.exact_json import parse_exactly
 
 _TEXTS = ("input", "actual_output", "turns", "messages")
@@ -111,30 +111,17 @@ def _subject(
 async def _evaluations(log: Log, evaluator: str, wanted: set[str]) -> dict[str, Evaluation]:
     """The evaluations by this evaluator that labels name, by their ids and those of their subjects."""
     known: dict[str, Evaluation] = {}
-    for partition in range(log.partitions):
-        async for record in valid_evaluations(log, partition):
-            try:
-                each = evaluation_from_json(record.value)
-            except BadInput:
-                continue  # the exporters report it
-            if each.evaluator == evaluator:
-                names = (each.evaluation_id, each.subject.turn_id or each.subject.conversation_id)
-                known |= {name: each for name in names if name in wanted}
+    async for past in evaluations_in(log):
+        evaluation = past.evaluation
+        if evaluation.evaluator == evaluator:
+            names = (evaluation.evaluation_id, evaluation.subject.turn_id or evaluation.subject.conversation_id)
+            known |= {name: evaluation for name in names if name in wanted}
     return known
 
 
 async def _page_labels(log: Log, evaluator: str, *, lower: bool) -> AsyncIterator[_Named]:
     """The newest label of each evaluation by each person, of whichever version: it says something of the subject."""
-    newest: dict[tuple[str, str | None], Label] = {}
-    for partition in range(log.partitions):
-        async for batch in log.read(partition, 0):
-            for record in batch:
-                label = None if record.headers else _label(record.value)
-                if label is not None and label.evaluator == evaluator:
-                    key = (label.evaluation_id, label.given_by)
-                    known = newest.get(key)
-                    newest[key] = label if known is None else _newer(known, label)
-    for label in newest.values():
+    for label in await newest_labels(log, evaluator):
         human = human_of(label, lower_is_better=lower)
         if human is not None:
             yield _Named(
@@ -145,18 +132,6 @@ async def _page_labels(log: Log, evaluator: str, *, lower: bool) -> AsyncIterato
                 label.label_probability,
                 label.note or "",
             )
-
-
-def _newer(known: Label, label: Label) -> Label:
-    """The label that counts: the later one, unless what was drawn would be replaced by what the same person picked."""
-    return max(label, known, key=lambda each: (each.label_probability is not None, each.given_at))
-
-
-def _label(value: bytes) -> Label | None:
-    try:
-        return label_from_json(value)
-    except BadInput:
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,10 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 
 from collector.commands.audit.positions import LogContent, content_of, reading_of
 from collector.commands.audit.report import Audit, as_json, as_text
 from collector.config.configured import Config
-from collector.config.settings import LogSettings
 from collector.dead_letters import LetterState, letter_states
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.audit import EvaluationAudit
@@ -20,20 +18,19 @@ from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job
 from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, configurations_of
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
-from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.recovery.sample_rate_notes import draws_by, read_sample_rates
 from collector.evaluate.stage import GROUP
 from collector.evaluate.transfer.transfer_records import START_HEADERS
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import group_of
-from collector.logs.log import Committed, Log, LogError, LogUnavailable, StoredRecord
+from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord
+from collector.logs.whole_log import read_records
 from collector.records.epochs import CONTROL_HEADERS, Fence
 from collector.records.json import evaluation_from_json
 from collector.records.shared_records import divide_records, is_shared, without_pieces
-from collector.service.kafka_settings import settings_of_log
 from collector.service.live.history import ConfigurationHistory
-from collector.service.open_logs import Logs, names_of, open_logs
+from collector.service.open_logs import Logs, open_logs, require_topics_of
 from collector.service.plan_builder import build_unasked_plan
 
 CLEAN, WRONG = 0, 1
@@ -49,7 +46,7 @@ async def audit(config: Config, say: Callable[[str], None], *, drained: bool = F
     """
     linking = config.settings.assemble.link is not None
     spans = "spans" in config.exporters
-    await asyncio.to_thread(require_logs, config.settings.log, linking=linking, judged_spans=spans)
+    await asyncio.to_thread(require_topics_of, config.settings.log, linking=linking, judged_spans=spans)
     async with open_logs(config.settings.log, linking=linking, judged_spans=spans) as logs:
         try:
             result = await _audit(config, logs)
@@ -60,22 +57,6 @@ async def audit(config: Config, say: Callable[[str], None], *, drained: bool = F
     return WRONG if problems else CLEAN
 
 
-def require_logs(settings: LogSettings, *, linking: bool, judged_spans: bool = False) -> None:
-    """See that the logs are there: opening them would make them."""
-    if settings.kind == "memory":
-        raise ConfigError("log.kind is memory, so the logs end with the process; set log.kind to sqlite or kafka")
-    if settings.kind == "sqlite" and not Path(settings.path).exists():
-        raise ConfigError(f"log.path: there is no file {settings.path}; name the file of the service's logs")
-    if settings.kafka is not None and settings.kind == "kafka":
-        from collector.logs.kafka.topics import require_topics
-
-        topics = [f"{settings.kafka.prefix}.{name}" for name in names_of(linking=linking, judged_spans=judged_spans)]
-        try:
-            require_topics(settings_of_log(settings.kafka), topics)
-        except LogError as error:
-            raise ConfigError(f"log.kafka: {error}") from error
-
-
 async def audit_logs(config: Config, logs: Logs) -> tuple[list[str], str]:
     """Compare logs that are open; the problems, and the report with them. Raises LogUnavailable."""
     return as_text(await _audit(config, logs), drained=False)
@@ -83,7 +64,7 @@ async def audit_logs(config: Config, logs: Logs) -> tuple[list[str], str]:
 
 async def _audit(config: Config, logs: Logs) -> Audit:
     """Positions come first, then the records: what a position says is done then has its record already."""
-    history = ConfigurationHistory(await GeneratedStepsStore.open(logs.definitions), config)
+    history = ConfigurationHistory(await logs.generated_steps(), config)
     await history.find_newest()
     # The file may have been changed since; what was judged was judged by what the log has.
     plan = await history.plan_of(history.number) or build_unasked_plan(config)
@@ -152,11 +133,10 @@ def _what_was_processed(record: StoredRecord, letters: Sequence[LetterState]) ->
 
 
 async def _count(log: Log, content: LogContent, readers: Mapping[str, Mapping[int, Committed]]) -> None:
-    for partition in range(log.partitions):
-        async for batch in log.read(partition, content.starts[partition]):
-            for record in batch:
-                if record.offset < content.ends[partition]:
-                    content.saw(record, readers)
+    async for record in read_records(log, [content.starts[partition] for partition in sorted(content.starts)]):
+        if record.offset < content.ends[record.partition]:
+            content.saw(record, readers)
+    for partition in content.ends:
         content.finish(partition)
 
 

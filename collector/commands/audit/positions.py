@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from collector.logs.log import Committed, Log, StoredRecord
+from collector.logs.whole_log import end_offsets, start_offsets
 
 
 @dataclass(slots=True)
@@ -62,9 +63,8 @@ class Reading:
 async def content_of(log: Log) -> LogContent:
     """The offsets of a log, before its records are read."""
     content = LogContent(log.name)
-    for partition in range(log.partitions):
-        content.starts[partition] = await log.start_offset(partition)
-        content.ends[partition] = await log.end_offset(partition)
+    content.starts = dict(enumerate(await start_offsets(log)))
+    content.ends = dict(enumerate(await end_offsets(log)))
     return content
 
 

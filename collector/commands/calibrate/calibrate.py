@@ -14,14 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 from collector.calibration.labels import HumanLabel, read_labels
-from collector.calibration.page_labels import IncrementalReader, LabelIndex, Version
+from collector.calibration.page_labels import LabelIndex, Version
 from collector.calibration.random_labels import DRIFT_ERRORS, WEAKEST, random_labels, withheld
 from collector.commands.calibrate.plot import plot_svg
 from collector.config.configured import Config
-from collector.errors import BadInput, ConfigError
-from collector.logs.log import StoredRecord
-from collector.records.epochs import valid_evaluations
-from collector.records.json import evaluation_from_json
+from collector.errors import ConfigError
+from collector.logs.whole_log import read_records
+from collector.past.evaluations import evaluations_in
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.agreement import ScorePair
@@ -125,25 +124,16 @@ async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Le
     scored: list[_Scored] = []
     others = 0
     async with open_logs(config.settings.log, create=False) as logs:
-        for partition in range(logs.evaluations.partitions):
-            async for record in valid_evaluations(logs.evaluations, partition):
-                if (result := _of_evaluator(record, version[0])) is not None:
-                    if result.evaluator_version == version[1]:
-                        scored.append(_scored(result))
-                    else:
-                        others += 1
-        async for record in IncrementalReader(logs.labels).records():
+        async for past in evaluations_in(logs.evaluations):
+            evaluation = past.evaluation
+            if evaluation.evaluator == version[0] and evaluation.score is not None:
+                if evaluation.evaluator_version == version[1]:
+                    scored.append(_scored(evaluation))
+                else:
+                    others += 1
+        async for record in read_records(logs.labels):
             book.add(record)
     return _Ledger(tuple(scored), others, book)
-
-
-def _of_evaluator(record: StoredRecord, evaluator: str) -> Evaluation | None:
-    """The evaluation in a record, if it is one of the evaluator's and has a score."""
-    try:
-        result = evaluation_from_json(record.value)
-    except BadInput:
-        return None  # the exporters report it
-    return result if result.evaluator == evaluator and result.score is not None else None
 
 
 def _scored(evaluation: Evaluation) -> _Scored:

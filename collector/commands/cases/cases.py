@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,20 +12,15 @@ from collector.commands.cases.formats import FORMATS
 from collector.commands.cases.likeness import SAME_MEANING, LikeLetters, Likeness, LikeVectors
 from collector.commands.cases.selection import SelectedCase, Which, candidates
 from collector.config.configured import Config
-from collector.errors import BadInput, ConfigError
-from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.errors import ConfigError
 from collector.judging.open_judges import open_judges
-from collector.logs.log import Log
-from collector.past.evaluations import EvaluationFilter, PastEvaluation, select
-from collector.records.epochs import valid_evaluations
-from collector.records.json import evaluation_from_json, label_from_json, turn_from_json
-from collector.records.shared_records import divide_records
+from collector.past.evaluations import EvaluationFilter, evaluations_in, select
+from collector.past.labels import newest_labels
+from collector.past.turns import Turns, case_of, turns_in_log
 from collector.records.tenants import tenant_of
-from collector.records.turns import conversation_key
-from collector.records.whole_conversation import conversation_fields
 from collector.redact.open_redactor import open_redactors
 from collector.redact.redactor import redact_case
-from collector.service.open_logs import Logs, open_logs
+from collector.service.open_logs import Logs, open_stored_logs
 from collector.wording import plural, unknown
 from evaluators.cases import Conversation, Turn
 from evaluators.private_files import open_private
@@ -67,7 +61,7 @@ async def write_cases(config: Config, options: CasesOptions, say: Callable[[str]
             written.
     """
     _check(config, options)
-    async with open_logs(config.settings.log, create=False) as logs, _likeness(config, logs, options) as likeness:
+    async with open_stored_logs(config.settings.log) as logs, _likeness(config, logs, options) as likeness:
         result = await _find(config, logs, options, likeness)
     if not result.cases:
         say(f"no case: {result.summary}")
@@ -109,11 +103,6 @@ def _check(config: Config, options: CasesOptions) -> None:
             raise ConfigError("--alike-by means nothing with --no-diverse; leave one of them out")
     if options.since >= options.until:
         raise ConfigError("--from and --to: the window must begin before it ends")
-    log = config.settings.log
-    if log.kind == "memory":
-        raise ConfigError("log.kind is memory, so turns end with the process; set log.kind to sqlite or kafka")
-    if log.kind == "sqlite" and not Path(log.path).exists():
-        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
     if not config.settings.store_text:
         raise ConfigError("store_text is false, so the log has no texts that a case could be made of")
 
@@ -131,7 +120,7 @@ async def _likeness(config: Config, logs: Logs, options: CasesOptions) -> AsyncG
         redactor = redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
         return case if redactor is None else redact_case(case, redactor)
 
-    definitions = await GeneratedStepsStore.open(logs.definitions)
+    definitions = await logs.generated_steps()
     async with open_judges(replace(config, evaluators=only), definitions) as judges:
         name = only[options.alike_by].judge
         assert name is not None, "a similarity has a judge: the configuration was checked"
@@ -143,15 +132,17 @@ async def _find(config: Config, logs: Logs, options: CasesOptions, likeness: Lik
     selection = EvaluationFilter(
         since=options.since, until=options.until, monitors=monitors, evaluators=options.evaluators
     )
-    past = select([evaluation async for evaluation in _evaluations(logs.evaluations)], selection)
+    past = select([past async for past in evaluations_in(logs.evaluations)], selection)
     evaluations = [evaluation.evaluation for evaluation in past.scored]
-    labels = await _labels(logs.labels)
+    labels: dict[str, list[Label]] = {}
+    for label in await newest_labels(logs.labels):
+        labels.setdefault(label.evaluation_id, []).append(label)
     lower = {
         name for name, evaluator in config.evaluators.items() if evaluator.evaluator.direction == "lower_is_better"
     }
     every = (label for of in labels.values() for label in of)
     chosen = candidates(evaluations, every, options.which, below=options.below, lower_is_better=lower)
-    turns = await _turns(logs.turns, chosen)
+    turns = await turns_in_log(logs.turns, {evaluation.subject.conversation_id for evaluation in chosen})
     lost = duplicates = 0
     joined: list[SelectedCase] = []
     for case, of in _by_subject(chosen, evaluations, turns):
@@ -183,7 +174,7 @@ _WORDS: dict[Which, str] = {
 
 
 def _selected(
-    case: Turn | Conversation, evaluations: Sequence[Evaluation], labels: dict[str, list[Label]], which: Which
+    case: Turn | Conversation, evaluations: Sequence[Evaluation], labels: Mapping[str, Sequence[Label]], which: Which
 ) -> SelectedCase:
     return SelectedCase(
         case=case,
@@ -195,7 +186,7 @@ def _selected(
 
 
 def _by_subject(
-    chosen: Iterable[Evaluation], every: Iterable[Evaluation], turns: _StoredTurns
+    chosen: Iterable[Evaluation], every: Iterable[Evaluation], turns: Turns
 ) -> Iterator[tuple[Turn | Conversation | None, list[Evaluation]]]:
     """Each subject once, in the order of choice, with all its evaluations, the chosen one first."""
     by_subject: dict[tuple[str, str | None], list[Evaluation]] = {}
@@ -207,78 +198,4 @@ def _by_subject(
         if key not in seen:
             seen.add(key)
             others = [other for other in by_subject[key] if other.evaluation_id != evaluation.evaluation_id]
-            yield turns.case_of(evaluation), [evaluation, *others]
-
-
-class _StoredTurns:
-    """Turns of the log, by id and by conversation."""
-
-    def __init__(self) -> None:
-        self._by_id: dict[str, Turn] = {}
-        self._by_conversation: dict[str, dict[str, Turn]] = {}
-
-    def add(self, turn: Turn) -> None:
-        self._by_id[turn.turn_id] = turn
-        self._by_conversation.setdefault(conversation_key(turn), {})[turn.turn_id] = turn
-
-    def case_of(self, evaluation: Evaluation) -> Turn | Conversation | None:
-        """The turn or conversation of an evaluation; None where the log no longer has all of it."""
-        subject = evaluation.subject
-        if subject.turn_id is not None:
-            return self._by_id.get(subject.turn_id)
-        members = self._by_conversation.get(subject.conversation_id, {})
-        spans = {span for _, span in subject.links}
-        turns = [turn for turn in members.values() if not spans or turn.span_id in spans]
-        if not turns or (spans and len(turns) < len(spans)):
-            return None
-        ordered = tuple(sorted(turns, key=lambda each: each.started_at.timestamp() if each.started_at else 0.0))
-        return Conversation(
-            **conversation_fields(ordered), conversation_id=subject.conversation_id, turns=ordered, closed_by="idle"
-        )
-
-
-async def _turns(log: Log, chosen: Sequence[Evaluation]) -> _StoredTurns:
-    wanted = {evaluation.subject.turn_id for evaluation in chosen if evaluation.subject.turn_id}
-    conversations = {evaluation.subject.conversation_id for evaluation in chosen if evaluation.subject.turn_id is None}
-    stored = _StoredTurns()
-    for partition in range(log.partitions):
-        async for batch in log.read(partition, 0):
-            for record in divide_records(batch):
-                if record.is_tick or record.headers:
-                    continue
-                try:
-                    turn = turn_from_json(record.value)
-                except BadInput:
-                    continue  # the evaluate stage has dead-lettered it
-                if turn.turn_id in wanted or conversation_key(turn) in conversations:
-                    stored.add(turn)
-            await asyncio.sleep(0)
-    return stored
-
-
-async def _evaluations(log: Log) -> AsyncIterator[PastEvaluation]:
-    for partition in range(log.partitions):
-        async for record in valid_evaluations(log, partition):
-            try:
-                yield PastEvaluation(evaluation_from_json(record.value))
-            except BadInput:
-                continue  # the exporters report it
-
-
-async def _labels(log: Log) -> dict[str, list[Label]]:
-    """The newest label of each person, by evaluation."""
-    newest: dict[tuple[str, str | None], Label] = {}
-    for partition in range(log.partitions):
-        async for batch in log.read(partition, 0):
-            for record in batch:
-                try:
-                    label = label_from_json(record.value)
-                except BadInput:
-                    continue
-                known = newest.get((label.evaluation_id, label.given_by))
-                if known is None or known.given_at <= label.given_at:
-                    newest[label.evaluation_id, label.given_by] = label
-    by_evaluation: dict[str, list[Label]] = {}
-    for each in newest.values():
-        by_evaluation.setdefault(each.evaluation_id, []).append(each)
-    return by_evaluation
+            yield case_of(evaluation, turns), [evaluation, *others]

@@ -12,17 +12,15 @@ import orjson
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import AlertingRule
 from collector.alerting.rules.targets import targets
-from collector.commands.audit.audit import require_logs
 from collector.commands.check.capacity import capacity_of
 from collector.commands.check.cpu_costs import costs_here
 from collector.config.configured import Config
 from collector.config.live_part import SECRET_JUDGE_KEYS, live_keys, restart_keys, with_live_values
 from collector.config.settings import BudgetSettings, PlannedRate
 from collector.errors import ConfigError
-from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import LogUnavailable
 from collector.service.live.history import ConfigurationHistory
-from collector.service.open_logs import open_logs
+from collector.service.open_logs import open_logs, require_topics_of
 from collector.service.plan_builder import evaluator_version_in, expected_usd
 from collector.wording import listed
 
@@ -193,10 +191,10 @@ async def running_configuration(config: Config) -> Compared:
         ConfigError: the logs cannot be read, or no service has run with them.
     """
     linking = config.settings.assemble.link is not None
-    require_logs(config.settings.log, linking=linking)
+    require_topics_of(config.settings.log, linking=linking)
     async with open_logs(config.settings.log, linking=linking) as logs:
         try:
-            newest = await ConfigurationHistory(await GeneratedStepsStore.open(logs.definitions), config).refresh()
+            newest = await ConfigurationHistory(await logs.generated_steps(), config).refresh()
         except LogUnavailable as error:
             raise ConfigError(f"log: {error}; start the broker, or try again") from error
     if newest is None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -22,13 +20,11 @@ from collector.alerting.diagnosis.explain_drop import (
 from collector.alerting.diagnosis.recent_scores import worst_of
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem
 from collector.config.configured import Config
-from collector.errors import BadInput, ConfigError, EvalstreamError
+from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Log
-from collector.past.evaluations import REPLAY_OF
+from collector.past.evaluations import REPLAY_OF, evaluations_in
 from collector.records.attributes import STANDARD
-from collector.records.epochs import valid_evaluations
-from collector.records.json import evaluation_from_json
-from collector.service.open_logs import open_logs
+from collector.service.open_logs import open_stored_logs
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
 
@@ -70,12 +66,7 @@ async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str]
         EvalstreamError: there are too few scores to compare.
     """
     names = _names(config, options)
-    log = config.settings.log
-    if log.kind == "memory":
-        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
-    if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
-        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
-    async with open_logs(log, create=False) as logs:
+    async with open_stored_logs(config.settings.log) as logs:
         evaluations = await _read(logs.evaluations, options, names)
     attributes = {*STANDARD, *config.settings.assemble.declared_attributes}
     made = [each for name in names if (each := _diagnose(name, evaluations, options, config, attributes, len(names)))]
@@ -109,21 +100,17 @@ async def _read(log: Log, options: DiagnoseOptions, names: Sequence[str]) -> lis
     """The scores of the monitor in both windows, each once, without those that another stands in for."""
     scores: dict[str, Evaluation] = {}
     superseded: set[str] = set()
-    for partition in range(log.partitions):
-        async for record in valid_evaluations(log, partition):
-            try:
-                evaluation = evaluation_from_json(record.value)
-            except BadInput:
-                continue  # the exporters report it
-            superseded.update(evaluation.supersedes)
-            if (
-                evaluation.monitor == options.monitor
-                and evaluation.evaluator in names
-                and evaluation.score is not None
-                and options.reference <= evaluation.time < options.until
-                and REPLAY_OF not in evaluation.attributes
-            ):
-                scores[evaluation.evaluation_id] = evaluation
+    async for past in evaluations_in(log):
+        evaluation = past.evaluation
+        superseded.update(evaluation.supersedes)
+        if (
+            evaluation.monitor == options.monitor
+            and evaluation.evaluator in names
+            and evaluation.score is not None
+            and options.reference <= evaluation.time < options.until
+            and REPLAY_OF not in evaluation.attributes
+        ):
+            scores[evaluation.evaluation_id] = evaluation
     return [score for name, score in scores.items() if name not in superseded]
 
 

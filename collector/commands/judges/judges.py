@@ -18,7 +18,6 @@ from collector.commands.score.spend_limit import require_prices
 from collector.config.configured import Config, Configured
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment, Job, Monitor
-from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.judging.layers import without_answer_cache
 from collector.judging.open_judges import open_judges
@@ -136,7 +135,7 @@ async def _run(
     every = replace(config, evaluators={judge: replace(configured, judge=judge) for judge in judges})
     is_named = "log" in config.settings.model_fields_set
     async with open_logs(config.settings.log, create=is_named) as logs:
-        definitions = await GeneratedStepsStore.open(logs.definitions)
+        definitions = await logs.generated_steps()
         async with open_judges(every, definitions) as opened, guarded_run(config, from_logs=False) as run:
             opened_judges = {judge: without_answer_cache(opened[judge]) for judge in judges}
             jobs = list(_jobs(every, opened_judges, cases, options.repeat))

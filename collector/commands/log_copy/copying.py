@@ -31,6 +31,7 @@ from collector.evaluate.transfer.transfer_records import TransferStart, is_trans
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import group_of
 from collector.logs.log import TICK, Committed, CopyableLog, Log, Record, StoredRecord
+from collector.logs.whole_log import read_records
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
 from collector.records.epochs import CONTROL_HEADERS, Fence, unstamped
 from collector.service.open_logs import Logs
@@ -266,13 +267,13 @@ class LogCopy:
             time = max([time, *(record.timestamp for record in records[-1:])])
         needed = {(record.partition, record.number) for record in (*closed, *opened)}
         await self._copy_spans_but(needed, {number: (source.starts[number], at) for number, at in read.items()})
-        low = {number: writer.end(number) for number in range(writer.target.partitions)}
+        low = writer.ends()
         for record in sorted(closed, key=lambda each: each.timestamp):
             await writer.copy(record)
         for partition in low:
             if closed:  # time passes, so that all of these traces close
                 await writer.add(Record(None, b"", TICK, partition, time))
-        following = {number: writer.end(number) for number in range(writer.target.partitions)}
+        following = writer.ends()
         for record in sorted(opened, key=lambda each: each.timestamp):
             if self._is_wanted("spans", record, read=False):
                 await writer.copy(record)
@@ -307,7 +308,7 @@ class LogCopy:
         read = source.read_until(GROUP) | {number: transfer.offset for number, transfer in states.items()}
         writer.mark_group(TURNS_GROUP, source.commits[TURNS_GROUP], source.log.partitions)
         await self._copy_all("turns", {number: (source.starts[number], at) for number, at in read.items()}, read=True)
-        begins = {number: writer.end(number) for number in range(writer.target.partitions)}
+        begins = writer.ends()
         if states:
             await self._write_states(states)
         await self._copy_all("turns", {number: (read[number], end) for number, end in source.ends.items()}, read=False)
@@ -368,15 +369,10 @@ class LogCopy:
 
     async def _notice_letters(self) -> None:
         """Dead letters name records: notice where these come to lie."""
-        log = self._source.dead_letters
-        for partition in range(log.partitions):
-            async for batch in log.read(partition, 0):
-                for record in batch:
-                    letter = _letter_in(record)
-                    if letter is not None and letter["source"] in self._writers:
-                        self._writers[letter["source"]].notice(
-                            letter["partition"], letter["position"], letter.get("piece", 0)
-                        )
+        async for record in read_records(self._source.dead_letters):
+            letter = _letter_in(record)
+            if letter is not None and letter["source"] in self._writers:
+                self._writers[letter["source"]].notice(letter["partition"], letter["position"], letter.get("piece", 0))
 
     async def _copy_letters(self) -> None:
         source = self._sources["dead_letters"]

@@ -10,17 +10,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from collector.backoff import Backoff
-from collector.commands.audit.audit import CLEAN, WRONG, audit_logs, require_logs
+from collector.commands.audit.audit import CLEAN, WRONG, audit_logs
 from collector.commands.log_copy.copying import CopiedLog, LogCopy, groups_by_log, oldest_retained
 from collector.config.configured import Config
 from collector.config.settings import KafkaSourceSettings, LogSettings
 from collector.errors import ConfigError
-from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import GroupInUse, LogError, LogUnavailable, RecordTooLarge
 from collector.service.assembly_builder import trace_limits
 from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source
 from collector.service.live.history import ConfigurationHistory
-from collector.service.open_logs import Logs, open_logs
+from collector.service.open_logs import Logs, open_logs, require_topics_of
 from collector.service.plan_builder import build_unasked_plan
 from collector.wording import listed, plural
 
@@ -82,7 +81,7 @@ async def copy_logs(config: Config, to: Config, say: Callable[[str], None]) -> i
     """
     linking = config.settings.assemble.link is not None
     spans = "spans" in config.exporters
-    await asyncio.to_thread(require_logs, config.settings.log, linking=linking, judged_spans=spans)
+    await asyncio.to_thread(require_topics_of, config.settings.log, linking=linking, judged_spans=spans)
     _require_other(config, to)
     async with open_logs(config.settings.log, linking=linking, judged_spans=spans) as source:
         await _require_unused(config, source)
@@ -101,7 +100,7 @@ async def _copy(config: Config, to: Config, source: Logs, target: Logs, say: Cal
     now = time.time()
     oldest = {log.name: oldest_retained(await log.retention(), now) for log in target}
     limits = trace_limits(config.settings.assemble)
-    history = ConfigurationHistory(await GeneratedStepsStore.open(source.definitions), config)
+    history = ConfigurationHistory(await source.generated_steps(), config)
     await history.find_newest()
     # The file may have been changed since; what is unfinished became due by what the log has.
     plan = await history.plan_of(history.number) or build_unasked_plan(config)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collector.logs.log import Committed, CopyableLog, Record, StoredRecord, partition_of
+from collector.logs.whole_log import end_offsets
 
 _BATCH_RECORDS, _BATCH_BYTES = 2_000, 8 << 20
 
@@ -51,7 +52,7 @@ class LogWriter:
     @classmethod
     async def open(cls, source_partitions: int, target: CopyableLog) -> LogWriter:
         """Begin at the ends of an empty log."""
-        ends = {partition: await target.end_offset(partition) for partition in range(target.partitions)}
+        ends = dict(enumerate(await end_offsets(target)))
         return cls(source_partitions, target, ends)
 
     def mark(self, name: str, offsets: Mapping[int, int]) -> None:
@@ -69,6 +70,10 @@ class LogWriter:
     def end(self, partition: int) -> int:
         """The offset of the next record."""
         return self._next[partition]
+
+    def ends(self) -> dict[int, int]:
+        """The offset of the next record of each partition."""
+        return dict(self._next)
 
     def first(self, name: str, partition: int) -> int:
         """The offset of the first marked record of a partition; its end if there is none."""

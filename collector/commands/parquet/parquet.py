@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from pathlib import Path
 from typing import Any
 
 from collector.commands.parquet.columns import (
@@ -27,7 +26,7 @@ from collector.logs.log import Log, StoredRecord
 from collector.logs.offset_of_time import first_offset
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, label_from_json
-from collector.service.open_logs import open_logs
+from collector.service.open_logs import open_stored_logs
 from collector.wording import plural
 
 DONE, PARTLY = 0, 1
@@ -70,10 +69,10 @@ async def write_parquet(config: Config, options: ParquetOptions, say: Callable[[
     Raises:
         ConfigError: there is no log, pyarrow is not installed, or the destination cannot be written.
     """
-    _check(config, options)
+    _check(options)
     files = DayFiles(options.destination)
     left = 0
-    async with open_logs(config.settings.log, create=False) as logs:
+    async with open_stored_logs(config.settings.log) as logs:
         tables = (
             _Table("evaluations", EVALUATION_COLUMNS, logs.evaluations, valid_evaluations, _evaluation(options)),
             _Table("labels", LABEL_COLUMNS, logs.labels, _labels, _label(options)),
@@ -88,12 +87,7 @@ async def write_parquet(config: Config, options: ParquetOptions, say: Callable[[
     return PARTLY if left else DONE
 
 
-def _check(config: Config, options: ParquetOptions) -> None:
-    log = config.settings.log
-    if log.kind == "memory":
-        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
-    if log.kind == "sqlite" and not Path(log.path).exists():
-        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
+def _check(options: ParquetOptions) -> None:
     if options.since >= options.until:
         raise ConfigError("--from and --to: the window must begin before it ends")
 

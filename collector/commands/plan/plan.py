@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -25,15 +23,14 @@ from collector.commands.plan.past_figures import (
 )
 from collector.config.configured import Config
 from collector.config.settings import BoostSettings, PlannedRate, UseSettings
-from collector.errors import BadInput, ConfigError, EvalstreamError
+from collector.errors import ConfigError, EvalstreamError
 from collector.evaluate.planned_rates.day_figures import DayFigures, rates_of
 from collector.evaluate.sampling.strata import EVERYTHING
 from collector.logs.log import Log
-from collector.past.evaluations import REPLAY_OF
+from collector.logs.whole_log import read_records
+from collector.past.evaluations import EvaluationFilter, selected_in
 from collector.records.audits import FEWEST_AUDITS, audit_of, audit_outcome
-from collector.records.epochs import valid_evaluations
-from collector.records.json import evaluation_from_json
-from collector.service.open_logs import Logs, open_logs
+from collector.service.open_logs import Logs, open_stored_logs
 from collector.statistics.bounded_sums import Weight
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
@@ -101,12 +98,7 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
         EvalstreamError: there are too few scores.
     """
     uses = _uses(config, options)
-    log = config.settings.log
-    if log.kind == "memory":
-        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
-    if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
-        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
-    async with open_logs(log, create=False) as logs:
+    async with open_stored_logs(config.settings.log) as logs:
         past = await _read(logs.evaluations, options)
         labels = await _labels(logs, config) if options.usd_per_label is not None else None
     monitor = config.settings.monitors[options.monitor]
@@ -139,19 +131,11 @@ def _uses(config: Config, options: PlanOptions) -> list[UseSettings]:
 async def _read(log: Log, options: PlanOptions) -> Mapping[str, list[PricedEvaluation]]:
     """The evaluations of the monitor by evaluator: those of the version that was last."""
     seen: dict[str, tuple[str, str, PricedEvaluation]] = {}
-    for partition in range(log.partitions):
-        async for record in valid_evaluations(log, partition):
-            try:
-                each = evaluation_from_json(record.value)
-            except BadInput:
-                continue  # the exporters report it
-            if (
-                each.monitor == options.monitor
-                and options.since <= each.ended_at < options.until
-                and each.happened_at is None
-                and REPLAY_OF not in each.attributes
-            ):
-                seen[each.evaluation_id] = (each.evaluator, each.evaluator_version, priced_evaluation(each))
+    selection = EvaluationFilter(since=options.since, until=options.until, monitors=[options.monitor])
+    async for evaluation in selected_in(log, selection):
+        if evaluation.happened_at is None:
+            past = priced_evaluation(evaluation)
+            seen[evaluation.evaluation_id] = (evaluation.evaluator, evaluation.evaluator_version, past)
     newest: dict[str, tuple[float, str]] = {}
     for evaluator, version, past in seen.values():
         if past.score is not None:
@@ -184,10 +168,8 @@ async def _labels(logs: Logs, config: Config) -> LabelIndex:
         name for name, evaluator in config.evaluators.items() if evaluator.evaluator.direction == "lower_is_better"
     ]
     index = LabelIndex(lower)
-    for partition in range(logs.labels.partitions):
-        async for batch in logs.labels.read(partition, 0):
-            for record in batch:
-                index.add(record)
+    async for record in read_records(logs.labels):
+        index.add(record)
     return index
 
 

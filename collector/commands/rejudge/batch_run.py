@@ -13,7 +13,6 @@ from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run
 from collector.config.configured import Config
 from collector.evaluate.evaluation_record import FALLBACK_ATTRIBUTE
 from collector.evaluate.plan import Job, Plan
-from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.retry.request import BackfillRequest
 from collector.evaluate.stage import GROUP
@@ -75,7 +74,7 @@ async def make_in_batches(
     wanted = [candidate async for candidate in candidates.all()]
     async with AsyncExitStack() as stack:
         batches = stack.enter_context(open_batches(True, output, run.pace))
-        definitions = await GeneratedStepsStore.open(logs.definitions)
+        definitions = await logs.generated_steps()
         judges = await stack.enter_async_context(open_judges(config, definitions, batches=batches))
         plan = build_plan(at_batch_prices(config), judges)
         evaluate = await stack.enter_async_context(guarded_run(config, from_logs=True))

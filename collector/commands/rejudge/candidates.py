@@ -21,8 +21,8 @@ from collector.evaluate.references.subject import (
 from collector.evaluate.retry.past_jobs import PastDueJob, Stretch, ended_at, past_jobs
 from collector.evaluate.retry.request import BackfillRequest, PastRequest, RetryRequest
 from collector.logs.log import Log
-from collector.past.evaluations import REPLAY_OF, subject_key
-from collector.past.owed import OwedEvaluation, is_owed
+from collector.past.evaluations import REPLAY_OF, PastEvaluation, subject_key
+from collector.past.owed import is_owed
 from collector.past.turns import case_of, turns_in_log
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import subject_of
@@ -41,7 +41,7 @@ class Candidate:
     """A request that could be made, to a partition of the turns log; `happened_at` orders them."""
 
     request: PastRequest
-    partition: int
+    partition: int | None
     monitor: str
     evaluator: str
     happened_at: datetime
@@ -183,7 +183,7 @@ class Candidates:
         version = self.known.versions[evaluation.evaluator]
         return self.what != "all" or evaluation.evaluator_version == version
 
-    def _add_owed(self, owed: OwedEvaluation, case: Turn | Conversation | None, references: ReferencesByKey) -> None:
+    def _add_owed(self, owed: PastEvaluation, case: Turn | Conversation | None, references: ReferencesByKey) -> None:
         if case is None:
             self.left_out.expired += 1
             return

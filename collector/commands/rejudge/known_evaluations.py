@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from collector.errors import BadInput
 from collector.evaluate.retry.past_jobs import Stretch
 from collector.logs.log import Log
-from collector.past.evaluations import subject_key
-from collector.past.owed import OwedEvaluation, is_owed, is_unmade
-from collector.records.epochs import valid_evaluations
-from collector.records.json import evaluation_from_json
-from evaluators.results import Evaluation
+from collector.past.evaluations import PastEvaluation, evaluations_in, subject_key
+from collector.past.owed import is_owed, is_unmade
 
 
 @dataclass(slots=True)
@@ -30,7 +26,7 @@ class KnownEvaluations:
     ids: set[str] = field(default_factory=set[str])
     live: set[str] = field(default_factory=set[str])
     by_subject: dict[Hashable, str | None] = field(default_factory=dict[Hashable, str | None])
-    owed: dict[str, OwedEvaluation] = field(default_factory=dict[str, OwedEvaluation])
+    owed: dict[str, PastEvaluation] = field(default_factory=dict[str, PastEvaluation])
     spent_usd: float = 0.0
     costs: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
     ends: dict[int, int] = field(default_factory=dict[int, int])
@@ -46,17 +42,14 @@ class KnownEvaluations:
         superseded: set[str] = set()
         for partition in range(log.partitions):
             self.ends[partition] = await log.end_offset(partition)
-            async for record in valid_evaluations(log, partition):
-                try:
-                    evaluation = evaluation_from_json(record.value)
-                except BadInput:
-                    continue  # the exporters report it
-                superseded.update(evaluation.supersedes)
-                self._add(evaluation, partition)
+            async for past in evaluations_in(log, [partition]):
+                superseded.update(past.evaluation.supersedes)
+                self._add(past)
         for name in superseded:
             self.owed.pop(name, None)
 
-    def _add(self, evaluation: Evaluation, partition: int) -> None:
+    def _add(self, past: PastEvaluation) -> None:
+        evaluation = past.evaluation
         self.ids.add(evaluation.evaluation_id)
         if evaluation.evaluator not in self.versions:
             return
@@ -72,4 +65,4 @@ class KnownEvaluations:
             total, number = self.costs.get(evaluation.evaluator, (0.0, 0))
             self.costs[evaluation.evaluator] = (total + evaluation.cost_usd, number + 1)
         if is_owed(evaluation) or is_unmade(evaluation):
-            self.owed[evaluation.evaluation_id] = OwedEvaluation(evaluation, partition)
+            self.owed[evaluation.evaluation_id] = past

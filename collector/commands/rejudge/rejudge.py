@@ -14,13 +14,12 @@ from collector.commands.rejudge.known_evaluations import KnownEvaluations
 from collector.commands.rejudge.request_window import Money, Progress, RequestWindow
 from collector.commands.score.spend_limit import require_prices
 from collector.config.configured import Config, judges_of
-from collector.errors import BadInput, ConfigError
+from collector.errors import ConfigError
 from collector.evaluate.plan import Job
 from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan_of
-from collector.evaluate.retry.request import is_retry_request, parse_request
+from collector.evaluate.retry.request import requested_evaluations
 from collector.judging.batches import at_batch_prices
-from collector.logs.log import Log
-from collector.service.open_logs import Logs, open_logs
+from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd
 from collector.wording import plural, unknown
 
@@ -59,10 +58,10 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         ConfigError: the configuration stores nothing that could be judged, or has not what is named, or no limit.
     """
     versions = _versions(config, options)
-    async with open_logs(config.settings.log) as logs:
+    async with open_stored_logs(config.settings.log) as logs:
         known = KnownEvaluations(versions, options.stretch)
         await known.read(logs.evaluations)
-        requested = await _requested(logs.turns)
+        requested = await requested_evaluations(logs.turns)
         candidates = Candidates(
             turns=logs.turns,
             plan=plan_of(build_unasked_plan(config), options.monitors, options.evaluators),
@@ -135,8 +134,6 @@ async def _request_all(
 def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
     """The wanted evaluators, each with its version of now."""
     settings = config.settings
-    if settings.log.kind == "memory":
-        raise ConfigError("log.kind is memory, so turns end with the process; set log.kind to sqlite or kafka")
     if not settings.store_text:
         raise ConfigError(
             f"{config.source}: store_text is false, so the texts are not stored and cannot be judged again; "
@@ -163,20 +160,6 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
     if options.max_usd is not None:
         require_prices(config, judges)
     return {name: evaluator_version_in(config, name) for name in names}
-
-
-async def _requested(turns: Log) -> dict[str, str]:
-    """The evaluators by id of the evaluations that requests in the turns log lead to, made already or not."""
-    names: dict[str, str] = {}
-    for partition in range(turns.partitions):
-        async for batch in turns.read(partition, 0):
-            for record in filter(is_retry_request, batch):
-                try:
-                    request = parse_request(record.value)
-                except BadInput:
-                    continue  # the evaluate stage dead-lettered it
-                names[request.evaluation_id] = request.evaluator
-    return names
 
 
 def _summary(

@@ -23,7 +23,6 @@ from collector.config.packs import pack_of
 from collector.config.settings import UseSettings
 from collector.errors import ConfigError, EvalstreamError
 from collector.evaluate.plan import Assignment, Job, Monitor
-from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
@@ -33,14 +32,14 @@ from collector.past.evaluations import (
     EvaluationFilter,
     PastEvaluation,
     SelectedEvaluations,
+    evaluations_in,
     read_file,
-    read_log,
     select,
 )
 from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
 from collector.past.writing import write_into_log
 from collector.records.attributes import with_declared
-from collector.service.open_logs import Logs, open_logs
+from collector.service.open_logs import Logs, open_logs, require_stored_logs
 from collector.service.plan_builder import build_assignment, with_pack
 from collector.wording import plural, unknown
 from evaluators.identity import subject_id_of
@@ -127,10 +126,8 @@ def _check(config: Config, options: ReplayOptions) -> None:
             f"{config.source}: store_text is false, so the texts are not stored and cannot be evaluated again; "
             "name files with the turns, or set store_text: true for future traffic"
         )
-    if options.into_log and config.settings.log.kind == "memory":
-        raise ConfigError(
-            "--into-log: log.kind is memory, which ends with the command; set log.kind to sqlite or kafka"
-        )
+    if options.into_log:
+        require_stored_logs(config.settings.log)
     if options.output is not None and options.output.suffix == ".csv":
         raise ConfigError(f"--output: {options.output}: write a name that ends in .jsonl, which a replay can resume")
     if options.by is not None and len(options.selection.evaluators) != 1:
@@ -148,7 +145,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Repla
         if options.max_usd is not None:
             require_prices(judging, {evaluator.judge for evaluator in judging.evaluators.values() if evaluator.judge})
         batches = stack.enter_context(open_batches(options.batch, options.output, options.pace))
-        definitions = await GeneratedStepsStore.open(logs.definitions)
+        definitions = await logs.generated_steps()
         judges = await stack.enter_async_context(open_judges(judging, definitions, batches=batches))
         priced = judging if batches is None else at_batch_prices(judging)
         assignments = {old: build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()}
@@ -185,8 +182,9 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Repla
 
 
 async def _past(logs: Logs, options: ReplayOptions) -> SelectedEvaluations:
-    past = read_file(options.evaluations) if options.evaluations else await read_log(logs.evaluations)
-    return select(past, options.selection)
+    if options.evaluations:
+        return select(read_file(options.evaluations), options.selection)
+    return select([past async for past in evaluations_in(logs.evaluations)], options.selection)
 
 
 def _nothing(selected: SelectedEvaluations, options: ReplayOptions) -> str:
@@ -289,7 +287,7 @@ async def _not_in_log(log: Log, jobs: Sequence[PastJob]) -> list[PastJob]:
     Raises:
         ConfigError: there are none.
     """
-    existing = {evaluation.evaluation.evaluation_id for evaluation in await read_log(log)}
+    existing = {past.evaluation.evaluation_id async for past in evaluations_in(log)}
     missing = [(past, job) for past, job in jobs if job.evaluation_id not in existing]
     if not missing:
         raise ConfigError(

@@ -23,7 +23,6 @@ from collector.commands.score.summary import ScoreSummary, summarize
 from collector.config.configured import Config, without_audits
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment, Plan
-from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
 from collector.logs.memory import MemoryLog
@@ -142,7 +141,7 @@ def _unlinked(paths: Sequence[str], assembler: Assembler) -> Iterator[Turn]:
 async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -> RunResult:
     is_named = "log" in config.settings.model_fields_set
     async with open_logs(config.settings.log, create=is_named) as logs:
-        definitions = await GeneratedStepsStore.open(logs.definitions)
+        definitions = await logs.generated_steps()
         async with AsyncExitStack() as stack:
             batches = stack.enter_context(open_batches(options.batch, options.output, options.pace))
             judges = await stack.enter_async_context(open_judges(config, definitions, batches=batches))

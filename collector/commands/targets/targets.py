@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -15,12 +13,10 @@ import orjson
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
 from collector.commands.targets.past_alerts import LONGEST, PastAlerts, with_fall
 from collector.config.configured import Config
-from collector.errors import BadInput, ConfigError, EvalstreamError
+from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Log
-from collector.past.evaluations import REPLAY_OF
-from collector.records.epochs import valid_evaluations
-from collector.records.json import evaluation_from_json
-from collector.service.open_logs import open_logs
+from collector.past.evaluations import EvaluationFilter, selected_in
+from collector.service.open_logs import open_stored_logs
 from collector.statistics.bounded_sums import Weight
 from collector.statistics.score_history import DAY, HOUR, PastScore, ScoreHistory, history_of
 from collector.wording import plural, unknown
@@ -83,12 +79,7 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
     """
     every = targets(config)
     chosen = _chosen(every, options)
-    log = config.settings.log
-    if log.kind == "memory":
-        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
-    if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
-        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
-    async with open_logs(log, create=False) as logs:
+    async with open_stored_logs(config.settings.log) as logs:
         scores = await _read(logs.evaluations, options)
     made: list[Proposal] = []
     for target in chosen:
@@ -119,20 +110,12 @@ def _chosen(every: Sequence[Target], options: TargetsOptions) -> list[Target]:
 async def _read(log: Log, options: TargetsOptions) -> Mapping[tuple[str, str], list[PastScore]]:
     """The scores of each monitor's evaluators in order of time: those of the version that scored last."""
     scored: dict[str, tuple[tuple[str, str], str, PastScore]] = {}
-    for partition in range(log.partitions):
-        async for record in valid_evaluations(log, partition):
-            try:
-                each = evaluation_from_json(record.value)
-            except BadInput:
-                continue  # the exporters report it
-            if (
-                each.score is not None
-                and options.since <= each.ended_at < options.until
-                and REPLAY_OF not in each.attributes
-            ):
-                weight = Weight.of(each.sampling)
-                past = PastScore(each.ended_at.timestamp(), each.subject.conversation_id, weight, each.score)
-                scored[each.evaluation_id] = ((each.monitor, each.evaluator), each.evaluator_version, past)
+    async for evaluation in selected_in(log, EvaluationFilter(since=options.since, until=options.until)):
+        if evaluation.score is not None:
+            weight, conversation = Weight.of(evaluation.sampling), evaluation.subject.conversation_id
+            past = PastScore(evaluation.ended_at.timestamp(), conversation, weight, evaluation.score)
+            key = evaluation.monitor, evaluation.evaluator
+            scored[evaluation.evaluation_id] = (key, evaluation.evaluator_version, past)
     newest: dict[tuple[str, str], tuple[float, str]] = {}
     for key, version, past in scored.values():
         newest[key] = max(newest.get(key, (0.0, "")), (past.time, version))

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from collector.errors import BadInput
 from collector.evaluate.plan import Assignment
 from collector.logs.log import Log
+from collector.logs.whole_log import read_partitions
 from collector.records.references import IDS, Reference, is_reference, parse_reference
 from collector.records.tenants import tenant_of
 from collector.records.turns import conversation_key
@@ -99,14 +100,13 @@ def with_references(case: Turn | Conversation, references: Iterable[Reference]) 
 async def references_in_log(turns: Log) -> ReferencesByKey:
     """All references of the turns log, each once."""
     known: dict[str, dict[str, Reference]] = {}
-    for partition in range(turns.partitions):
-        async for batch in turns.read(partition, 0):
-            for record in filter(is_reference, batch):
-                try:
-                    reference = parse_reference(record.value)
-                except BadInput:
-                    continue  # the evaluate stage dead-lettered it
-                known.setdefault(reference.key, {})[reference.reference_id] = reference
+    async for batch in read_partitions(turns):
+        for record in filter(is_reference, batch):
+            try:
+                reference = parse_reference(record.value)
+            except BadInput:
+                continue  # the evaluate stage dead-lettered it
+            known.setdefault(reference.key, {})[reference.reference_id] = reference
     return {key: tuple(each.values()) for key, each in known.items()}
 
 

@@ -17,6 +17,7 @@ import orjson
 
 from collector.errors import BadInput
 from collector.logs.log import Headers, Log, Record, RecordTooLarge, StoredRecord
+from collector.logs.whole_log import read_partitions
 from collector.records.json import (
     conversation_from_json,
     conversation_to_json,
@@ -73,7 +74,7 @@ class RetryRequest:
         before = self.failed.retry
         return Retry(attempt=2 if before is None else before.attempt + 1, reason=self.failed.reason_code)
 
-    def to_record(self, partition: int) -> Record:
+    def to_record(self, partition: int | None) -> Record:
         """The record to append: to the partition whose owner wrote the failed evaluation."""
         plain: dict[str, Any] = {"failed": orjson.Fragment(evaluation_to_json(self.failed))}
         if self.happened_at is not None:
@@ -102,7 +103,7 @@ class BackfillRequest:
         """What the evaluator judges."""
         return "turn" if isinstance(self.case, Turn) else "conversation"
 
-    def to_record(self, partition: int) -> Record:
+    def to_record(self, partition: int | None) -> Record:
         """The record to append: to the partition of the turns log that the subject is in."""
         plain: dict[str, Any] = {
             "backfill": self.evaluation_id,
@@ -120,7 +121,7 @@ PastRequest: TypeAlias = RetryRequest | BackfillRequest
 """A request for an evaluation of a past subject."""
 
 
-def _record(conversation_id: str, plain: dict[str, Any], case: Turn | Conversation, partition: int) -> Record:
+def _record(conversation_id: str, plain: dict[str, Any], case: Turn | Conversation, partition: int | None) -> Record:
     if isinstance(case, Turn):
         plain["turn"] = orjson.Fragment(turn_to_json(case))
     else:
@@ -157,7 +158,7 @@ def parse_request(value: bytes) -> PastRequest:
         raise BadInput(f"not a request to make an evaluation again: {type(error).__name__}") from None
 
 
-async def append_requests(turns: Log, requests: Iterable[tuple[PastRequest, int]]) -> Sequence[PastRequest]:
+async def append_requests(turns: Log, requests: Iterable[tuple[PastRequest, int | None]]) -> Sequence[PastRequest]:
     """Append requests, each with its partition; returns those that are larger than the log accepts.
 
     Raises:
@@ -178,14 +179,14 @@ async def append_requests(turns: Log, requests: Iterable[tuple[PastRequest, int]
     return too_large
 
 
-async def requested_ids(turns: Log) -> frozenset[str]:
-    """The ids of the evaluations that requests in the turns log lead to, made already or not."""
-    names: set[str] = set()
-    for partition in range(turns.partitions):
-        async for batch in turns.read(partition, 0):
-            for record in filter(is_retry_request, batch):
-                try:
-                    names.add(parse_request(record.value).evaluation_id)
-                except BadInput:
-                    continue  # the evaluate stage dead-lettered it
-    return frozenset(names)
+async def requested_evaluations(turns: Log) -> Mapping[str, str]:
+    """The evaluations that requests in the turns log lead to, made already or not: their evaluators by their ids."""
+    requested: dict[str, str] = {}
+    async for batch in read_partitions(turns):
+        for record in filter(is_retry_request, batch):
+            try:
+                request = parse_request(record.value)
+            except BadInput:
+                continue  # the evaluate stage dead-lettered it
+            requested[request.evaluation_id] = request.evaluator
+    return requested

@@ -11,7 +11,8 @@ import pytest
 from evaluation_samples import START, label, scored
 
 from collector.calibration.agreement_watch import AgreementWatcher
-from collector.calibration.page_labels import IncrementalReader, LabelIndex, human_of
+from collector.calibration.page_labels import LabelIndex, human_of
+from collector.logs.whole_log import IncrementalReader
 from collector.logs.log import LogUnavailable, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json, label_to_json

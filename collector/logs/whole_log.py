@@ -1,0 +1,66 @@
+"""A log read as a whole: all partitions, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from collector.logs.log import Log, StoredRecord
+from collector.logs.offset_of_time import first_offset
+
+
+async def read_partitions(log: Log, starts: Sequence[int] | None = None) -> AsyncIterator[Sequence[StoredRecord]]:
+    """Read the batches of every partition from `starts` on (by partition; all from the oldest record if None).
+
+    A partition is read to its end as it is when its turn comes. Between batches other tasks run.
+
+    Raises:
+        LogUnavailable: the log cannot be read now.
+    """
+    for partition in range(log.partitions):
+        async for batch in log.read(partition, 0 if starts is None else starts[partition]):
+            yield batch
+            await asyncio.sleep(0)
+
+
+async def read_records(log: Log, starts: Sequence[int] | None = None) -> AsyncIterator[StoredRecord]:
+    """Read single records in the same order, ticks among them. Raises LogUnavailable."""
+    async for batch in read_partitions(log, starts):
+        for record in batch:
+            yield record
+
+
+async def start_offsets(log: Log) -> list[int]:
+    """The offset of the oldest record of each partition. Raises LogUnavailable."""
+    return [await log.start_offset(partition) for partition in range(log.partitions)]
+
+
+async def end_offsets(log: Log) -> list[int]:
+    """The offset behind the newest record of each partition. Raises LogUnavailable."""
+    return [await log.end_offset(partition) for partition in range(log.partitions)]
+
+
+async def first_offsets(log: Log, since: float) -> list[int]:
+    """An offset of each partition before which everything is older than `since` (s). Raises LogUnavailable."""
+    return [await first_offset(log, partition, since) for partition in range(log.partitions)]
+
+
+class IncrementalReader:
+    """Reads a log step by step, each time the records since the last reading, the first time from `starts`."""
+
+    def __init__(self, log: Log, starts: Sequence[int] | None = None) -> None:
+        self._log = log
+        self._next = [0] * log.partitions if starts is None else list(starts)
+
+    async def batches(self) -> AsyncIterator[Sequence[StoredRecord]]:
+        """The batches since the last reading, partition by partition. Raises LogUnavailable."""
+        async for batch in read_partitions(self._log, tuple(self._next)):
+            yield batch
+            # Only now: a batch whose processing failed is read again.
+            self._next[batch[-1].partition] = batch[-1].offset + 1
+
+    async def records(self) -> AsyncIterator[StoredRecord]:
+        """The records since the last reading, in the same order. Raises LogUnavailable."""
+        async for batch in self.batches():
+            for record in batch:
+                yield record
