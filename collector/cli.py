@@ -7,7 +7,7 @@ import sys
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -15,6 +15,8 @@ from typer.core import TyperGroup
 from collector.errors import ConfigError, EvalstreamError
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from collector.config.configured import Config
 
 DONE, FAILED, WRONG = 0, 1, 2
@@ -84,6 +86,22 @@ ConfigFile = Annotated[
     Path, typer.Option("--config", "-c", help="The configuration file.", show_default=True, readable=False)
 ]
 DEFAULT_CONFIG = Path("evalstream.yaml")
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Since = Annotated[
+    str, typer.Option("--from", help="Start: a time like 2026-11-20T09:00 (UTC), or a duration before now like 24h.")
+]
+MaybeSince = Annotated[
+    str | None,
+    typer.Option("--from", help="Start: a time like 2026-11-20T09:00 (UTC), or a duration before now like 24h."),
+]
+Until = Annotated[str | None, typer.Option("--to", help="End (exclusive), written in the same way; now by default.")]
+Evaluators = Annotated[list[str] | None, typer.Option(help="Only this evaluator; repeatable.")]
+Monitors = Annotated[list[str] | None, typer.Option(help="Only this monitor; repeatable.")]
+OneMonitor = Annotated[str | None, typer.Option(help="Only this monitor.")]
+TheMonitor = Annotated[str | None, typer.Option(help="The monitor; the only one by default.")]
+DrawnAtRandom = Annotated[bool, typer.Option(help="What is labelled was drawn with equal chances.")]
+Concurrency = Annotated[int, typer.Option(min=1, max=1000, help="Evaluations at once.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show number and cost; request nothing.")]
 Batch = Annotated[
     bool,
     typer.Option(
@@ -110,6 +128,13 @@ def main() -> None:
         if error.filename is None:
             raise
         sys.exit(_say(f"{error.filename}: {error.strerror}; name another file", WRONG))  # a name too long, say
+
+
+def _finish(work: Coroutine[Any, Any, int]) -> NoReturn:
+    """Run a command to its end; its result is the exit status."""
+    import asyncio
+
+    raise typer.Exit(asyncio.run(work))
 
 
 def _say(error: object, status: int) -> int:
@@ -209,7 +234,7 @@ def run(
 @app.command()
 def check(
     config: ConfigFile = DEFAULT_CONFIG,
-    json: Annotated[bool, typer.Option("--json", help="Print the plan as one JSON object.")] = False,
+    json: Json = False,
     diff: Annotated[
         bool, typer.Option("--diff", help="Print what the file would change of the configuration that runs.")
     ] = False,
@@ -316,10 +341,8 @@ def fetch(
         Path, typer.Option("--output", "-o", help="The file to write, as OTLP JSON lines.", readable=False)
     ],
     url: Annotated[str | None, typer.Option(help="Its address; where it is on this machine by default.")] = None,
-    since: Annotated[
-        str, typer.Option("--from", help="Start: a time (UTC), or a duration before now like 24h.")
-    ] = "24h",
-    until: Annotated[str | None, typer.Option("--to", help="End (exclusive), written in the same way; now.")] = None,
+    since: Since = "24h",
+    until: Until = None,
     query: Annotated[
         str | None,
         typer.Option(
@@ -348,8 +371,6 @@ def fetch(
     `normalize`, `score` and `replay` read, and that is its owner's alone. Without an error it has all of them,
     otherwise it is not there. Status 1 if there are none, or some are left out, which is said.
     """
-    import asyncio
-
     from collector.commands.fetch.fetch import FetchOptions, fetch_traces
 
     options = FetchOptions(
@@ -365,7 +386,7 @@ def fetch(
         token_file=token_file,
         headers=tuple(header or ()),
     )
-    raise typer.Exit(asyncio.run(fetch_traces(options, os.environ, print)))
+    _finish(fetch_traces(options, os.environ, print))
 
 
 @app.command()
@@ -417,17 +438,15 @@ def list_letters(
     config: ConfigFile = DEFAULT_CONFIG,
     stage: Stage = None,
     all_: Annotated[bool, typer.Option("--all", help="Include those that were reprocessed.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")] = False,
+    json: Json = False,
 ) -> None:
     """List the dead letters: id, stage, position, attempts and reason."""
-    import asyncio
-
     from rich.console import Console
 
     from collector.commands.dead_letters import LetterFilter, list_letters
 
     letters = LetterFilter(stage=stage, redriven=all_)
-    raise typer.Exit(asyncio.run(list_letters(_load(config), letters, Console(), as_json=json)))
+    _finish(list_letters(_load(config), letters, Console(), as_json=json))
 
 
 @letters.command("show")
@@ -436,11 +455,9 @@ def show_letter(
     config: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
     """Show one dead letter, with the beginning of its value if that is stored."""
-    import asyncio
-
     from collector.commands.dead_letters import show_letter
 
-    raise typer.Exit(asyncio.run(show_letter(_load(config), letter_id, print)))
+    _finish(show_letter(_load(config), letter_id, print))
 
 
 @letters.command("redrive")
@@ -450,11 +467,9 @@ def redrive_letters(
     stage: Stage = None,
 ) -> None:
     """Reprocess dead letters, once their cause is fixed."""
-    import asyncio
-
     from collector.commands.dead_letters import LetterFilter, redrive_letters
 
-    raise typer.Exit(asyncio.run(redrive_letters(_load(config), LetterFilter(ids=ids or (), stage=stage), print)))
+    _finish(redrive_letters(_load(config), LetterFilter(ids=ids or (), stage=stage), print))
 
 
 @app.command()
@@ -463,7 +478,7 @@ def score(
         list[str], typer.Argument(help="Turns, conversations or OTLP: files, directories, globs, or - for stdin.")
     ],
     config: ConfigFile = DEFAULT_CONFIG,
-    evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator; repeatable.")] = None,
+    evaluator: Evaluators = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -490,7 +505,7 @@ def score(
     markdown: Annotated[
         Path | None, typer.Option(help="Write the comparison as a Markdown table.", readable=False)
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    json: Json = False,
 ) -> None:
     """Evaluate turns and conversations in files."""
     from collector.commands.score.score import ScoreOptions
@@ -527,14 +542,14 @@ def judges(
     margin: Annotated[
         float, typer.Option(min=0, max=1, help="How much less than the best one a judge may agree with people.")
     ] = 0.05,
-    concurrency: Annotated[int, typer.Option(min=1, max=1000, help="Evaluations at once.")] = 8,
+    concurrency: Concurrency = 8,
     max_usd: MaxUsd = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write evaluations to this JSONL file; resume from it.", readable=False),
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write agreement over price as SVG.", readable=False)] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    json: Json = False,
 ) -> None:
     """Compare judges on labelled cases: which is enough.
 
@@ -573,12 +588,10 @@ def cases(
         str,
         typer.Option("--as", help="jsonl, turns, golden, deepeval, pydantic-evals, phoenix, langsmith or promptfoo."),
     ] = "jsonl",
-    monitor: Annotated[str | None, typer.Option(help="Only evaluations of this monitor.")] = None,
-    evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator; repeatable.")] = None,
-    since: Annotated[
-        str, typer.Option("--from", help="Start: a time (UTC), or a duration before now like 24h.")
-    ] = "7d",
-    until: Annotated[str | None, typer.Option("--to", help="End (exclusive), written in the same way; now.")] = None,
+    monitor: OneMonitor = None,
+    evaluator: Evaluators = None,
+    since: Since = "7d",
+    until: Until = None,
     below: Annotated[
         float | None, typer.Option(min=0, max=1, help="With low: the score below which one is low.")
     ] = None,
@@ -598,8 +611,6 @@ def cases(
     Turns, their scores and people's labels are joined from the logs, redacted as stored, with the probability with
     which each was drawn. It can run beside the service. Status 1 if there are none.
     """
-    import asyncio
-
     from collector.commands.cases.cases import CasesOptions, write_cases
 
     options = CasesOptions(
@@ -617,7 +628,7 @@ def cases(
         output=output,
         name=name,
     )
-    raise typer.Exit(asyncio.run(write_cases(_load(config), options, print)))
+    _finish(write_cases(_load(config), options, print))
 
 
 @app.command()
@@ -628,15 +639,10 @@ def replay(
         Path | None,
         typer.Option("--with", help="The configuration of the new evaluators; that of -c by default.", readable=False),
     ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--from", help="Start: a time like 2026-11-20T09:00 (UTC), or a duration before now like 24h or 7d."
-        ),
-    ] = None,
-    until: Annotated[str | None, typer.Option("--to", help="End (exclusive), written in the same way.")] = None,
-    monitor: Annotated[list[str] | None, typer.Option(help="Only evaluations of this monitor; repeatable.")] = None,
-    evaluator: Annotated[list[str] | None, typer.Option(help="Only evaluations by this evaluator; repeatable.")] = None,
+    since: MaybeSince = None,
+    until: Until = None,
+    monitor: Monitors = None,
+    evaluator: Evaluators = None,
     by: Annotated[str | None, typer.Option(help="The new evaluator, if its name differs.")] = None,
     judge: Annotated[str | None, typer.Option(help="The judge to use instead of the evaluator's own.")] = None,
     evaluations: Annotated[
@@ -656,7 +662,7 @@ def replay(
     max_usd: MaxUsd = None,
     batch: Batch = False,
     worst: Annotated[int, typer.Option(min=0, help="Number of largest differences to show.")] = 5,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    json: Json = False,
 ) -> None:
     """Compare a new evaluator or judge on past traffic.
 
@@ -700,13 +706,13 @@ def retry(
         str | None,
         typer.Option(help="Only failures since: a time like 2026-11-20T09:00 (UTC), or a duration like 24h or 7d."),
     ] = None,
-    evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator; repeatable.")] = None,
-    monitor: Annotated[list[str] | None, typer.Option(help="Only this monitor; repeatable.")] = None,
+    evaluator: Evaluators = None,
+    monitor: Monitors = None,
     max_usd: Annotated[
         float | None,
         typer.Option("--max-usd", min=0, help="Request at most what probably costs this, the oldest first."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made again; request nothing.")] = False,
+    dry_run: DryRun = False,
     again: Annotated[
         bool, typer.Option("--again", help="Request also what was requested before and is not made yet.")
     ] = False,
@@ -716,8 +722,6 @@ def retry(
     The requests go into the log; the running service carries them out, each once. The new evaluation supersedes the
     failed one, and the two count as one.
     """
-    import asyncio
-
     from collector.commands.retry import RetryOptions, retry_failed
     from collector.past.evaluations import EvaluationFilter
 
@@ -729,18 +733,14 @@ def retry(
     options = RetryOptions(
         selection=selection, reasons=tuple(reason or ()), max_usd=max_usd, dry_run=dry_run, again=again
     )
-    raise typer.Exit(asyncio.run(retry_failed(_load(config), options, print)))
+    _finish(retry_failed(_load(config), options, print))
 
 
 @app.command()
 def rejudge(
     config: ConfigFile = DEFAULT_CONFIG,
-    since: Annotated[
-        str, typer.Option("--from", help="Subjects that ended since: 2026-11-20T09:00 (UTC), or 24h or 7d ago.")
-    ] = "24h",
-    until: Annotated[
-        str | None, typer.Option("--to", help="Subjects that ended before, written likewise; now if left out.")
-    ] = None,
+    since: Since = "24h",
+    until: Until = None,
     what: Annotated[
         Literal["failed", "unscored", "all"],
         typer.Option(
@@ -748,15 +748,15 @@ def rejudge(
             "all: also what was judged by another version."
         ),
     ] = "unscored",
-    evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator; repeatable.")] = None,
-    monitor: Annotated[list[str] | None, typer.Option(help="Only this monitor; repeatable.")] = None,
+    evaluator: Evaluators = None,
+    monitor: Monitors = None,
     max_usd: Annotated[
         float | None,
         typer.Option(
             "--max-usd", min=0, help="The most that judging this stretch may cost, earlier runs of it included."
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show number and cost; request nothing.")] = False,
+    dry_run: DryRun = False,
     batch: Annotated[
         bool,
         typer.Option(
@@ -780,8 +780,6 @@ def rejudge(
     with --batch this command does.
     Run the same command again to resume: nothing is judged twice.
     """
-    import asyncio
-
     from collector.commands.rejudge.rejudge import RejudgeOptions
     from collector.commands.rejudge.rejudge import rejudge as rejudge_past
     from collector.evaluate.retry.past_jobs import Stretch
@@ -801,7 +799,7 @@ def rejudge(
         batch=batch,
         output=output,
     )
-    raise typer.Exit(asyncio.run(rejudge_past(_load(config), options, print)))
+    _finish(rejudge_past(_load(config), options, print))
 
 
 @app.command()
@@ -810,18 +808,16 @@ def audit(
     drained: Annotated[
         bool, typer.Option("--drained", help="Nothing may be in flight: for a service that has finished its work.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check that everything that was accepted has its outcome.
 
     Reads all logs, works out what is due by the configuration, and compares it with what is there. Runs beside the
     service and changes nothing. The status is 1 if something does not add up.
     """
-    import asyncio
-
     from collector.commands.audit.audit import audit
 
-    raise typer.Exit(asyncio.run(audit(_load(config), print, drained=drained, json=as_json)))
+    _finish(audit(_load(config), print, drained=drained, json=as_json))
 
 
 logs = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -838,11 +834,9 @@ def copy_log(
     Stop the service first, and start it with the configuration of the copy afterwards: it continues where it was. The
     target must be empty, and the source is only read. If it is interrupted, run it again.
     """
-    import asyncio
-
     from collector.commands.log_copy.log_copy import copy_logs
 
-    raise typer.Exit(asyncio.run(copy_logs(_load(config), _load(to), print)))
+    _finish(copy_logs(_load(config), _load(to), print))
 
 
 @app.command()
@@ -851,21 +845,14 @@ def export(
     again: Annotated[
         bool, typer.Option("--again", help="Required: destinations get evaluations that they may have already.")
     ] = False,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--from", help="Start: a time like 2026-11-20T09:00 (UTC), or a duration before now like 24h or 7d."
-        ),
-    ] = None,
-    until: Annotated[str | None, typer.Option("--to", help="End (exclusive), written in the same way.")] = None,
+    since: MaybeSince = None,
+    until: Until = None,
     exporter: Annotated[list[str] | None, typer.Option(help="Only this exporter; repeatable.")] = None,
 ) -> None:
     """Send a time range of the evaluations log to exporters again.
 
     The evaluations have the same ids as before, so destinations recognise them. It can run beside the service.
     """
-    import asyncio
-
     from collector.commands.export_again import ExportOptions, export_again
 
     if not again or since is None:
@@ -873,7 +860,7 @@ def export(
     options = ExportOptions(
         since=_parse_moment("--from", since), until=_parse_moment("--to", until), exporters=tuple(exporter or ())
     )
-    raise typer.Exit(asyncio.run(export_again(_load(config), options, print)))
+    _finish(export_again(_load(config), options, print))
 
 
 @app.command()
@@ -882,10 +869,8 @@ def parquet(
         str, typer.Argument(help="A directory, or the URL of a store like s3://bucket/prefix.", metavar="DESTINATION")
     ],
     config: ConfigFile = DEFAULT_CONFIG,
-    since: Annotated[
-        str, typer.Option("--from", help="The first day: a time (UTC), or a duration before now like 7d.")
-    ] = "2d",
-    until: Annotated[str | None, typer.Option("--to", help="The end, written in the same way; now.")] = None,
+    since: Since = "2d",
+    until: Until = None,
     texts: Annotated[bool, typer.Option(help="Write judges' explanations and people's notes.")] = True,
 ) -> None:
     """Write evaluations and labels as Parquet files by day.
@@ -893,8 +878,6 @@ def parquet(
     Whole days (UTC) are written, each file in place of the one before, so that it can run again and again, beside the
     service. Needs the extra `parquet`. Status 1 if a day was left as the log has no longer all of it.
     """
-    import asyncio
-
     from collector.commands.parquet.parquet import ParquetOptions, write_parquet
 
     options = ParquetOptions(
@@ -903,7 +886,7 @@ def parquet(
         until=_parse_moment("--to", until) or datetime.now(UTC),
         texts=texts,
     )
-    raise typer.Exit(asyncio.run(write_parquet(_load(config), options, print)))
+    _finish(write_parquet(_load(config), options, print))
 
 
 @app.command()
@@ -942,40 +925,32 @@ def mcp(
 def trace(
     evaluation_id: Annotated[str, typer.Argument(help="The evaluation's id: 32 hex digits.")],
     config: ConfigFile = DEFAULT_CONFIG,
-    json: Annotated[bool, typer.Option("--json", help="Print the steps as one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
     """Show every step of one evaluation.
 
     How the spans were read and why, its turn, its monitor, its draw and rate, how long it waited, what its judge was
     asked and paid, its weight, and which exporters have taken it. It can run beside the service.
     """
-    import asyncio
-
     from collector.commands.trace import trace_evaluation
 
-    raise typer.Exit(asyncio.run(trace_evaluation(_load(config), evaluation_id, print, as_json=json)))
+    _finish(trace_evaluation(_load(config), evaluation_id, print, as_json=json))
 
 
 @app.command()
 def diagnose(
     config: ConfigFile = DEFAULT_CONFIG,
-    monitor: Annotated[
-        str | None, typer.Option(help="The monitor whose scores fell; the only one, if left out.")
-    ] = None,
-    since: Annotated[
-        str, typer.Option("--from", help="Start of the window: a time (UTC), or a duration before now like 6h.")
-    ] = "24h",
-    until: Annotated[
-        str | None, typer.Option("--to", help="Its end (exclusive), written in the same way; now.")
-    ] = None,
+    monitor: TheMonitor = None,
+    since: Since = "24h",
+    until: Until = None,
     against: Annotated[
         str | None,
         typer.Option(
             help="Start of what it is compared with, up to --from; by default seven times as long as the window."
         ),
     ] = None,
-    evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator; repeatable.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    evaluator: Evaluators = None,
+    json: Json = False,
 ) -> None:
     """Say which part of the traffic explains that scores fell.
 
@@ -983,8 +958,6 @@ def diagnose(
     after. Names those that fell more than the rest beyond chance, how much of the drop each explains, and evaluations
     to read; or says that none does.
     """
-    import asyncio
-
     from collector.commands.diagnose.diagnose import DiagnoseOptions
     from collector.commands.diagnose.diagnose import diagnose as explain
 
@@ -996,15 +969,13 @@ def diagnose(
         against=_parse_moment("--against", against),
         evaluators=tuple(evaluator or ()),
     )
-    raise typer.Exit(asyncio.run(explain(loaded, options, print, as_json=json)))
+    _finish(explain(loaded, options, print, as_json=json))
 
 
 @app.command()
 def compare(
     config: ConfigFile = DEFAULT_CONFIG,
-    monitor: Annotated[
-        str | None, typer.Option(help="The monitor whose versions are compared; the only one, if left out.")
-    ] = None,
+    monitor: TheMonitor = None,
     attribute: Annotated[
         str | None, typer.Option(help="The attribute that tells versions apart; those of monitors.<name>.compare.")
     ] = None,
@@ -1012,21 +983,15 @@ def compare(
         str | None, typer.Option(help="Compare this value, of service_version unless --attribute is named,")
     ] = None,
     version: Annotated[str | None, typer.Option(help="with this one.")] = None,
-    since: Annotated[
-        str, typer.Option("--from", help="Releases since then: a time (UTC), or a duration before now like 6h.")
-    ] = "7d",
-    until: Annotated[
-        str | None, typer.Option("--to", help="The end (exclusive), written in the same way; now.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    since: Since = "7d",
+    until: Until = None,
+    json: Json = False,
 ) -> None:
     """Compare a new version of an application with the last one.
 
     Side by side while both ran, else before and after, each evaluator's means with the interval of their difference,
     which may be looked at at any time.
     """
-    import asyncio
-
     from collector.commands.compare import CompareOptions
     from collector.commands.compare import compare as compare_versions
 
@@ -1039,28 +1004,22 @@ def compare(
         baseline=baseline,
         version=version,
     )
-    raise typer.Exit(asyncio.run(compare_versions(loaded, options, print, as_json=json)))
+    _finish(compare_versions(loaded, options, print, as_json=json))
 
 
 @app.command()
 def targets(
     config: ConfigFile = DEFAULT_CONFIG,
-    monitor: Annotated[str | None, typer.Option(help="Only this monitor.")] = None,
-    since: Annotated[
-        str, typer.Option("--from", help="Start of the history: a time (UTC), or a duration before now like 7d.")
-    ] = "14d",
-    until: Annotated[
-        str | None, typer.Option("--to", help="Its end (exclusive), written in the same way; now.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    monitor: OneMonitor = None,
+    since: Since = "14d",
+    until: Until = None,
+    json: Json = False,
 ) -> None:
     """Propose targets for alerts from past scores.
 
     Each evaluator's mean, how alike the scores of a conversation are, its daily wave, a target below all that; and what
     alerts with it would have done: when they would have paged, and how soon they would have found a fall.
     """
-    import asyncio
-
     from collector.commands.targets.targets import TargetsOptions, propose
 
     options = TargetsOptions(
@@ -1068,33 +1027,27 @@ def targets(
         until=_parse_moment("--to", until) or datetime.now(UTC),
         monitor=monitor,
     )
-    raise typer.Exit(asyncio.run(propose(_load(config), options, print, as_json=json)))
+    _finish(propose(_load(config), options, print, as_json=json))
 
 
 @app.command()
 def plan(
     error: Annotated[float, typer.Option(help="The standard error that a day's mean is to have, like 0.02.")],
     config: ConfigFile = DEFAULT_CONFIG,
-    monitor: Annotated[str | None, typer.Option(help="The monitor that is planned; the only one, if left out.")] = None,
+    monitor: TheMonitor = None,
     evaluator: Annotated[str | None, typer.Option(help="Only this evaluator; all of the monitor by default.")] = None,
     usd_per_label: Annotated[
         float | None, typer.Option(min=0, help="What a label costs: plan the error of what people would say.")
     ] = None,
-    since: Annotated[
-        str, typer.Option("--from", help="Start of the past: a time (UTC), or a duration before now like 7d.")
-    ] = "14d",
-    until: Annotated[
-        str | None, typer.Option("--to", help="Its end (exclusive), written in the same way; now.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    since: Since = "14d",
+    until: Until = None,
+    json: Json = False,
 ) -> None:
     """Plan the cheapest sampling for an error.
 
     From the monitor's own past: which sampling rate, boosts and share of audits or labels give a day's mean this
     standard error at the least cost, and what the present ones reach and cost; with the configuration to paste.
     """
-    import asyncio
-
     from collector.commands.plan.plan import PlanOptions, print_plan
 
     if not 0.0 < error < 0.5:
@@ -1108,7 +1061,7 @@ def plan(
         evaluator=evaluator,
         usd_per_label=usd_per_label,
     )
-    raise typer.Exit(asyncio.run(print_plan(loaded, options, print, as_json=json)))
+    _finish(print_plan(loaded, options, print, as_json=json))
 
 
 def _monitor(config: Config, name: str | None) -> str:
@@ -1146,8 +1099,8 @@ def calibrate(
         float, typer.Option(min=0, max=1, help="Share of bad answers that the suggested threshold should fail.")
     ] = 0.9,
     plot: Annotated[Path | None, typer.Option(help="Write a scatter plot as SVG.", readable=False)] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-    random: Annotated[bool, typer.Option(help="What is labelled was drawn with equal chances.")] = False,
+    json: Json = False,
+    random: DrawnAtRandom = False,
     certify: Annotated[
         float | None,
         typer.Option(min=0.0001, max=0.9999, help="Certify that the true failure rate is below this; exit 1 if not."),
@@ -1186,9 +1139,9 @@ def align(
             "--held-out", min=0.1, max=0.9, help="Share of conversations for the test, from which nothing is learnt."
         ),
     ] = 0.5,
-    random: Annotated[bool, typer.Option(help="What is labelled was drawn with equal chances.")] = False,
+    random: DrawnAtRandom = False,
     max_usd: MaxUsd = None,
-    concurrency: Annotated[int, typer.Option(min=1, max=1000, help="Evaluations at once.")] = 8,
+    concurrency: Concurrency = 8,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -1198,7 +1151,7 @@ def align(
             readable=False,
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    json: Json = False,
 ) -> None:
     """Improve an evaluator by people's labels.
 
@@ -1237,7 +1190,7 @@ def _label_commands() -> None:
 def labels_next(
     n: Annotated[int, typer.Option("--n", min=1, max=100_000, help="How many evaluations.")] = 50,
     evaluator: Annotated[str | None, typer.Option(help="Only evaluations by this evaluator.")] = None,
-    monitor: Annotated[str | None, typer.Option(help="Only evaluations of this monitor.")] = None,
+    monitor: OneMonitor = None,
     by: Annotated[str, typer.Option(help="Who labels them: some are for two people.")] = "",
     without: Annotated[
         list[Path] | None, typer.Option(help="A file of an earlier call: leave out what is in it.", readable=False)

@@ -12,7 +12,6 @@ from evaluation_samples import START, label, scored
 
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.calibration.page_labels import LabelIndex, human_of
-from collector.logs.whole_log import IncrementalReader
 from collector.logs.log import LogUnavailable, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json, label_to_json
@@ -180,16 +179,6 @@ async def test_a_log_that_cannot_be_read_is_read_later() -> None:
     log.down = False
     await watch.measure_changes()
     assert telemetry.registry.get_sample_value("evalstream_judge_agreement_labels", NAMES) == 20
-
-
-async def test_a_reader_gives_every_record_once() -> None:
-    log = MemoryLog("evaluations", partitions=2)
-    reader = IncrementalReader(log)
-    seen: list[bytes] = []
-    for batch in range(3):
-        await log.append([Record(None, b"%d-%d" % (batch, partition), partition=partition) for partition in (0, 1)])
-        seen += [each.value async for each in reader.records()]
-    assert sorted(seen) == [b"0-0", b"0-1", b"1-0", b"1-1", b"2-0", b"2-1"]
 
 
 def test_where_lower_is_better_the_low_scores_pass() -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from evaluation_samples import START, bare
 
 from collector.commands.replay.comparison import EvaluationPair, compare, t975
-from collector.past.evaluations import REPLAY_OF, EvaluationFilter, PastEvaluation, parse_moment, select
 from evaluators.results import Sampling
 
 NOW = START
@@ -90,31 +88,3 @@ def test_too_little_to_say() -> None:
     no_threshold = compare([EvaluationPair(bare(1, 0.3, passed=None), bare(1, 0.4))])
     assert no_threshold is not None
     assert (no_threshold.passing, no_threshold.same_verdict, no_threshold.to_fail) == (None, None, None)
-
-
-def test_the_newest_of_each_subject_is_taken_and_nothing_that_was_superseded() -> None:
-    later = NOW + timedelta(hours=1)
-    past = [
-        bare(1, 0.1),
-        bare(1, 0.2, evaluation_id="again", ended_at=later),
-        bare(2, None),
-        bare(3, 0.3, evaluator="other"),
-        bare(4, 0.4, attributes={REPLAY_OF: "e9"}),
-        bare(5, 0.5, monitor="elsewhere"),
-        bare(6, 0.6),
-        bare(7, 0.7, evaluation_id="longer", supersedes=("e6",)),
-        bare(8, 0.8, ended_at=NOW - timedelta(days=2)),
-    ]
-    selection = EvaluationFilter(since=NOW - timedelta(days=1), monitors=["all"], evaluators=["helpful"])
-    found = select(map(PastEvaluation, past), selection)
-    assert [each.evaluation.evaluation_id for each in found.scored] == ["again", "longer"]
-    assert (found.unscored, found.known) == (1, 9)
-    assert len(select(map(PastEvaluation, past), EvaluationFilter(until=NOW)).scored) == 1
-
-
-def test_moments() -> None:
-    assert parse_moment("24h", NOW) == NOW - timedelta(hours=24)
-    assert parse_moment("2026-11-20T09:00", NOW) == datetime(2026, 11, 20, 9, tzinfo=UTC)
-    assert parse_moment("2026-11-20T09:00+02:00", NOW) == datetime(2026, 11, 20, 7, tzinfo=UTC)
-    with pytest.raises(ValueError, match="Invalid isoformat"):
-        parse_moment("yesterday", NOW)
