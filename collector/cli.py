@@ -99,7 +99,7 @@ Evaluators = Annotated[list[str] | None, typer.Option(help="Only this evaluator;
 Monitors = Annotated[list[str] | None, typer.Option(help="Only this monitor; repeatable.")]
 OneMonitor = Annotated[str | None, typer.Option(help="Only this monitor.")]
 TheMonitor = Annotated[str | None, typer.Option(help="The monitor; the only one by default.")]
-DrawnAtRandom = Annotated[bool, typer.Option(help="What is labelled was drawn with equal chances.")]
+RandomLabels = Annotated[bool, typer.Option(help="What is labelled was drawn with equal chances.")]
 Concurrency = Annotated[int, typer.Option(min=1, max=1000, help="Evaluations at once.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show number and cost; request nothing.")]
 Batch = Annotated[
@@ -1100,7 +1100,7 @@ def calibrate(
     ] = 0.9,
     plot: Annotated[Path | None, typer.Option(help="Write a scatter plot as SVG.", readable=False)] = None,
     json: Json = False,
-    random: DrawnAtRandom = False,
+    random: RandomLabels = False,
     certify: Annotated[
         float | None,
         typer.Option(min=0.0001, max=0.9999, help="Certify that the true failure rate is below this; exit 1 if not."),
@@ -1139,7 +1139,7 @@ def align(
             "--held-out", min=0.1, max=0.9, help="Share of conversations for the test, from which nothing is learnt."
         ),
     ] = 0.5,
-    random: DrawnAtRandom = False,
+    random: RandomLabels = False,
     max_usd: MaxUsd = None,
     concurrency: Concurrency = 8,
     output: Annotated[

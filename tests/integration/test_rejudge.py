@@ -208,7 +208,7 @@ async def test_budgets_of_the_traffic_of_now_neither_pay_for_the_past_nor_stop_i
 @pytest.mark.parametrize(
     ("arguments", "changes", "message"),
     [
-        ([], {"log": {"kind": "memory"}}, "log.kind is memory"),
+        (["--max-usd", "5"], {"log": {"kind": "memory"}}, "log.kind is memory"),
         ([], {"store_text": False}, "store_text is false"),
         ([], {}, "--max-usd: say what judging the past may cost"),
         (["--monitor", "al"], {}, "--monitor: unknown monitor 'al'; did you mean 'all'?"),

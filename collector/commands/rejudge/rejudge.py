@@ -19,7 +19,7 @@ from collector.evaluate.plan import Job
 from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan_of
 from collector.evaluate.retry.request import requested_evaluations
 from collector.judging.batches import at_batch_prices
-from collector.service.open_logs import Logs, open_stored_logs, require_stored_logs
+from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd
 from collector.wording import plural, unknown
 
@@ -134,7 +134,6 @@ async def _request_all(
 def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
     """The wanted evaluators, each with its version of now."""
     settings = config.settings
-    require_stored_logs(settings.log)
     if not settings.store_text:
         raise ConfigError(
             f"{config.source}: store_text is false, so the texts are not stored and cannot be judged again; "
