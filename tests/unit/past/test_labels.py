@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from evaluation_samples import START
 
 from collector.logs.log import TICK, Record
@@ -49,14 +50,24 @@ async def test_all_partitions_are_read_without_what_is_no_label() -> None:
     assert [label.label_id async for label in labels_in(log)] == ["drawn", "second"]
 
 
-async def test_the_later_label_of_a_person_counts() -> None:
-    assert await newest(later("second"), DRAWN) == ["second"]
+@pytest.mark.parametrize("probability", [0.5, None], ids=["drawn", "picked"])
+async def test_of_one_kind_the_later_label_of_a_person_counts(probability: float | None) -> None:
+    first = replace(DRAWN, label_id="first", label_probability=probability)
+    second = later("second", label_probability=probability)
+    assert await newest(first, second) == ["second"]
+    assert await newest(second, first) == ["second"]
+
+
+async def test_each_person_has_a_label_of_their_own() -> None:
     assert await newest(DRAWN, later("of bob", given_by="bob")) == ["drawn", "of bob"]
 
 
-async def test_what_the_person_picked_does_not_replace_what_was_drawn() -> None:
-    assert await newest(DRAWN, later("picked", label_probability=None)) == ["drawn"]
-    assert await newest(later("picked", label_probability=None), DRAWN) == ["drawn"]
+@pytest.mark.parametrize("hours", [1, -1], ids=["picked later", "drawn later"])
+async def test_what_was_drawn_counts_before_what_was_picked_whichever_is_read_first(hours: int) -> None:
+    picked = later("picked", label_probability=None)
+    picked = replace(picked, given_at=START + timedelta(hours=hours))
+    assert await newest(DRAWN, picked) == ["drawn"]
+    assert await newest(picked, DRAWN) == ["drawn"]
 
 
 async def test_labels_of_one_evaluator() -> None:
