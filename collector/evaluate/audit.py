@@ -1,7 +1,7 @@
 """The audit of evaluations: what the turns log makes due, against what the evaluations log holds.
 
-What is due is found by the same fold that the stage runs, so it is not another opinion about it. Ids are compared in a
-temporary database on disk: logs are larger than memory.
+The stage's own fold finds the evaluations that are due, so the audit is no second opinion about them. Ids are compared
+in a temporary database on disk: logs are larger than memory.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class MissingEvaluation:
 
 @dataclass(slots=True)
 class Balance:
-    """What became of the evaluations of one monitor and evaluator.
+    """The outcomes of the evaluations of one monitor and evaluator.
 
     `replaced` were superseded by a later revision before they were made. `not_compared` became due before the first
     evaluation that was made as it is configured now.
@@ -138,7 +138,7 @@ class EvaluationAudit:
                 )
 
     def forget(self, partition: int) -> None:
-        """What a partition has made due so far is not to be compared."""
+        """Evaluations that a partition has made due so far are not compared."""
         self._database.execute("DELETE FROM due WHERE partition = ?", [partition])
 
     def add_done(self, evaluation: Evaluation) -> None:

@@ -110,7 +110,7 @@ def conversation_job(
 def requested_job(
     monitor: Monitor, assignment: Assignment, request: PastRequest, trigger: Trigger, *, fallback: bool
 ) -> Job:
-    """The job of a request for an evaluation of a past subject. What belongs to the past has no fallback judge."""
+    """The job of a request for an evaluation of a past subject. A job of the past has no fallback judge."""
     case = request.case
     past = request if isinstance(request, BackfillRequest) else request.failed
     return _job(

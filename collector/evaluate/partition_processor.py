@@ -33,7 +33,7 @@ _OFFSET = attrgetter("offset")
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What is drawn with `now`, and what earlier records were drawn with, each up to an offset."""
+    """The rates in force `now`, and the rates that earlier records were drawn with, each up to an offset."""
 
     now: SampleRates
     former: tuple[tuple[int, SampleRates], ...] = ()
@@ -120,7 +120,9 @@ class PartitionProcessor:
         return due_at
 
     def _position(self) -> _Position:
-        """What is done, and the oldest record that a window, a retained offset, a wait or a pending job needs."""
+        """The end of the finished records, and the oldest record that a window, a retained offset, a wait or a pending
+        job needs.
+        """
         # Not the delivered offset: open windows and pending jobs are only in memory, and a restart rebuilds them from
         # their records. What waits for a reference is as much in flight as a job: else a replay from its record on
         # would take parts of conversations for whole ones.
@@ -145,7 +147,7 @@ class PartitionProcessor:
 
     @property
     def metadata(self) -> str:
-        """What a restart needs to know beside the two offsets."""
+        """The state that a restart needs beside the two offsets."""
         done, low, pending = self._position()
         drawing, configurations = self._start.drawing if pending else None, self._configurations
         former = tuple(rates for rates in drawing.former if rates[0] > low.offset) if drawing else ()

@@ -56,7 +56,8 @@ from evaluators.judge import NoJudge
 from evaluators.results import Evaluation, Score
 
 _PASSED_OVER = 0.2
-"""What reading a record costs, or a turn that its key shows to be sampled out, beside reading a turn that is judged."""
+"""The cost of reading a record, or a turn that its key shows to be sampled out, relative to reading a turn that is
+judged."""
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -106,7 +107,7 @@ class PartitionState:
         self.time = start.time
         self.next_offset = start.offset
         self.work = 0.0
-        """What applying records has cost so far, in turns that are judged; snapshots count nothing."""
+        """The cost of applying records so far, in turns that are judged; snapshots count nothing."""
         self._in_force = PlanInForce(plan, former, past, start.rates)
         self.windows = PartitionConversations(self._in_force.uses_fallback)
         self.conversations = self.windows.by_monitor
@@ -117,7 +118,7 @@ class PartitionState:
 
     @property
     def outcomes(self) -> OutcomeCounter:
-        """What counts; replace it to count what is applied from then on."""
+        """The counters; replace them to count the records that are applied from then on."""
         return self._outcomes
 
     @outcomes.setter
@@ -296,7 +297,7 @@ class PartitionState:
             yield job
 
     def _due(self, job: Job) -> Iterator[Job]:
-        """What becomes due by a job: it, or what it crowds out while it waits for a reference."""
+        """The jobs that become due by a job: it, or the ones that it crowds out while it waits for a reference."""
         if job.monitor.reference_wait is not None and self.references.awaits(job, case := job.case()):
             return self._due_now(self.references.admit(job, case))
         return self._due_now((job,))

@@ -72,7 +72,7 @@ class Assignment:
 
 @dataclass(frozen=True)  # without slots, for what is cached
 class Monitor:
-    """Which turns are watched, at what rate, by which evaluators.
+    """The turns that are watched, their rate and their evaluators.
 
     `match` maps a turn's field, or `attributes.<name>`, to its accepted values; all of them must match.
     `rate` is the probability with which a conversation is judged.
@@ -83,7 +83,7 @@ class Monitor:
     match: Mapping[str, frozenset[str]]
     rate: float = 1.0
     standard_error: float | None = None
-    """What a day's mean is to have; rates are planned for it. None: `rate` counts."""
+    """The target for a day's mean; rates are planned for it. None: `rate` counts."""
     window_settings: SessionWindowSettings = field(default_factory=SessionWindowSettings)
     end_rule: EndRule = field(default_factory=EndRule)
     strata: Strata = field(default_factory=Strata)
@@ -182,7 +182,7 @@ class Plan:
 
     @property
     def sample_rates(self) -> SampleRates:
-        """What this plan draws with."""
+        """The rates and the salt that this plan draws with."""
         rates: dict[str, float | str] = {"": self.salt}
         for monitor in self.monitors:
             rates[monitor.name] = monitor.rate
@@ -223,10 +223,10 @@ class Job:
     evaluation is in the ledger. `trigger_offset` is the offset of the record that triggered it, `triggered_at` the time
     (s since the epoch) at which the log took that. `size` is about how many bytes its case takes while it waits.
     `supersedes` are evaluations of fewer turns of the same conversation, and a failed one of which this is the `retry`.
-    Where `skip` is there, the evaluation is not made, for this reason.
-    `happened_at` is there for a backfill: when its subject ended. It is paid for apart from budgets, and not shed.
-    `subject` is what is judged, by its id and revision: the evaluation's id is made of them, but for a retry's.
-    `earlier` are the revisions before, each with whether the fallback judge was in use.
+    If `skip` is set, the evaluation is not made, for this reason. `happened_at` is there for a backfill: when its
+    subject ended. It is paid for apart from budgets, and not shed. `subject` is what is judged, by its id and revision:
+    the evaluation's id is made of them, but for a retry's. `earlier` are the revisions before, each with whether the
+    fallback judge was in use.
     """
 
     evaluation_id: str
@@ -249,7 +249,9 @@ class Job:
 
     @property
     def deferred(self) -> bool:
-        """Whether it waits for batches. What a command has requested does not: somebody waits for it."""
+        """Whether it waits for batches. An evaluation that a command has requested does not: its caller waits for
+        it.
+        """
         return self.assignment.deferred and self.retry is None and self.happened_at is None and self.skip is None
 
     @property
@@ -259,7 +261,7 @@ class Job:
 
     @property
     def pack(self) -> tuple[Hashable, ...] | None:
-        """What the jobs have in common that are one pack: the same subject, at the same record. None: it asks alone."""
+        """The key that the jobs of one pack share: the same subject, at the same record. None: it asks alone."""
         if not self.assignment.pack or self.skip is not None:
             return None
         return (self.monitor.name, self.assignment.pack, self.subject, self.trigger_offset, self.fallback)

@@ -50,7 +50,7 @@ class StageTiming:
 
 @dataclass(frozen=True, slots=True)
 class StageReports:
-    """What counts outcomes, and what takes records that cannot be read."""
+    """The counters of outcomes, and the sink for unreadable records."""
 
     outcomes: OutcomeCounter = field(default_factory=NullOutcomes)
     on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
@@ -58,7 +58,7 @@ class StageReports:
 
 @dataclass(frozen=True, slots=True)
 class StageDefinitions:
-    """What is known and noted of configurations.
+    """The configurations that are known and noted.
 
     With a `history`, each partition knows from which offset on which configuration counts; without, the one of now
     counts for all. `notes` of sample rates are for audits of the past.
@@ -201,7 +201,7 @@ class EvaluateStage:
     async def _opened_deferred(
         self, partition: int, journal: LoggedJournal | None, ledger: Ledger
     ) -> AsyncGenerator[DeferredEvaluations | None]:
-        """What makes the evaluations that wait for batches, with the batches that former owners have left."""
+        """The maker of evaluations that wait for batches, with the batches that former owners have left."""
         if journal is None or self._deferral is None:
             yield None
             return

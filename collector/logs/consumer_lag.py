@@ -71,7 +71,7 @@ class ConsumerLag:
         """By consumer, and partition where it lags: the offset that it is at, and since when (s since the epoch)."""
 
     def stalled(self) -> str | None:
-        """Which consumers lag and have made no progress for long; None if none."""
+        """The consumers that lag and have made no progress for long; None if there are none."""
         now = self._clock()
         oldest = {
             consumer: now - min((since for _, since in partitions.values()), default=now)

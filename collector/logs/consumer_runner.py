@@ -126,9 +126,9 @@ class Stream(Protocol):
 class PartitionFeed:
     """Feeds the fold of one partition and knows what may be committed for it.
 
-    What may be committed is read from the fold only between two deliveries: in the middle of one its state covers some
-    of the records and not others. While one is in progress the state before it stays valid: it says that the records in
-    progress will be delivered again.
+    The committable position is read from the fold only between two deliveries: in the middle of one its state covers
+    some of the records and not others. While one is in progress the state before it stays valid: it says that the
+    records in progress will be delivered again.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class PartitionFeed:
                 self._fold = None
 
     def uncommitted(self) -> Committed | None:
-        """What is to be committed now; None if nothing has changed."""
+        """The positions to commit now; None if nothing has changed."""
         self._update_state()
         return self.last_uncommitted
 
@@ -243,8 +243,8 @@ class PartitionFeed:
     def _adjust_ticks(self, fold: Fold, records: Sequence[StoredRecord]) -> None:
         """Allow the next tick once this one was delivered; if the log's clock is behind ours, when it has caught up.
 
-        Otherwise every tick would come too early, and a new one would be appended at each check. What is due later by
-        our clock, too, holds no tick up: records may come that are due before.
+        Otherwise every tick would come too early, and a new one would be appended at each check. Work that is due later
+        by our clock, too, holds no tick up: records may come that are due before.
         """
         ticks = [record for record in records if record.is_tick]
         if ticks and self._tick_until:
@@ -316,7 +316,7 @@ class ConsumerRunner:
             await asyncio.wait([running])
 
     def uncommitted(self) -> dict[int, Committed]:
-        """What to commit, by partition."""
+        """The positions to commit, by partition."""
         states = {partition: feed.uncommitted() for partition, feed in self._feeds.items()}
         return {partition: state for partition, state in states.items() if state is not None}
 

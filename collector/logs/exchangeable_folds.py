@@ -1,7 +1,7 @@
 """Folds that are exchanged while their partitions stay: each is closed and opened again, as by a restart.
 
-The new fold replays what the old one still needed, and continues where that stood. What was being delivered when the
-old one was exchanged, the new one is given again. The consumer notices nothing, and no partition moves.
+The new fold replays what the old one still needed, and continues where that stood. Records that were being delivered
+when the old one was exchanged are delivered again to the new one. The consumer notices nothing, and no partition moves.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Opened:
 
 
 class _ExchangeableFold:
-    """The fold of one partition. Whoever uses or exchanges the inner one has the lock."""
+    """The fold of one partition. Each use or exchange of the inner one holds the lock."""
 
     def __init__(
         self, folds: ExchangeableFolds, tasks: asyncio.TaskGroup, partition: int, committed: Committed | None
@@ -121,7 +121,7 @@ class _ExchangeableFold:
         return self._next is not None and self._delivered is not None and self._next < self._delivered
 
     async def open_first(self) -> None:
-        """Open the inner fold. Whoever exchanges it meanwhile waits: it would go on in the way of before."""
+        """Open the inner fold. An exchange meanwhile waits: otherwise this one would continue with the old fold."""
         async with self._lock:
             await self._open()
 
@@ -155,7 +155,7 @@ class _ExchangeableFold:
             self._next = records[-1].offset + 1
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        """See `Fold`. Where the fold is exchanged meanwhile, the new one is given the records."""
+        """See `Fold`. If the fold is exchanged meanwhile, the new one gets the records."""
         while not await self._was_delivered(records):
             pass
 

@@ -11,8 +11,8 @@ from collector.logs.log import StoredRecord
 class FreshRecords:
     """The newest records of one partition, as far as they were appended here and fit.
 
-    There are gaps between them where another process has appended, too. What does not fit is forgotten: it is in the
-    log, and whoever is that far behind reads it there.
+    There are gaps between them where another process has appended, too. Records that do not fit are forgotten: they are
+    in the log, and a reader that is that far behind reads them there.
     """
 
     def __init__(self, batch_records: int, batch_bytes: int) -> None:

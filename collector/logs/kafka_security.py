@@ -92,7 +92,7 @@ class KafkaSecuritySettings(BaseModel):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        """What belongs together is there."""
+        """Options that belong together are all there."""
         _require_content(self.password, "password")
         self._check_sasl()
         if self.mechanism == "OAUTHBEARER":

@@ -65,7 +65,7 @@ class StoredRecord:
 
     @property
     def number(self) -> int:
-        """What tells it from all others of its partition: its offset, and above that its piece."""
+        """The key that tells it from all others of its partition: its offset, and above that its piece."""
         return self.offset | self.piece << _OFFSET_BITS if self.piece else self.offset
 
     @property
@@ -92,7 +92,7 @@ class UnreadableRecords(StoredRecord):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a group has committed for a partition.
+    """A group's committed position for a partition.
 
     Records below `low_watermark` are not needed by this group any more; those from there up to `offset` were delivered.
     `metadata` is the fold's own, at most 2,000 characters of ASCII.
@@ -104,7 +104,7 @@ class Committed:
 
 
 class Fold(Protocol):
-    """What a stage does with one partition, for as long as it owns it."""
+    """The work of a stage on one partition, for as long as it owns it."""
 
     @property
     def due_at(self) -> float | None:
@@ -121,7 +121,7 @@ class Fold(Protocol):
 
     @property
     def metadata(self) -> str:
-        """What to commit beside the two numbers; the next assignment gets it back."""
+        """The state to commit beside the two numbers; the next assignment gets it back."""
         ...
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
@@ -227,7 +227,7 @@ class Log(Protocol):
         ...
 
     async def committed(self, group: str) -> Mapping[int, Committed]:
-        """What a group has committed, by partition; without those for which it has committed nothing.
+        """A group's committed positions, by partition; without those for which it has committed nothing.
 
         Raises:
             LogUnavailable: it cannot be asked now.
@@ -237,8 +237,8 @@ class Log(Protocol):
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` (seconds since the epoch) that no group needs; returns how many.
 
-        What a group needs starts at its low watermark; one of `readers` that has committed nothing yet needs all.
-        A log with an external retention may do less.
+        The records that a group needs start at its low watermark; one of `readers` that has committed nothing yet needs
+        all. A log with an external retention may do less.
         """
         ...
 

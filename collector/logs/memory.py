@@ -151,7 +151,7 @@ class MemoryLog:
             await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
 
     async def committed(self, group: str) -> Mapping[int, Committed]:
-        """What a group has committed, by partition."""
+        """A group's committed positions, by partition."""
         return dict(self._commits.get(group, {}))
 
     async def set_committed(self, group: str, states: Mapping[int, Committed]) -> None:

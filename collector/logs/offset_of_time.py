@@ -1,4 +1,4 @@
-"""Where a time begins in a log: found by halving, as records are in the order of their times."""
+"""The offset at which a time begins in a log: found by bisection, as records are in the order of their times."""
 
 from __future__ import annotations
 

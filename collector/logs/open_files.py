@@ -34,7 +34,7 @@ class FileIdentity:
         return cls(path, now.st_dev, now.st_ino)
 
     def problem(self) -> str | None:
-        """What has happened to the file, as in `was deleted or moved`; None if it is where it was. About 2 µs."""
+        """The problem with the file, as in `was deleted or moved`; None if it is where it was. About 2 µs."""
         try:
             now = os.stat(self.path)  # noqa: PTH116 - before and after every transaction: a Path takes longer
         except OSError:
@@ -43,7 +43,7 @@ class FileIdentity:
 
 
 class OpenFiles:
-    """A SQLite database, its `-wal` and its `-shm`. What happens to them is reported once. Several threads may ask."""
+    """A SQLite database, its `-wal` and its `-shm`. Each problem is reported once. Several threads may ask."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -57,7 +57,7 @@ class OpenFiles:
         self._identities = [FileIdentity.of(path) for path in paths if path.exists()]
 
     def problem(self) -> str | None:
-        """What has happened to one of them; None if nothing has."""
+        """The problem with one of them; None if there is none."""
         for identity in self._identities:
             problem = identity.problem()
             if problem is not None:

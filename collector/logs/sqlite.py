@@ -164,7 +164,7 @@ class SqliteLog:
                 await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
 
     async def committed(self, group: str) -> Mapping[int, Committed]:
-        """What a group has committed, by partition."""
+        """A group's committed positions, by partition."""
         return await self._file.read(lambda connection: self._commits(connection, group))
 
     async def set_committed(self, group: str, states: Mapping[int, Committed]) -> None:
@@ -239,7 +239,7 @@ class SqliteLog:
         gaps: Sequence[tuple[int, int]],
         known: Sequence[StoredRecord],
     ) -> Generator[StoredRecord]:
-        """What is known and, read, what is in the gaps, in order."""
+        """The known records and, read from the file, those in the gaps, in order."""
         yielded = 0
         for start, end in gaps:
             while yielded < len(known) and known[yielded].offset < start:

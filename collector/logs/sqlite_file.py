@@ -85,8 +85,8 @@ class SqliteFile:
         self._consumed: set[tuple[str, str]] = set()
         self._files = OpenFiles(path)
         self._written_ends: dict[Key, End] = {}
-        """Where partitions ended when this process wrote last; the writer's thread alone has it. Where others share the
-        file, each transaction reads it."""
+        """The ends of partitions when this process wrote last; the writer's thread alone has them. If others share the
+        file, each transaction reads them."""
         self._writable = False
         """Whether the last transaction was written; nobody knows that of the next one."""
 
@@ -186,7 +186,7 @@ class SqliteFile:
 
     @contextmanager
     def fresh_records(self, key: Key) -> Generator[FreshRecords]:
-        """What this process appends to a partition from now on, for one consumer."""
+        """The records that this process appends to a partition from now on, for one consumer."""
         fresh = FreshRecords(self._timing.batch_records, self._timing.batch_bytes)
         everyone = self._fresh.setdefault(key, [])
         everyone.append(fresh)

@@ -1,8 +1,8 @@
 """How the processes of one command share the partitions of a SQLite file, and how everybody else is kept out.
 
-A group has a lock of its own: an empty database, which its consumer locks exclusively. Who shares locks it for reading,
-and finds the name of its command in it: another command cannot write its name there while one of these runs. Locks of
-SQLite end with the process; a pid file would outlive a crash.
+A group has a lock of its own: an empty database, which its consumer locks exclusively. A sharing process locks it for
+reading, and finds the name of its command in it: another command cannot write its name there while one of these runs.
+Locks of SQLite end with the process; a pid file would outlive a crash.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PATIENCE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PartitionShare:
-    """What one process has of the partitions: each `of`th from `number` on, where 0 is the first.
+    """One process's share of the partitions: each `of`th from `number` on, where 0 is the first.
 
     `command` is a name that no other command has. Only `groups` are shared, each a pair of the log's name and the
     group's; of any other group one process has all partitions.
@@ -41,7 +41,7 @@ class PartitionShare:
 
 
 def lock_path(file: Path, log: str, group: str) -> Path:
-    """Where the lock of a group is."""
+    """The path of a group's lock file."""
     return file.with_name(f"{file.name}-{log}-{quote(group, safe='')}.lock")
 
 
@@ -99,7 +99,7 @@ def reserve(path: Path, command: str) -> bool:
 
 
 def group_in_use(file: Path, log: str, group: str) -> GroupInUse:
-    """What is raised where another process has a group."""
+    """The error for a group that another process has."""
     return GroupInUse(
         f"{file}: another process consumes the log {log!r} for {group!r} already; stop it first, or give this "
         "one another log.path, or other stages (--stages)"

@@ -44,7 +44,7 @@ Key = tuple[int, int]
 
 
 class End(NamedTuple):
-    """Where a partition ends: the offset of its next record, and the time (s) of its last."""
+    """The end of a partition: the offset of its next record, and the time (s) of its last."""
 
     offset: int
     timestamp: float
@@ -96,7 +96,7 @@ def partitions_of(path: Path) -> int | None:
 
 
 def read_ends(connection: sqlite3.Connection) -> dict[Key, End]:
-    """Where each partition of each log ends."""
+    """The end of each partition of each log."""
     rows = connection.execute("SELECT log, partition, next, timestamp FROM ends").fetchall()
     return {(log, partition): End(offset, timestamp) for log, partition, offset, timestamp in rows}
 
@@ -152,9 +152,9 @@ class Transaction:
         """`known` is where partitions ended the last time that this process saw it; another may have appended since."""
         self.connection = connection
         self.appended: dict[Key, list[StoredRecord]] = {}
-        """What was appended, once `finish` is through."""
+        """The appended records, once `finish` is through."""
         self.ends: dict[Key, End] = {}
-        """Where these partitions end then."""
+        """The ends of these partitions then."""
         self._now = now
         self._known = known
         self._records: dict[Key, list[Record]] = {}
@@ -217,7 +217,9 @@ class Transaction:
         return dict(self.connection.execute("SELECT partition, next FROM ends WHERE log = ?", [log]).fetchall())
 
     def _bounds(self, log: int, readers: Collection[str]) -> dict[int, int]:
-        """What may be deleted, by partition. A group that has commits, but none for a partition, needs all of it."""
+        """The records that may be deleted, by partition. A group that has commits, but none for a partition, needs all
+        of it.
+        """
         needs: dict[str, dict[int, int]] = {group: {} for group in readers}
         rows = self.connection.execute('SELECT "group", partition, low_watermark FROM commits WHERE log = ?', [log])
         for group, partition, low in rows:

@@ -28,7 +28,7 @@ class PastEvaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationFilter:
-    """Which evaluations are meant: those that ended from `since` on and before `until`; no names mean all."""
+    """The selected evaluations: those that ended from `since` on and before `until`; no names mean all."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -36,7 +36,7 @@ class EvaluationFilter:
     evaluators: Collection[str] = ()
 
     def matches(self, evaluation: Evaluation) -> bool:
-        """Whether the evaluation is one of them. What a replay wrote never is."""
+        """Whether the evaluation is one of them. An evaluation that a replay wrote never is."""
         return self.covers(evaluation) and REPLAY_OF not in evaluation.attributes
 
     def covers(self, evaluation: Evaluation) -> bool:

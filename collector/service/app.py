@@ -201,7 +201,7 @@ class _Stop:
 
 
 def _where(config: Config, service: Running) -> str:
-    """What the service listens on, for its log."""
+    """The addresses that the service listens on, for its log."""
     where = "" if service.otlp_port is None else f"; OTLP/HTTP on port {service.otlp_port}"
     where += "" if service.grpc_port is None else f"; OTLP/gRPC on port {service.grpc_port}"
     if config.settings.page and service.page_port is not None:

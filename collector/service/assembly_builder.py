@@ -34,7 +34,7 @@ def build_assembler(settings: AssembleSettings, dialects: Mapping[str, DialectSe
 
 
 def build_turn_notes(config: Config, wanted: WantedConversations) -> TurnNotes:
-    """What finds the turns that receivers note, by the rules of the assembler."""
+    """The finder of the turns that receivers note, by the rules of the assembler."""
     assembler = build_assembler(config.settings.assemble, config.settings.dialects)
     return TurnNotes(assembler, wanted.is_wanted, wanted.selects)
 

@@ -27,7 +27,7 @@ from evaluators.judges.batches.batch_terms import BatchPace, BatchProgress
 logger = logging.getLogger(__name__)
 
 PACE = BatchPace(patience=float("inf"))
-"""What is asked at once is asked until it is answered: nobody waits for it."""
+"""An immediate question is asked until it is answered: nothing waits for it."""
 MOST_ITEMS = 500
 """Requests in a batch at most: until it is submitted each costs 50 kB of memory, for each partition and judge."""
 _OUTCOMES = frozenset({"completed", "expired", "cancelled", "failed", "gone"})

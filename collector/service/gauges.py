@@ -91,7 +91,7 @@ def show_evaluate(telemetry: Telemetry, stage: EvaluateStage) -> None:
 
 
 def show_bulkheads(telemetry: Telemetry, plan: Plan, bulkheads: Bulkheads) -> None:
-    """What waits for each judge, and the partitions that are paused for it."""
+    """The evaluations that wait for each judge, and the partitions that are paused for it."""
     for name in plan.judge_names:
         bulkhead = bulkheads.of(name)
         telemetry.gauge(EVALUATIONS_WAITING, name or "none").set_function(partial(getattr, bulkhead, "waiting"))

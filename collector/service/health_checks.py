@@ -48,7 +48,7 @@ class LogProbe:
         self._started: float | None = None
 
     def problem(self) -> str | None:
-        """What the last probe found, or that the one in progress takes long."""
+        """The finding of the last probe, or that the one in progress takes long."""
         if self._started is not None and (waited := self._clock() - self._started) > ANSWERS_WITHIN:
             return f"has not answered for {waited:.0f} s"
         return self._problem

@@ -9,7 +9,7 @@ from collector.config.settings import KafkaLogSettings, KafkaSourceSettings, Log
 from collector.logs.kafka_security import KafkaSecuritySettings
 
 FORMER_GROUP = "evalstream"
-"""What a source's group was called unless it was configured, and is where logs are not in Kafka."""
+"""The former default name of a source's group, which it still has if logs are not in Kafka."""
 
 if TYPE_CHECKING:
     from collector.logs.kafka import KafkaSettings
@@ -45,7 +45,7 @@ def group_of(source: KafkaSourceSettings, log: LogSettings) -> str:
 
 
 async def former_group_of(source: KafkaSourceSettings, log: LogSettings) -> str | None:
-    """What `group_of` was before it followed the logs' prefix; None if there are no positions of that time.
+    """The result of `group_of` before it followed the logs' prefix; None if there are no positions of that time.
 
     Only who ran then has read the spans log as the group of then. Another deployment's positions are not ours.
 

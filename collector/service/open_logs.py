@@ -59,7 +59,7 @@ class Logs:
     judged_spans: Log | None = None
 
     async def generated_steps(self) -> GeneratedStepsStore:
-        """What judges have answered to constant questions. Waits while the log is unavailable."""
+        """The answers of judges to constant questions. Waits while the log is unavailable."""
         return await GeneratedStepsStore.open(self.definitions)
 
     def __iter__(self) -> Iterator[Log]:
@@ -191,7 +191,7 @@ async def _open_topics(settings: KafkaLogSettings, names: Sequence[str], telemet
 
 
 def topic_configs(settings: KafkaLogSettings, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """What new topics have besides the defaults: few records that are needed indefinitely are never deleted."""
+    """The options of new topics besides the defaults: few records that are needed indefinitely are never deleted."""
     retention = {"definitions": "-1", "labels": "-1", HISTORY: f"{RETENTION * 1000:.0f}"}
     return {f"{settings.prefix}.{name}": {"retention.ms": retention[name]} for name in retention if name in names}
 

@@ -170,7 +170,7 @@ def _version(config: Config, evaluator: Evaluator[Any], model: str, pack: Sequen
 
 
 def expected_usd(config: Config, name: str) -> float:
-    """What an evaluation by a configured evaluator probably costs, before any was made."""
+    """The probable cost of an evaluation by a configured evaluator, before any was made."""
     configured = config.evaluators[name]
     usual = _guess_of(configured.judge, config)
     if configured.audit is None:

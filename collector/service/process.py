@@ -30,7 +30,7 @@ Apply = Callable[["Process"], Awaitable[None]]
 """Lets a stage take over from a process with another configuration. It cannot fail."""
 
 PrepareChange = Callable[[Config], Awaitable[Apply]]
-"""What a stage does before it takes another configuration: whatever can fail. Raises ConfigError."""
+"""The steps of a stage before it takes another configuration: all that can fail. Raises ConfigError."""
 
 
 class Tasks:
@@ -56,7 +56,9 @@ class Tasks:
         self.start(log.follow(group, self._lag.measured(group, log, open_fold)))
 
     def stalled_consumers(self) -> str | None:
-        """Which consumers lag and have made no progress for long, or cannot join their group; None if none."""
+        """The consumers that lag and have made no progress for long, or cannot join their group; None if there are
+        none.
+        """
         waits = [
             f"the group of {group} could not be joined for {waited:.0f} s"
             for log, group in self._groups
@@ -99,10 +101,10 @@ async def open_tasks(telemetry: Telemetry) -> AsyncGenerator[Tasks]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """What the stages of one process share.
+    """The resources that the stages of one process share.
 
-    What a stage enters on `stack` closes before the tasks stop: listening ends first. `clock` (s since the epoch) is
-    that of budgets and waiting times: setting the machine's clock must neither open nor close a budget.
+    Resources that a stage enters on `stack` close before the tasks stop: listening ends first. `clock` (s since the
+    epoch) is that of budgets and waiting times: setting the machine's clock must neither open nor close a budget.
     """
 
     config: Config
@@ -119,12 +121,12 @@ class Process:
     number: int = UNNUMBERED
     """The number of the configuration; an evaluating process has one before its stages start."""
     changes: list[PrepareChange] = field(default_factory=list[PrepareChange])
-    """What each stage does to take another configuration, in this order."""
+    """The steps of each stage to take another configuration, in this order."""
     clock: Callable[[], float] = field(default_factory=SlewedClock)
     steps: AnswerStore | None = None
-    """What judges wrote once and all share."""
+    """The answers that judges wrote once and all share."""
     worker: Worker | None = None
-    """What it is among the processes that one command has started."""
+    """Its place among the processes that one command has started."""
 
     def shared_port(self, name: str) -> SharedPort | None:
         """Its part of a port on which others of its command receive, too; None if it is alone."""

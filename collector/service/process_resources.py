@@ -1,4 +1,4 @@
-"""What a process has once and its stages share: redactor, evaluation guardrails, health, dead letters.
+"""The resources that a process has once and its stages share: redactor, evaluation guardrails, health, dead letters.
 
 File descriptors are as many as the system allows, and connections of senders stay within them. State that a restart
 rebuilds is passed over by garbage collection: it stays for hours, and none of it is garbage.

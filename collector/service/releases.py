@@ -21,7 +21,7 @@ WITHIN: Mapping[str, str] = {"service_version": "service", "model": "service", "
 
 
 def release_rules(config: Config) -> ReleaseRules:
-    """What a configuration compares."""
+    """The comparisons of a configuration."""
     monitors, alerts = config.settings.monitors, config.settings.alerts
     used = {name: [use.name for use in monitor.uses] for name, monitor in monitors.items()}
     return ReleaseRules(

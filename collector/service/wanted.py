@@ -1,4 +1,4 @@
-"""Which conversations receivers and the assemble stage take for unwanted, by this configuration and the last."""
+"""The conversations that receivers and the assemble stage take for unwanted, by this configuration and the last."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from collector.service.process import Apply, Process
 class WantedConversations:
     """Follows the configurations of a process.
 
-    What the one before could want is wanted, too: the evaluate stage, which is behind, may still judge by it.
+    A conversation that the previous configuration could want is wanted, too: the evaluate stage, which is behind, may
+    still judge by it.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -40,7 +41,7 @@ class WantedConversations:
 
 
 def follow_wanted(process: Process, stages: Collection[str]) -> WantedConversations | None:
-    """What the process stores the content of, while its configurations change; None where that is everything."""
+    """The conversations whose content the process stores, while its configurations change; None if those are all."""
     if process.config.settings.assemble.keep == "all" or not {"receive", "assemble"} & set(stages):
         return None
     wanted = WantedConversations(process.plan)

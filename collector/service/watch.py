@@ -1,7 +1,7 @@
 """The start of the watch stage: the watcher of scores and the golden set, as far as they are configured.
 
-The page shows the alerts that the watcher finds. Where none runs beside it, the page has one of its own, which notifies
-nobody.
+The page shows the alerts that the watcher finds. If none runs beside it, the page has a watcher that sends no
+notifications.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """What runs of the watch stage: the watcher, if there is one, and what shifts of judges explain."""
+    """The watch stage as it runs: its watcher, if there is one, and the changes that shifts of judges explain."""
 
     watcher: WatchStage | None = None
     releases: ComparedReleases | None = None
@@ -87,7 +87,7 @@ class PeopleAgreement:
             yield self.watcher.run_forever()
 
     def views(self) -> dict[tuple[str, str], PeopleView]:
-        """What people say, by monitor and evaluator."""
+        """The verdicts of people, by monitor and evaluator."""
         watcher = self.watcher
         if watcher is None:
             return {}
@@ -143,7 +143,7 @@ class _Tasks:
 
 
 class _Explained:
-    """What shifts of judges explain, by the golden set of the running configuration."""
+    """The changes that shifts of judges explain, by the golden set of the running configuration."""
 
     def __init__(self) -> None:
         self.golden: GoldenRuns | None = None

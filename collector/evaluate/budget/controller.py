@@ -250,7 +250,7 @@ class BudgetController:
     def used_fraction(self, name: str, now: float, *, with_reserved: bool = True) -> float:
         """The largest fraction of a hard cap that is spent or reserved.
 
-        What is deferred is reserved in the budget of a day alone, and frees nothing soon.
+        A deferred evaluation is reserved in the budget of a day alone, and frees nothing soon.
         """
         budget = self._budgets[name]
         deferred = sum(usd for monitor, usd in self._deferred_usd.items() if name in (ALL_MONITORS, monitor))
@@ -337,7 +337,7 @@ class BudgetController:
 
 
 def _kind(assignment: Assignment, *, fallback: bool) -> tuple[str, str, bool]:
-    """What evaluations have in common that cost about the same."""
+    """The properties that evaluations of about the same cost share."""
     return (assignment.evaluator.name, assignment.judge_of(fallback=fallback).model, assignment.deferred)
 
 
@@ -461,4 +461,4 @@ class NoReservation:
 
 
 Reservation: TypeAlias = BudgetReservation | DeferredReservation | NoReservation | Unlimited
-"""What an evaluation may cost, asked for before it is made."""
+"""The amount that an evaluation may cost, reserved before it is made."""

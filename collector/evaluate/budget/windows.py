@@ -21,7 +21,7 @@ from typing import Any
 
 HOUR, DAY = 3600.0, 86400.0
 PERIODS = {HOUR: "hour", DAY: "day"}
-"""What the periods of budgets are called."""
+"""The names of budgets' periods."""
 STEP = 60.0
 """Seconds for which a rate holds."""
 FIRST_STEP, FIRST_FACTOR = 10.0, 0.1
@@ -95,7 +95,7 @@ class BudgetWindow:
         self._parts[part] = self._parts.get(part, 0.0) + usd
 
     def sum_spent(self, now: float) -> float:
-        """What was spent within the last period."""
+        """The amount spent within the last period."""
         first = int(now // self._part) - 60
         for part in [each for each in self._parts if each < first]:
             del self._parts[part]

@@ -7,11 +7,12 @@ It is removed when `allowed_lateness` more has passed, so that turns which are l
 as if they had come in order. Two windows of one id that a late turn connects are merged.
 
 A turn that comes twice, or too late, changes nothing but that: it defers the removal, as a turn does. A replay that
-begins before it, and behind what it repeats, takes it for a new one. What such a replay makes of a conversation means
-nothing, and must be gone when the conversation is: else it would take part in the next one of the same id.
+begins before it, and behind what it repeats, takes it for a new one. The state that such a replay builds for a
+conversation means nothing, and must be gone when the conversation is: else it would take part in the next one of the
+same id.
 
 A window that closed at a limit is purged: its texts are released at once, only the ids of its turns remain to recognize
-duplicates, and later turns open a new window. Which turns come before a limit depends on the order of arrival.
+duplicates, and later turns open a new window. The order of arrival decides which turns come before a limit.
 
 Eviction and snapshots always take all windows of a conversation id. They depend on each other (a purged window sends
 later turns to the next one), so no replay that begins between them could rebuild one alone.
@@ -39,7 +40,7 @@ _STALE_TIMERS = 1000
 """Timers of removed windows that stay in the heap before it is rebuilt, so that removal is cheap."""
 
 AddOutcome = Literal["new", "duplicate", "late"]
-"""What became of a turn: a `late` one came after its window was removed."""
+"""The outcome of a turn: a `late` one came after its window was removed."""
 
 
 class KeyedSessions:
@@ -278,7 +279,7 @@ class KeyedSessions:
         replay_point: ReplayPoint,
         retries: Mapping[str, str] = NO_RETRIES,
     ) -> None:
-        """What `restore` does where the conversation is unchanged: its windows are those of the snapshot.
+        """`restore` for an unchanged conversation: its windows are those of the snapshot.
 
         A replay from `replay_point` on does not know of turns that were ignored since then, so `last_ignored_at` is set
         to that in the snapshot.

@@ -1,7 +1,7 @@
 """Packed turns: a turn without its history, compressed, while its session window is open.
 
-Histories repeat from turn to turn, so storing them would cost the square of a conversation's length. What they add to
-the turns themselves, that there were turns which were never received, is stored as hashes.
+Histories repeat from turn to turn, so storing them would cost the square of a conversation's length. They add one fact
+to the turns themselves, that other turns were never received; it is stored as hashes.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class RetriedEvaluations:
         self._newest = OrderedDict(retries)
 
     def made_from(self, evaluation_ids: Iterable[str]) -> Iterator[str]:
-        """What was made again in place of evaluations, and in place of that."""
+        """The evaluations that supersede others, and those that supersede these."""
         for failed in evaluation_ids:
             new = self._newest.get(failed)
             while new is not None:
@@ -126,7 +126,7 @@ class PartitionConversations:
         self._snapshot_validity.update(validity)
 
     def validate_snapshots(self, records: Iterable[StoredRecord]) -> dict[int, bool]:
-        """Which of the next records, all of them snapshots, are valid, by offset: their conversations are unchanged.
+        """The valid ones of the next records, all of them snapshots, by offset: their conversations are unchanged.
 
         Without those whose validity was decided before, to the same effect.
         """

@@ -71,7 +71,7 @@ class _WindowOutline(Struct, gc=False):
 
 
 class SnapshotOutline(Struct, gc=False):
-    """What tells whether a snapshot is valid, and what a conversation that has not changed may not know: see there."""
+    """Tells whether a snapshot is valid, and what an unchanged conversation may not know: see there."""
 
     monitor: str
     conversation_id: str

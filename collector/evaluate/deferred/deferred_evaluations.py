@@ -50,7 +50,7 @@ class OpenBatchedPlan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """Where evaluations wait for batches, and what opens the plan that makes them."""
+    """The place in which evaluations wait for batches, and the opener of the plan that makes them."""
 
     open_batched: OpenBatchedPlan
     waiting_room: WaitingRoom
@@ -121,7 +121,7 @@ class DeferredEvaluations:
                 reservation.release()
 
     def forget(self, jobs: Sequence[Job]) -> None:
-        """What these have asked is of no more use: they are in the ledger."""
+        """The questions of these are of no more use: they are in the ledger."""
         self._journal.forget(_owner(jobs))
 
     async def _until_made(

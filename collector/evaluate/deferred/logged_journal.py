@@ -1,7 +1,7 @@
 """The journal of a partition's batches: records of the evaluations log, applied to a temporary file.
 
 Each record is written before it takes effect, and stamped with the owner's epoch: what a former owner writes is void.
-What pending evaluations have asked lies behind the offset from which the ledger is read back: their records in the
+The questions of pending evaluations lie behind the offset from which the ledger is read back: their records in the
 turns log are not older than the low watermark. So the journal is read back with the ledger, and needs no position.
 """
 
@@ -103,7 +103,9 @@ class LoggedJournal(BatchJournal):
         return self._file.execute(f"SELECT 1 {_OF_OWNER}", (f"{owner}-", f"{owner}.")).fetchone() is not None
 
     def forget(self, owner: str) -> None:
-        """Remove what an evaluation has asked: it is in the ledger. What is in an open batch stays until its end."""
+        """Remove what an evaluation has asked: it is in the ledger. The questions of an open batch stay until its
+        end.
+        """
         with self._file:
             self._file.execute(
                 f"DELETE {_OF_OWNER} AND (status IS NOT NULL OR batch IS NULL)", (f"{owner}-", f"{owner}.")

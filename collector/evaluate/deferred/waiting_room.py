@@ -27,7 +27,7 @@ class _WaitingEntry:
 
 
 class WaitingRoom:
-    """What waits, over all partitions of this process."""
+    """The waiting evaluations, over all partitions of this process."""
 
     def __init__(self, limits: WaitingRoomLimits) -> None:
         self._limits = limits

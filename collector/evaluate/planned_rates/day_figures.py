@@ -1,4 +1,4 @@
-"""What a mean's standard error and cost will be at given sampling rates.
+"""The standard error and the cost of a mean at given sampling rates.
 
 A conversation is judged in stratum h where its draw is below p_h, so of strata h and g it is in both with probability
 min(p_h, p_g). With r_h the sum of the residuals (y - mean) of its subjects in h, each weighted 1 / p_h, the sum of
@@ -9,8 +9,8 @@ squares from which the service computes its error (`collector.statistics.estimat
 divided by N², the squared number of subjects. It is the Horvitz–Thompson variance with conversations as clusters, for
 draws that are nested (Särndal, Swensson and Wretman 1992, ch. 2.8 and 4), plus the day's own chance.
 
-Where a share s of what is judged is scored again by somebody better (a second phase: an audit, a label), the mean of
-the better scores has the squares of those, and what the first scores leave unexplained,
+If a better judge scores a share s of the judged again (a second phase: an audit, a label), the mean of the better
+scores has the squares of those, and what the first scores leave unexplained,
 
     Σ_h Σ_g S_hg / max(p_h, p_g) + (1/s - 1) Σ_h T_h / p_h,
 
@@ -35,7 +35,7 @@ _HALVINGS = 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondPhase:
-    """Who scores a share of the judged again: by stratum, for a day whose every subject were scored so.
+    """The second scorer of a share of the judged: by stratum, for a day whose every subject were scored so.
 
     `spread` is the variance of the second scores over that of the first ones, `residuals` are T_h of the module's
     formula, `usd` the costs. `correlation` is that of both scores, `pairs` how many were seen.
@@ -87,7 +87,7 @@ class DayFigures:
         return sum(self.subjects) ** 2 * share / squares
 
     def cost(self, rates: Sequence[float], share: float = 1.0) -> float:
-        """What a day costs at these rates (USD)."""
+        """The cost of a day at these rates (USD)."""
         again = (0.0,) * len(self.usd) if self.second is None else self.second.usd
         return sum(rate * (one + share * two) for rate, one, two in zip(rates, self.usd, again, strict=True))
 

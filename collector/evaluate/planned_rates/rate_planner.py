@@ -64,7 +64,7 @@ class RatePlanner:
         self._by_partition.pop(partition, None)
 
     def saved(self, partition: int) -> Saved:
-        """What is to be saved of a partition."""
+        """The state of a partition to save."""
         return [[*key, figures.to_json()] for key, figures in self._by_partition[partition].items()]
 
     def arrived(self, partition: int, monitor: Monitor, assignment: Assignment, subjects: float) -> None:

@@ -1,1 +1,1 @@
-"""What a restart needs: replay points, the ledger, control records, generated steps."""
+"""The data that a restart needs: replay points, the ledger, control records, generated steps."""

@@ -1,8 +1,8 @@
-"""Which configuration is in force at which offset of a partition, so that a replay judges by the one that counted then.
+"""The configuration in force at each offset of a partition, so that a replay judges by the one that counted then.
 
 Configurations have numbers, in the order in which they were taken. The owner of a partition writes a control record
-before a number takes effect: from that offset on it counts. What became due by an earlier one and was not finished is
-made by the newest that its owner has, so it is done if any of them has made it.
+before a number takes effect: from that offset on it counts. The newest configuration of the owner makes the unfinished
+evaluations of earlier ones, so an evaluation is done if any of them has made it.
 """
 
 from __future__ import annotations

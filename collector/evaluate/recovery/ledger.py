@@ -1,8 +1,8 @@
 """The ledger: the ids of evaluations that exist, read back from the evaluations log.
 
-What is in the log is done. The ledger of a partition holds the ids of the evaluations that records not yet done with
-can lead to: it is read back from an offset that is committed with the low watermark, so that its size and its reading
-time depend on the recent past and not on all that was ever judged.
+Evaluations in the log are done. The ledger of a partition holds the ids of the evaluations that records not yet done
+with can lead to: it is read back from an offset that is committed with the low watermark, so that its size and its
+reading time depend on the recent past and not on all that was ever judged.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Ledger:
 
     @property
     def end_offset(self) -> int:
-        """Where the log ended some seconds ago: all that is appended from now on lies behind it."""
+        """The end of the log some seconds ago: all that is appended from now on lies behind it."""
         return self._end
 
     async def read_back(self, start: int, backoff: Backoff = RETRY) -> None:
@@ -199,7 +199,7 @@ class Ledger:
         await append_with_retry(self._evaluations, replace(record, value=stamped(record.value, self.epoch)))
 
     async def append_batches(self, event: Mapping[str, Any]) -> None:
-        """Append what happened to a batch; retries while the log is unavailable. What is there twice does no harm."""
+        """Append what happened to a batch; retries while the log is unavailable. Duplicates do no harm."""
         await self.append(ControlRecord(offset=0, batches=event).to_record(self._partition))
 
     def reached(self, delivered: int) -> int:

@@ -38,7 +38,8 @@ class ReplayPoint(NamedTuple):
 
 
 SampleRates = Mapping[str, float | str]
-"""What a configuration draws with: the rates of monitors and `monitor/evaluator`s by name, the salt by ""."""
+"""The values that a configuration draws with: the rates of monitors and `monitor/evaluator`s by name, the salt by
+""."""
 
 MAX_METADATA = 2000
 """Characters that a fold may commit."""
@@ -46,7 +47,7 @@ MAX_METADATA = 2000
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """What is committed beside the two offsets.
+    """The state committed beside the two offsets.
 
     `ledger_offset` is where to begin reading the evaluations log back. Evaluations that records below `done_below` led
     to are done. `replay_point` is that of the low watermark.
@@ -71,7 +72,7 @@ class CommitMetadata:
     def to_json(self) -> str:
         """As JSON. It grows with the monitors that have a budget; the configuration is checked for that.
 
-        What is not needed is left out where there is no room: then more may be judged again after a change of the
+        Dispensable parts are left out if there is no room: then more may be judged again after a change of the
         configuration.
         """
         parts: dict[str, Any] = {"l": self.ledger_offset, "e": self.done_below, "t": round(self.replay_point.time, 6)}
@@ -113,7 +114,7 @@ class CommitMetadata:
         return self.pending.get(evaluator, delivered)
 
     def draws_until(self, delivered: int, now: SampleRates) -> tuple[tuple[int, SampleRates], ...]:
-        """What records were drawn with, each up to an offset, where that is not what is drawn with `now`."""
+        """The rates that records were drawn with, each up to an offset, if they differ from those of `now`."""
         if self.sampled is None or self.sampled == now:
             return self.former
         return (*self.former, (delivered, self.sampled))
@@ -134,7 +135,7 @@ _NOTES = 256
 
 
 class ReplayWork:
-    """What applying the records of a partition has cost, noted by offset.
+    """The cost of applying the records of a partition, noted by offset.
 
     `work` only grows; it is what all records below the next offset have cost, in any unit.
     """
@@ -155,7 +156,7 @@ class ReplayWork:
     def offset_behind(self, amount: float) -> int:
         """The newest known offset such that the records from it on have cost at least `amount`; 0 if there is none.
 
-        What lies before an answer is forgotten: where more is asked for later, there is none until so much has come.
+        Notes before an answer are forgotten: a later question for more has no answer until that many have come.
         """
         while len(self._notes) > 1 and self._latest - self._notes[1][0] >= amount:
             self._notes.popleft()

@@ -1,7 +1,7 @@
 """Notes of the rates that turns were drawn with: from which offset of a partition on, in the definitions log.
 
-What is committed beside the offsets has them only while evaluations are pending. Who looks at the past, as an audit
-does, needs them for all of it.
+The state committed beside the offsets has them only while evaluations are pending. A reader of the past, such as an
+audit, needs them for all of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ async def read_sample_rates(log: Log) -> Notes:
 
 
 def draws_by(notes: Sequence[tuple[int, SampleRates]]) -> list[tuple[int, SampleRates]]:
-    """The same rates, each up to an offset, but for the last ones. What was before the first note is taken for it."""
+    """The same rates, each up to an offset, but for the last ones. The first note also counts for the time before
+    it.
+    """
     return [(until, rates) for (_, rates), (until, _) in pairwise(notes)]
 
 

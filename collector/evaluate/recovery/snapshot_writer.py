@@ -43,7 +43,7 @@ class SnapshotWriter:
 
     @property
     def _unsnapshotted_work(self) -> float:
-        """What a restart may have to do in this partition beside reading snapshots, in turns that are judged."""
+        """The work of a restart in this partition beside reading snapshots, in turns that are judged."""
         # Of the snapshots that this takes, only those of open turns cost much: where there are very many of these, a
         # restart takes longer rather than that each of them is written again and again.
         turns = sum(sessions.turns for sessions in self._state.conversations.values())

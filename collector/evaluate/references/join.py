@@ -128,7 +128,7 @@ class ReferenceJoin:
     def admit(self, job: Job, case: Turn | Conversation) -> Iterator[Job]:
         """Take an evaluation that `awaits`; gives it back if all that it lacks has come before, and what it crowds out.
 
-        What it supersedes does not wait any longer.
+        The evaluation that it supersedes does not wait any longer.
         """
         for name in job.supersedes:
             self._release(name)
@@ -200,7 +200,7 @@ class ReferenceJoin:
         return None
 
     def _remembered_for(self, keys: tuple[str, ...]) -> list[_Remembered]:
-        """What came before about any of these keys, in the order in which it came."""
+        """The earlier records about any of these keys, in order of arrival."""
         names = {name for key in keys for name in self._remembered_by_key.get(key, ())}
         return sorted((self._remembered[name] for name in names), key=lambda each: each.replay_point.offset)
 

@@ -1,4 +1,4 @@
-"""What an evaluator waits for, which references concern a subject, and the subject with what they say."""
+"""The references that an evaluator waits for, those that concern a subject, and the subject completed by them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _OF_CONVERSATIONS = ("expected_outcome", "scenario", "chatbot_role")
 
 
 def referenced_fields(evaluator: Evaluator[Any]) -> frozenset[str]:
-    """What an evaluator needs, as far as a reference can bring it."""
+    """The inputs of an evaluator that a reference can bring."""
     fields = _OF_TURNS if evaluator.scope == "turn" else _OF_CONVERSATIONS
     return frozenset(require for require in evaluator.requires if require in fields or require.startswith(OUTCOME))
 
 
 def awaited_fields(assignment: Assignment, case: Turn | Conversation) -> frozenset[str]:
-    """What of that a case lacks."""
+    """The inputs among these that a case lacks."""
     return frozenset(
         referenced_field
         for referenced_field in referenced_fields(assignment.evaluator)
@@ -72,7 +72,7 @@ def _ids(turn: Turn) -> dict[str, str | None]:
 
 
 def provided_fields(references: Iterable[Reference]) -> frozenset[str]:
-    """What references bring."""
+    """The inputs that references bring."""
     fields: set[str] = set()
     for reference in references:
         fields.update(name for name in (*_OF_TURNS, *_OF_CONVERSATIONS) if getattr(reference, name) not in (None, ""))

@@ -1,4 +1,5 @@
-"""What past turns make due by the plan of now: the same fold as the stage's, over a part of the turns log.
+"""The evaluations that past turns make due by the current plan: the same fold as the stage's, over a part of the turns
+log.
 
 Because it is the same fold, with the decisions of the partition's owners, a subject is drawn as it was then wherever
 the plan is still the same, and has the probability, the revision and the id that it had then.
@@ -77,7 +78,9 @@ async def control_records_in(evaluations: Log, partition: int) -> Sequence[Contr
 async def past_jobs(
     turns: Log, partition: int, plan: Plan, controls: Sequence[ControlRecord], stretch: Stretch
 ) -> AsyncIterator[PastDueJob]:
-    """What a partition makes due of a stretch, in the log's order, up to the end as it is at the first step."""
+    """The evaluations that a partition makes due of a part of the log, in the log's order, up to the end as it is at
+    the first step.
+    """
     state: PartitionState | None = None
     has_conversations = any(monitor.of_scope("conversation") for monitor in plan.monitors)
     since = stretch.since.timestamp()
@@ -98,7 +101,7 @@ async def past_jobs(
 
 
 def _start(turns: Log, plan: Plan, offset: int, controls: Sequence[ControlRecord]) -> ReplayPoint:
-    """Where the fold begins. Budgets began with low rates, if there were any then."""
+    """The offset at which the fold begins. Budgets began with low rates, if there were any then."""
     if any(control.rates is not None for control in controls):
         return ReplayPoint(offset, rates=BudgetController(plan, turns.partitions).initial_rates())
     return ReplayPoint(offset)

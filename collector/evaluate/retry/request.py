@@ -65,12 +65,12 @@ class RetryRequest:
 
     @property
     def supersedes(self) -> tuple[str, ...]:
-        """What the new evaluation supersedes: the failed one, and what that superseded."""
+        """The evaluations that the new one supersedes: the failed one, and those that it superseded."""
         return (self.failed.evaluation_id, *self.failed.supersedes)
 
     @property
     def retry(self) -> Retry:
-        """What the new evaluation says of the failed one."""
+        """The attributes by which the new evaluation refers to the failed one."""
         before = self.failed.retry
         return Retry(attempt=2 if before is None else before.attempt + 1, reason=self.failed.reason_code)
 
@@ -100,7 +100,7 @@ class BackfillRequest:
 
     @property
     def scope(self) -> Scope:
-        """What the evaluator judges."""
+        """The kind of subject that the evaluator judges."""
         return "turn" if isinstance(self.case, Turn) else "conversation"
 
     def to_record(self, partition: int | None) -> Record:

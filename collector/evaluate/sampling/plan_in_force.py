@@ -22,7 +22,7 @@ class PlanInForce:
         self.past = list(past)
         """The plans that were in force before."""
         self.turn_demands: Sequence[tuple[Monitor, Assignment, float]] = ()
-        """What a turn asks of evaluators of turns, where its key alone decides: with which probability, unreduced."""
+        """The evaluators of turns that a turn asks if its key alone decides, each with its unreduced probability."""
         self._newest = newest
         self._former = deque(former)
         self.rates = rates

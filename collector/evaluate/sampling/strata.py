@@ -1,7 +1,8 @@
 """Turns that are judged more often than others: errors, negative feedback, long latency, low scores, attributes.
 
-A turn belongs to the stratum of the strongest boost that it meets, a conversation to the strongest of its turns'. What
-is judged more often weighs less, by the inclusion probability in its record, so that means stay what they are.
+A turn belongs to the stratum of the strongest boost that it meets, a conversation to the strongest of its turns'. A
+subject that is judged more often weighs less, by the inclusion probability in its record, so that means stay what they
+are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whose word is believed about what samplers before us left out.
+"""The senders that are trusted to say what earlier samplers left out.
 
 Why nobody's, unless configured: a trace state travels with the request that began a trace, and most applications take
 over the one that their own clients send. So whoever can reach an application writes it, even where the sender of the
@@ -16,7 +16,7 @@ from collector.records.tenants import tenant_of
 
 @dataclass(frozen=True, slots=True)
 class UpstreamTrust:
-    """Whose trace state is believed: everybody's, or that of turns of these tenants."""
+    """The trusted trace state: of all turns, or of the turns of these tenants."""
 
     everybody: bool = False
     tenants: frozenset[str] = frozenset()

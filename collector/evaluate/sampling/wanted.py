@@ -1,4 +1,4 @@
-"""Which conversations no monitor can want, whatever comes: their draw lies above every rate that can be. Pure.
+"""The conversations that no monitor can want, whatever comes: their draw lies above every rate that can be. Pure.
 
 Rates are lowered by budgets and plans and never raised above what is configured, so a conversation that is out at the
 configured rates is out at all of them. A monitor that looks into turns to know what it watches, or how often, may want

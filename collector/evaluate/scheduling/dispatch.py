@@ -227,7 +227,7 @@ class Dispatcher:
     ) -> list[Evaluation]:
         """The same for jobs that are one pack: of one subject, with one judge, whose questions go out together.
 
-        Where a budget leaves money for some of them, these go first, and the others when that has been paid.
+        If a budget leaves money for some of them, these go first, and the others once those are paid.
         """
         case = jobs[0].case()
         reservations = reservations or [self._reservation(job, partition) for job in jobs]
@@ -281,7 +281,7 @@ class Dispatcher:
     async def _skip_reason(self, job: Job, reservation: Reservation) -> str | None:
         """Why a job is not done, None if it is. One that only reservations keep from being paid waits for their end.
 
-        What is reserved is an estimate, and before the first cost is known a guess: most of it may be freed again.
+        The reserved amount is an estimate, and before the first cost is known a guess: most of it may be freed again.
         """
         while (decision := self._decide(job, reservation)) == _WAITS:
             await _settled(reservation)

@@ -95,8 +95,8 @@ class PartitionJobs:
         """Start a job that is not known, or the jobs of a pack, which take one slot and ask their judge together.
 
         Waits while the judge's bulkhead is full: the back-pressure. Jobs that may wait for hours wait for batches
-        instead, or are shed where too many do; those that were `resumed` had room before. Where their judge has no
-        batches they are like all others.
+        instead, or are shed where too many do; those that were `resumed` had room before. If their judge has no
+        batches, they are like all others.
         """
         if self._deferred is not None and jobs[0].deferred and self._deferred.takes(jobs):
             small = packed(jobs)
@@ -155,8 +155,8 @@ class PartitionJobs:
     async def wait_for_oldest(self, offset: int, records: int) -> None:
         """Wait while a pending job was triggered more than `records` records before `offset`.
 
-        All records since then stay in memory with it, and are read again after a restart. What waits for batches is
-        not waited for: everything else would stand still for hours.
+        All records since then stay in memory with it, and are read again after a restart. Jobs in batches hold up
+        nothing: everything else would stand still for hours.
         """
         while (oldest := self._prompt_by_trigger.peek()) is not None and offset - oldest.trigger_offset > records:
             assert oldest.bulkhead is not None
@@ -215,7 +215,9 @@ class PartitionJobs:
         )
 
     async def drain(self, grace: float) -> None:
-        """Give all jobs `grace` seconds to end, those that wait for a slot, too. What waits for batches can wait on."""
+        """Give all jobs `grace` seconds to end, those that wait for a slot, too. Jobs that wait for batches can wait
+        longer.
+        """
         if (prompt := self._job_tasks - self._deferred_tasks) and grace > 0:
             await asyncio.wait(list(prompt), timeout=grace)
 

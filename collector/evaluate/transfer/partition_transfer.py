@@ -26,7 +26,7 @@ from collector.logs.log import Committed, Log, Record, StoredRecord
 
 @dataclass(frozen=True, slots=True)
 class PartitionTransfer:
-    """What a partition hands on, and from where its turns are still to be read.
+    """The state that a partition hands on, and the offset from which its turns are still to be read.
 
     `offset` is that of the first turn that was not delivered; `ledger_offset` where the ids begin that are recognized.
     `time` is the partition's. `budget` is its saved budget with all costs since, None without one. `past` are the
@@ -109,7 +109,9 @@ async def read_transfer(
 
 
 def _by_newest(jobs: Iterable[Job], configurations: Configurations, ledger: Ledger) -> Iterator[Job]:
-    """What none of the configurations has made, as the newest makes it; nothing of evaluators that it has no more."""
+    """The evaluations that no configuration has made, as the newest makes them; none of evaluators that it no longer
+    has.
+    """
     for job in jobs:
         made = configurations.by_newest(job)
         ways = (*configurations.by_others(job), made or job)
@@ -129,7 +131,9 @@ async def is_changed_beyond(evaluations: Log, partition: int, committed: Committ
 
 
 async def _records(turns: Log, partition: int, committed: Committed) -> AsyncIterator[StoredRecord]:
-    """What the state needs of what was delivered, and what an earlier copy has handed on and nobody has read since."""
+    """The delivered records that the state needs, and those that an earlier copy has handed on and that are still
+    unread.
+    """
     async for batch in turns.read(partition, committed.low_watermark):
         for record in batch:
             if record.offset >= committed.offset and not is_transfer(record):

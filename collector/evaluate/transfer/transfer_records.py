@@ -39,7 +39,7 @@ def is_transfer(record: StoredRecord) -> bool:
 class TransferStart:
     """The start of a transferred state: the partition's time (s since the epoch), and what was made again.
 
-    `retries` has the ids of new evaluations by those of failed ones. What a fold knew before is history.
+    `retries` has the ids of new evaluations by those of failed ones. The fold's earlier knowledge is history.
     """
 
     time: float
@@ -73,7 +73,7 @@ class TransferredJob:
 
     @property
     def scope(self) -> Scope:
-        """What its evaluator judges."""
+        """The kind of subject that its evaluator judges."""
         return "turn" if isinstance(self.case, Turn) else "conversation"
 
     @property

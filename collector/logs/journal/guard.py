@@ -1,11 +1,12 @@
 """Guards: they note in the journal what a consumer takes, and leave out the records that processes have ended in.
 
-What processes ended in is counted over all processes, in a log that they share, so that it moves with a partition.
+The records that processes ended in are counted over all processes, in a log that they share, so that the counts move
+with a partition.
 
 A unit in which processes ended so often in a row is *fatal*: it is left out. Three things are written down: that a
 process ended in a unit, that one survived it, and that it was left out. A unit may be a range of records, of which
 nobody knows which one it was: it is then taken record by record, and counts for the first in which a process ends
-alone. What is survived counts from zero.
+alone. A record that is survived counts from zero again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from collector.logs.log import Committed, Fold, Log, LogUnavailable, OpenFold, R
 Happened = Literal["ended", "survived", "left_out"]
 
 KEY = "in process/"
-"""How the keys of these records begin. Whoever reads the log for other things does not know them."""
+"""How the keys of these records begin. Readers of the log's other records do not know them."""
 
 CATCH_UP_AFTER = 1.0
 """Seconds for which what was read of the log is new enough: a process opens many partitions at once."""
@@ -37,7 +38,7 @@ CATCH_UP_AFTER = 1.0
 
 @dataclass(slots=True)
 class Suspects:
-    """What happened in one place: ranges that a process ended in, by their first record, and ends by record."""
+    """The history of one place: ranges that a process ended in, by their first record, and ends by record."""
 
     ranges: dict[int, int] = field(default_factory=dict[int, int])
     ends: dict[int, int] = field(default_factory=dict[int, int])
@@ -79,7 +80,7 @@ _order = place_of_number
 
 
 class FatalUnits:
-    """What happened in all places. A unit is fatal after `limit` ends in a row."""
+    """The history of all places. A unit is fatal after `limit` ends in a row."""
 
     def __init__(self, log: Log | None = None, limit: int = 3) -> None:
         """Without a log everything is forgotten at the end of the process."""
@@ -92,7 +93,7 @@ class FatalUnits:
         self._unwritten: list[tuple[Happened, Unit, float]] = []
 
     def at(self, place: str) -> Suspects | None:
-        """What happened in a place; None, nearly always, if nothing has."""
+        """The history of a place; None, as nearly always, if nothing has happened."""
         return self._places.get(place)
 
     def is_fatal(self, place: str, offset: int) -> bool:
@@ -235,7 +236,7 @@ class GuardedPlace:
 
     @property
     def suspects(self) -> Suspects | None:
-        """What happened here; None, nearly always, if nothing has."""
+        """The history of this place; None, as nearly always, if nothing has happened."""
         return self._fatal.at(self.name)
 
     def is_fatal(self, offset: int) -> bool:
@@ -258,7 +259,7 @@ class GuardedPlace:
         return result
 
     def survived(self, first: int, last: int | None = None) -> None:
-        """What was taken was processed."""
+        """The records that were taken are processed."""
         last = first if last is None else last
         suspects = self.suspects
         if suspects is not None and suspects.changed_by(first, last):

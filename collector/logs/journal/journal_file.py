@@ -26,7 +26,7 @@ _MOST = 256
 
 
 class JournalFile:
-    """The journal of this process. What earlier processes ended in is there until `begin`."""
+    """The journal of this process. The entries that earlier processes ended in are there until `begin`."""
 
     def __init__(self, descriptors: Sequence[int]) -> None:
         """The first of these locked files is this process's, the others are of processes that are gone."""
@@ -48,7 +48,7 @@ class JournalFile:
             return None
 
     def ended_in(self) -> list[Unit]:
-        """What the processes that held these files ended in."""
+        """The entries that the former holders of these files ended in."""
         units: list[Unit] = []
         for buffer in self._buffers:
             journal = ProcessingJournal(buffer)

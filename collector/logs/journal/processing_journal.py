@@ -29,7 +29,9 @@ _MAX_PLACE = _SLOT_BYTES - _RANGE.size
 
 
 class Unit(NamedTuple):
-    """What is processed at once: records `first` to `last` of a place, which is a consumer's partition of a log."""
+    """The records that are processed at once: records `first` to `last` of a place, which is a consumer's partition of
+    a log.
+    """
 
     place: str
     first: int
@@ -53,12 +55,12 @@ class ProcessingJournal:
 
     @property
     def current(self) -> Unit | None:
-        """What the event loop works for now; None if it waits, or does something else."""
+        """The entry that the event loop works for now; None if it waits, or does something else."""
         return self._unit(self.words[_CURRENT])
 
     @property
     def last(self) -> Unit | None:
-        """What the process that has written this ended in: what raised an error, or else what was current."""
+        """The entry that the writing process ended in: the one that raised an error, or else the current one."""
         if bytes(self._bytes[: len(MAGIC)]) != MAGIC:
             return None
         return self._unit(self.words[_FATAL] or self.words[_CURRENT])

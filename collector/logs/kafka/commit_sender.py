@@ -20,7 +20,7 @@ CallInLoop = Callable[..., None]
 """Calls a function with arguments in the event loop, soon."""
 
 Offsets = dict[TopicPartition, Any]
-"""What to commit, as kafka-python takes it. The library is untyped."""
+"""The positions to commit, as kafka-python takes them. The library is untyped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class CommitSender:
         self._queued.append(command)
 
     def send_queued(self, consumer: Any, offsets_of: Callable[[CommitCommand], Offsets]) -> None:
-        """Send what is queued. Where nothing is left to commit, the command is done."""
+        """Send what is queued. If nothing is left to commit, the command is done."""
         while self._queued:
             command = self._queued.popleft()
             if offsets := offsets_of(command):

@@ -24,7 +24,7 @@ KNOCK = 3.0
 """Seconds to wait for a broker to take a connection."""
 
 _ALERTS = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED")
-"""What a broker says of a client certificate, or of none."""
+"""A broker's answer to a client certificate, or to a missing one."""
 
 
 def connect(client: Callable[..., Any], settings: KafkaSettings, options: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What secures connections, as options of kafka-python; files and tokens are read again for each connection."""
+"""The security of connections, as options of kafka-python; files and tokens are read again for each connection."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ def take_over(
 ) -> bool:
     """Give `group` the positions of `former`, if it has none itself; False while the former one is still at work.
 
-    Blocks. What a fold has stored with its positions goes with them. `instance` is this process's name in both groups:
-    brokers count a named process that has stopped as a member for a while, and this one is it.
+    Blocks. The state that a fold has stored with its positions goes with them. `instance` is this process's name in
+    both groups: brokers count a named process that has stopped as a member for a while, and this one is it.
 
     Raises:
         LogUnavailable: no broker answers.

@@ -159,7 +159,7 @@ class GroupConsumer:
         self._changes.put_nowait(error)
 
     def pending(self, partition: int) -> Committed | None:
-        """What to commit for a partition."""
+        """The position to commit for a partition."""
         feed = self._feeds.get(partition)
         return feed.last_uncommitted if feed is not None else None
 

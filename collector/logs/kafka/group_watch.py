@@ -37,7 +37,7 @@ LONG = 20.0
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """What a consumer knows: whether it has joined and leads, which partitions there are, and which are its own."""
+    """A consumer's knowledge: whether it has joined and leads, which partitions there are, and which are its own."""
 
     joined: bool
     leads: bool
@@ -48,7 +48,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """What brokers know: whether no rebalance is going on, who the members are, and what all of them own."""
+    """The brokers' knowledge: whether no rebalance is going on, who the members are, and what all of them own."""
 
     settled: bool
     names: tuple[str, ...]

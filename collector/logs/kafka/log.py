@@ -32,7 +32,9 @@ from collector.logs.log import Committed, LogRefused, OpenFold, Record, StoredRe
 
 
 class _Shared:
-    """What the logs of a process share: how they read, the producer and the range reader. The last log closes these."""
+    """The parts that the logs of a process share: their way of reading, the producer and the range reader. The last log
+    closes these.
+    """
 
     def __init__(
         self,
@@ -230,7 +232,7 @@ class KafkaLog:
             self._refused[group] = refused
 
     async def committed(self, group: str) -> Mapping[int, Committed]:
-        """What a group has committed, by partition."""
+        """A group's committed positions, by partition."""
         return await asyncio.to_thread(commits, self._settings, self._topic, f"{self._settings.group_prefix}{group}")
 
     async def set_committed(self, group: str, states: Mapping[int, Committed]) -> None:

@@ -20,9 +20,9 @@ restart or of another owner, such as open traces, open conversations and evaluat
 class LostRecords:
     """Records of a partition that a consumer needed and no broker has: offsets from `offset` up to `end_offset`.
 
-    `log` is the log's name, or the topic of a source. Where a topic is compacted, or holds transactions, not every
-    offset was a record: `count` is then the most that it can be. What a replaced topic held unread from `offset` on is
-    not known: such a partition counts as one record.
+    `log` is the log's name, or the topic of a source. If a topic is compacted, or holds transactions, not every offset
+    was a record: `count` is then the most that it can be. The unread records that a replaced topic held from `offset`
+    on are not known: such a partition counts as one record.
     """
 
     consumer: str

@@ -1,4 +1,4 @@
-"""What a process knows about its membership of a consumer group: until when nobody else can own its partitions.
+"""A process's membership of a consumer group: until when nobody else can own its partitions.
 
 A broker removes a member that it has not heard of for `session_timeout`. So a member is certain of its partitions for
 that long after it sent a heartbeat that was answered, by a clock that also counts while the process stands still.

@@ -61,7 +61,7 @@ class OwnedPartitions:
         self._out_of_range.setdefault(where, offset)
 
     def offsets_of(self, command: CommitCommand) -> Offsets:
-        """What to commit: nothing for partitions that are not owned in the state's epoch any more."""
+        """The positions to commit: none for partitions that are not owned in the state's epoch any more."""
         return {
             self._topics.where(number): to_kafka(state, self._topic_ids.get(number))
             for number, (epoch, state) in command.states.items()
@@ -154,8 +154,8 @@ class OwnedPartitions:
     def report_out_of_range(self, consumer: Any, polled: PolledRecords) -> None:
         """Report what retention has deleted while this consumer waited, now that it is known where reading continues.
 
-        Not every difference between two offsets is a loss: compaction and the marks of transactions leave some. What
-        the broker has declared out of range is one.
+        Not every difference between two offsets is a loss: compaction and the marks of transactions leave some. An
+        offset that the broker has declared out of range is one.
         """
         for where, offset in list(self._out_of_range.items()):
             if self._topics.number_of(where) not in self._epochs:
@@ -180,7 +180,8 @@ class OwnedPartitions:
     async def revoke(self, consumer: Any, revoked: Iterable[TopicPartition], *, commit: bool) -> None:
         """Give partitions up, and report it. Nothing may block here.
 
-        What their folds have reached is committed here and now: afterwards the new owner has read the commit.
+        The positions that their folds have reached are committed here and now: afterwards the new owner has read the
+        commit.
         """
         numbers = [self._topics.number_of(where) for where in revoked]
         offsets: Offsets = {}

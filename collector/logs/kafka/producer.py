@@ -50,7 +50,7 @@ class _Append:
         self.topic, self.by_partition = topic, by_partition
         self.done: asyncio.Future[None] = loop.create_future()
         self.producer: Any = None
-        """What it was given to; None until then."""
+        """The producer that it was given to; None until then."""
         self._loop = loop
         self._expected = count
         self._answers: list[Exception | None] = []

@@ -22,7 +22,7 @@ _SHARES = (0.25, 0.5, 0.75, 0.9)
 
 @dataclass(frozen=True, slots=True)
 class RetentionRoom:
-    """What a group needs of a topic, beside what the topic keeps.
+    """The records that a group needs of a topic, beside those that the topic keeps.
 
     `lost` records are needed and deleted. `age_share` is the part of `age` (s) that the oldest needed record has
     reached at least, `bytes_share` the part of `bytes` that the needed records of a partition take; None without such a

@@ -19,7 +19,7 @@ PolledRecords = dict[TopicPartition, list[StoredRecord]]
 """The result of a poll."""
 
 Starts = dict[TopicPartition, tuple[Committed | None, int]]
-"""What was committed, and the offset of the first record that will be delivered."""
+"""The committed position, and the offset of the first record that will be delivered."""
 
 
 class StartOffsets:
@@ -121,7 +121,7 @@ class StartOffsets:
 
 
 def _lost(committed: Committed, first: int) -> Iterator[tuple[int, int, LossReason]]:
-    """What lies between the group's two offsets and the partition's oldest record."""
+    """The gaps between the group's two offsets and the partition's oldest record."""
     if committed.low_watermark < committed.offset:
         yield committed.low_watermark, min(committed.offset, first), "retention_replay"
     if committed.offset < first:

@@ -31,8 +31,8 @@ class PartitionNumbering:
 class BegunTopics(Protocol):
     """Remembers which topic of a name a group has begun to read, by the topic's id.
 
-    What a group has committed does not tell: with a topic brokers delete its commits, and a new topic of that name then
-    looks like one that the group has never read.
+    The group's commits do not tell: with a topic brokers delete its commits, and a new topic of that name then looks
+    like one that the group has never read.
     """
 
     def known(self, where: TopicPartition, /) -> str | None:
@@ -57,7 +57,7 @@ class NothingBegun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What to read and how: `start` is where a new group starts, `committed_only` skips aborted transactions.
+    """The topic to read and how: `start` is where a new group starts, `committed_only` skips aborted transactions.
 
     Losses are reported under the names `log` (without it, the topic) and `consumer` (without it, the group). `former`
     is the group's name of before: see `former_groups`. `begun` remembers the topics of others.
@@ -119,5 +119,5 @@ class GroupListener(Protocol):
         ...
 
     def pending(self, partition: int) -> Committed | None:
-        """What to commit for a partition at this moment. Called in other threads: must only read."""
+        """The position to commit for a partition at this moment. Called in other threads: must only read."""
         ...

@@ -32,7 +32,7 @@ TIMESTAMPS = "message.timestamp.type"
 APPEND_TIME = "LogAppendTime"
 """The broker's clock stamps the records, so that the times of a partition do not fall."""
 CREATE_TIME = "CreateTime"
-"""Whoever writes stamps the records: while another log is copied into a topic, and no service may use it."""
+"""The writers stamp the records: while another log is copied into a topic, and no service may use it."""
 
 LARGEST = "max.message.bytes"
 RETENTION = "retention.ms"
@@ -127,7 +127,7 @@ def truncate(settings: KafkaSettings, topic: str, partitions: int, before: float
 
 
 def commits(settings: KafkaSettings, topic: str, group: str) -> dict[int, Committed]:
-    """What a group has committed for the partitions of a topic."""
+    """A group's committed positions for the partitions of a topic."""
     with administrating(settings) as admin:
         offsets = committed_by(admin, [group]).get(group, {})
     return {
@@ -138,12 +138,12 @@ def commits(settings: KafkaSettings, topic: str, group: str) -> dict[int, Commit
 
 
 def committed_by(admin: Any, groups: Sequence[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-    """What each group has committed."""
+    """The committed positions of each group."""
     return _of_coordinator(lambda: admin.list_group_offsets(list(groups))) if groups else {}
 
 
 def _of_coordinator(ask: Callable[[], T]) -> T:
-    """What a group's broker answers. A cluster makes its topic of commits when first asked: that is waited for."""
+    """The answer of a group's broker. A cluster makes its topic of commits when first asked: that is waited for."""
     give_up_at = time.monotonic() + KNOWN_WITHIN
     while True:
         try:

@@ -27,7 +27,7 @@ _EARLIEST: int = vars(subscription_state)["OffsetResetStrategy"].EARLIEST
 _REBALANCING: Any = vars(structs)["MemberState"].REBALANCING
 _Heartbeat: Any = heartbeats.Heartbeat
 FetchedRecords: Any = _Fetcher.PartitionRecords
-"""What decodes one partition of one fetch. The library is untyped."""
+"""The decoder of one partition of one fetch. The library is untyped."""
 
 
 def client_without_topic_creation(**options: Any) -> KafkaNetClient:
@@ -305,8 +305,8 @@ def woken_once(producer: Any) -> Generator[None]:
     """Wake the producer's thread once, after all that is sent within.
 
     `send` wakes it for each batch that a record begins: it then sends what is there of one partition while the next is
-    added, and both want the interpreter. What waits for metadata wakes the thread in another way. Can go when the
-    library takes several records at once.
+    added, and both want the interpreter. A wait for metadata wakes the thread in another way. Can go when the library
+    takes several records at once.
     """
     sender = producer._sender  # noqa: SLF001 - see the module
     sender.wakeup = _rest  # hides the method

@@ -1,6 +1,7 @@
-"""What a process runs by its configuration, prepared as a whole and then exchanged.
+"""The parts that a process runs by its configuration, prepared as a whole and then exchanged.
 
-Whatever can fail comes before anything changes: files are read, judges opened, plans built. Then each stage takes over.
+Every step that can fail comes before anything changes: files are read, judges opened, plans built. Then each stage
+takes over.
 """
 
 from __future__ import annotations

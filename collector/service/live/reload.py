@@ -1,7 +1,7 @@
 """When a process takes another configuration: a signal, a changed file, or a newer one in the definitions log.
 
-A process that evaluates writes what its file has into the log, and all others follow the log. What a process cannot
-take, it refuses as a whole with the reason, and runs on with what it has.
+A process that evaluates writes what its file has into the log, and all others follow the log. A process refuses a
+configuration that it cannot take as a whole, with the reason, and continues with the one it has.
 """
 
 from __future__ import annotations

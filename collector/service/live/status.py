@@ -1,4 +1,4 @@
-"""What a process says of its configuration: since when it runs, and whether a newer one was refused."""
+"""The status of a process's configuration: since when it runs, and whether a newer one was refused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ConfigurationStatus:
 
     @property
     def view(self) -> ConfigurationView:
-        """What the page shows."""
+        """The status as the page shows it."""
         return ConfigurationView(number=self.number, since=self.in_force_since)
 
     def take(self, number: int, what: str) -> None:
@@ -91,7 +91,7 @@ class ConfigurationStatus:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong, for /readyz and the page; None if nothing is."""
+        """The problem, for /readyz and the page; None if there is none."""
         if self.refused is None:
             return None
         since = datetime.fromtimestamp(self.refused.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

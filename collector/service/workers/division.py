@@ -1,4 +1,4 @@
-"""Which stages each of several workers runs."""
+"""The stages that each of several workers runs."""
 
 from __future__ import annotations
 

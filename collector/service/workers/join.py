@@ -1,4 +1,4 @@
-"""What several workers say of themselves, put together as if one had said it."""
+"""The status of several workers, joined as if one had reported it."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ GROUPS = frozenset({("spans", "assemble"), ("unlinked", "link"), ("turns", GROUP
 
 
 def share_file(settings: LogSettings, workers: int) -> Sequence[PartitionShare | None]:
-    """What each worker has of the file, which is theirs from now on; None where the logs are no file.
+    """Each worker's share of the file, which belongs to the workers from now on; None if the logs are not a file.
 
     Raises:
         GroupInUse: another process has the file.
@@ -58,7 +58,7 @@ def share_file(settings: LogSettings, workers: int) -> Sequence[PartitionShare |
 logger = logging.getLogger(__name__)
 
 SHARED_PORTS = ("otlp_http", "otlp_grpc")
-"""What every worker listens with, on one port."""
+"""The listeners that all workers run, on one shared port each."""
 
 _KILLED = 128
 """A status of an ended process from here on is a signal's number above it, as shells write it."""

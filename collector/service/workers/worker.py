@@ -1,4 +1,4 @@
-"""What a process knows of being one of several that one command has started."""
+"""A process's place among several that one command has started."""
 
 from __future__ import annotations
 
