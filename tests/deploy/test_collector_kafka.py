@@ -17,7 +17,9 @@ from topics import Topics
 
 from collector.logs.kafka import KafkaSettings, KafkaSource
 from collector.logs.memory import MemoryLog
+from collector.logs.whole_log import read_partitions
 from collector.receive.kafka import KafkaReceiver, SourceTopic
+from collector.records.shared_records import divide_records
 from collector.telemetry.registry import Telemetry
 
 pytestmark = pytest.mark.kafka
@@ -72,13 +74,12 @@ async def _held(log: MemoryLog) -> tuple[set[bytes], int]:
     """Ids of spans and number of log records that a spans log holds."""
     spans: set[bytes] = set()
     records = 0
-    for partition in range(2):
-        async for batch in log.read(partition, 0):
-            for record in batch:
-                if dict(record.headers).get("signal") == b"logs":
-                    records += len(_records(record.value))
-                else:
-                    spans |= {each.span_id for each in _spans(record.value)}
+    async for batch in read_partitions(log):
+        for record in divide_records(batch):
+            if dict(record.headers).get("signal") == b"logs":
+                records += len(_records(record.value))
+            else:
+                spans |= {span.span_id for span in _spans(record.value)}
     return spans, records
 
 

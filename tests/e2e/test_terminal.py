@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -14,6 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from collector.cli import app
+from collector.config.loading import load
+from collector.service.open_logs import open_logs
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "otlp" / "haystack"
 EVALSTREAM = Path(sys.executable).with_name("evalstream")
@@ -54,9 +57,11 @@ def test_check_as_json() -> None:
     assert "not-to-be-shown" not in text
 
 
-@pytest.mark.usefixtures("folder")
-def test_dead_letters_as_json() -> None:
-    assert data("dead-letters", "list", "--json") == ""
+async def test_dead_letters_as_json(folder: Path) -> None:
+    async with open_logs(load(folder / "evalstream.yaml").settings.log):
+        pass  # the service was here, and left empty logs
+    listed = await asyncio.to_thread(data, "dead-letters", "list", "--json")
+    assert listed == ""
 
 
 def test_explanations_as_json_say_what_the_words_say() -> None:

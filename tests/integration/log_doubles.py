@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from collector.logs.log import Record, RecordTooLarge
+from collector.logs.log import Log, Record, RecordTooLarge, StoredRecord
 from collector.logs.memory import MemoryLog
+from collector.logs.whole_log import read_partitions
+from collector.records.shared_records import divide_records
 
 
 class FailingLog(MemoryLog):
@@ -51,5 +53,6 @@ class GatedLog(MemoryLog):
         await super().append(records)
 
 
-async def stored(log: MemoryLog):
-    return [record for partition in range(log.partitions) async for batch in log.read(partition, 0) for record in batch]
+async def stored(log: Log) -> list[StoredRecord]:
+    """The records of all partitions, shared ones divided into their pieces."""
+    return [piece async for batch in read_partitions(log) for piece in divide_records(batch)]

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
+from log_doubles import stored
 from log_stores import TIMING
 from otlp_samples import trace_id, traces_request
 
@@ -24,12 +25,13 @@ async def test_messages_without_keys_end_up_by_trace(tmp_path: Path):
     receiver = KafkaReceiver(SourceTopic("otlp_spans", "traces"), spans, Telemetry(), backoff=Backoff())
     task = asyncio.create_task(source.follow("evalstream", receiver.open_fold))
     async with asyncio.timeout(60):
-        while sum([await spans.end_offset(partition) for partition in range(3)]) < 4:
+        while len(await stored(spans)) < 4:
             await asyncio.sleep(0.01)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    records = [record for p in range(3) async for batch in spans.read(p, 0) for record in batch]
+    records = await stored(spans)
+    assert len(records) == 4
     partitions = {
         key: {each.partition for each in records if each.key == key} for key in {each.key for each in records}
     }
