@@ -134,7 +134,7 @@ class EvaluationAudit:
                 self._database.execute("INSERT OR IGNORE INTO retried VALUES (?)", [job.supersedes[0]])
             if job.supersedes:
                 self._database.executemany(
-                    "INSERT OR IGNORE INTO replaced VALUES (?)", [(each,) for each in job.supersedes]
+                    "INSERT OR IGNORE INTO replaced VALUES (?)", [(superseded,) for superseded in job.supersedes]
                 )
 
     def forget(self, partition: int) -> None:

@@ -142,11 +142,11 @@ class Plan:
 
     def assignment_of(self, monitor: str, evaluator: str) -> tuple[Monitor, Assignment] | None:
         """A monitor's use of an evaluator, by their names; None if it has none."""
-        for each in self.monitors:
-            if each.name == monitor:
-                for assignment in each.assignments:
+        for candidate in self.monitors:
+            if candidate.name == monitor:
+                for assignment in candidate.assignments:
                     if assignment.evaluator.name == evaluator:
-                        return each, assignment
+                        return candidate, assignment
         return None
 
     def successor_of(self, job: Job) -> Job | None:
@@ -201,7 +201,7 @@ class Plan:
             return replace(
                 monitor,
                 rate=float(rates.get(monitor.name, monitor.rate)),
-                assignments=tuple(assignment(monitor, each) for each in monitor.assignments),
+                assignments=tuple(assignment(monitor, assigned) for assigned in monitor.assignments),
             )
 
         return replace(self, monitors=tuple(map(former, self.monitors)), salt=str(rates.get("", self.salt)))

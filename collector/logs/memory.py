@@ -103,8 +103,8 @@ class MemoryLog:
     async def append(self, records: Sequence[Record]) -> None:
         """Append records."""
         by_partition, _ = self._partitioner.split(records)
-        for partition, each in by_partition.items():
-            self._partitions[partition].append(each, self._timing.clock())
+        for partition, batch in by_partition.items():
+            self._partitions[partition].append(batch, self._timing.clock())
 
     async def end_offset(self, partition: int) -> int:
         """The offset that the next record of the partition will get."""

@@ -160,7 +160,7 @@ class SqliteLog:
             with ExitStack() as stack:
                 starts = await self._file.read(lambda connection: self._starts(connection, group))
                 own = [start for start in starts if share is None or share.has(self._name, group, start[0])]
-                feeds = [self._feed(stack, *each) for each in own]
+                feeds = [self._feed(stack, *assignment) for assignment in own]
                 await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
 
     async def committed(self, group: str) -> Mapping[int, Committed]:

@@ -66,7 +66,7 @@ def prepare(
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
     connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")
     present = _present(connection)
-    partitions = partitions or max((each for _, each in present.values()), default=of_new)
+    partitions = partitions or max((count for _, count in present.values()), default=of_new)
     if set(names) <= present.keys():  # nothing to write: the disk may be full
         for name in names:
             _check_partitions(name, present[name][1], partitions)
@@ -91,7 +91,7 @@ def partitions_of(path: Path) -> int | None:
         return None
     reading = f"{path.resolve().as_uri()}?mode=ro"
     with suppress(sqlite3.Error), closing(sqlite3.connect(reading, uri=True)) as connection:
-        return max((each for _, each in _present(connection).values()), default=None)
+        return max((count for _, count in _present(connection).values()), default=None)
     return None
 
 

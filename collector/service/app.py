@@ -124,7 +124,7 @@ async def _until_stopped(config: Config, stages: frozenset[str], *, fixed_level:
             loop.add_signal_handler(signal.SIGHUP, service.reload.request)
             if not fixed_level:
                 service.changes.append(take_log_level)
-            what = ", ".join(each for each in STAGES if each in stages)
+            what = ", ".join(stage for stage in STAGES if stage in stages)
             logger.info("ready: %s%s", what, _where(config, service))
             await stop.requested()
             logger.info("shutting down: finishing in-flight work; signal again to exit now")

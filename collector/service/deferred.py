@@ -96,7 +96,7 @@ async def _open_batched(
 
     def lacks_batches(evaluator: str) -> bool:
         judges = judges_and_fallbacks(evaluator, part.settings, part.evaluators)
-        endpoints = [homes[each] for each in judges if each in homes]
+        endpoints = [homes[judge] for judge in judges if judge in homes]
         return bool(endpoints) and all(endpoint in absent for endpoint in endpoints)
 
     async with open_judges(part, process.steps, batches=batches) as judges:

@@ -166,7 +166,7 @@ def with_pack(assignment: Assignment, pack: Sequence[str], config: Config) -> As
 def _version(config: Config, evaluator: Evaluator[Any], model: str, pack: Sequence[str]) -> str:
     if not pack:
         return judged_version(evaluator, model)
-    return packed_version(evaluator, model, [config.evaluators[each].evaluator for each in pack])
+    return packed_version(evaluator, model, [config.evaluators[member].evaluator for member in pack])
 
 
 def expected_usd(config: Config, name: str) -> float:

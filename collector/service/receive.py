@@ -66,7 +66,7 @@ async def start_otlp(process: Process, notes: TurnNoting | None = None) -> tuple
         ConfigError: an address cannot be bound.
     """
     receive = process.config.settings.receive
-    receivers = [each for each in (receive.otlp_http, receive.otlp_grpc) if each is not None]
+    receivers = [receiver for receiver in (receive.otlp_http, receive.otlp_grpc) if receiver is not None]
     if not receivers:
         return None, None
     limits = SenderLimits(receivers, process.telemetry)

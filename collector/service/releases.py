@@ -29,7 +29,7 @@ def release_rules(config: Config) -> ReleaseRules:
         evaluators=used,
         lower=frozenset(
             name
-            for name in {each for names in used.values() for each in names}
+            for name in {used_name for names in used.values() for used_name in names}
             if config.evaluators[name].evaluator.direction == "lower_is_better"
         ),
         error_rate=alerts.release_error_rate,

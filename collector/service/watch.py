@@ -106,7 +106,8 @@ class PeopleAgreement:
     def uncalibrated(self, monitor: str, evaluator: str, version: str) -> str:
         """Why alerts on an evaluator's scores do not page; "" if they do."""
         target = next(
-            (each for each in targets(self.config) if (each.monitor, each.evaluator) == (monitor, evaluator)), None
+            (target for target in targets(self.config) if (target.monitor, target.evaluator) == (monitor, evaluator)),
+            None,
         )
         if target is None or target.min_agreement is None:
             return ""
@@ -382,10 +383,11 @@ def _golden_targets(config: Config, plan: Plan) -> Iterator[GoldenTarget]:
 def _scales(plan: Plan) -> dict[Version, ScoreScale]:
     """The scale and threshold of every evaluator that a monitor uses, and of its audits."""
     scales: dict[Version, ScoreScale] = {}
-    for each in (assignment for monitor in plan.monitors for assignment in monitor.assignments):
-        scales[each.evaluator.name, each.version] = scale = ScoreScale.of(each.evaluator)
-        if isinstance(each.judge, Audited):
-            scales[audit_name(each.evaluator.name), each.judge.audit_version(each.evaluator)] = scale
+    for assignment in (assignment for monitor in plan.monitors for assignment in monitor.assignments):
+        evaluator, judge = assignment.evaluator, assignment.judge
+        scales[evaluator.name, assignment.version] = scale = ScoreScale.of(evaluator)
+        if isinstance(judge, Audited):
+            scales[audit_name(evaluator.name), judge.audit_version(evaluator)] = scale
     return scales
 
 

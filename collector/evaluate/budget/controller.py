@@ -52,8 +52,8 @@ class PartitionBudget:
 
     def __init__(self, budget: Mapping[str, Budget], share: float, now: float) -> None:
         self.windows = {
-            name: [BudgetWindow(period, usd * share, now, brake=each.brake) for period, usd in each.windows()]
-            for name, each in budget.items()
+            name: [BudgetWindow(period, usd * share, now, brake=limit.brake) for period, usd in limit.windows()]
+            for name, limit in budget.items()
         }
         self.demands: dict[tuple[str, str], Demand] = {}
         self.decided_at = now
@@ -230,7 +230,9 @@ class BudgetController:
                     partition_budget.windows[name][index].allowed_per_second
                     for partition_budget in self._by_partition.values()
                 )
-                factor = min(factor, rate_factor(allowed, sum(self._demand_usd(each, fallback) for each in monitors)))
+                factor = min(
+                    factor, rate_factor(allowed, sum(self._demand_usd(monitor, fallback) for monitor in monitors))
+                )
         return RateReduction(factor, fallback)
 
     def _demand_usd(self, monitor: Monitor, fallback: bool) -> float:

@@ -12,18 +12,20 @@ def divide(saved: Sequence[Mapping[str, Any]], partitions: int) -> Mapping[str, 
     """An equal part of saved budgets, for each of `partitions`: each has an equal part of every limit, too."""
     windows: dict[str, dict[float, dict[str, Any]]] = {}
     demands: dict[tuple[str, str], float] = {}
-    for each in saved:
-        for name, parts in each["windows"].items():
+    for state in saved:
+        for name, parts in state["windows"].items():
             for window in parts:
                 _add(windows.setdefault(name, {}), window, partitions)
-        for monitor, evaluator, per_second in each["demands"]:
+        for monitor, evaluator, per_second in state["demands"]:
             if per_second is not None:
                 demands[monitor, evaluator] = demands.get((monitor, evaluator), 0.0) + per_second / partitions
-    planned = [each["planned"] for each in saved if "planned" in each]
+    planned = [state["planned"] for state in saved if "planned" in state]
     return {
         **({"planned": divided(planned, partitions)} if planned else {}),
         "windows": {
-            name: [each | {"parts": [list(part) for part in each["parts"].items()]} for each in by_period.values()]
+            name: [
+                window | {"parts": [list(part) for part in window["parts"].items()]} for window in by_period.values()
+            ]
             for name, by_period in windows.items()
         },
         "demands": [[*names, per_second] for names, per_second in demands.items()],

@@ -97,7 +97,7 @@ class BudgetWindow:
     def sum_spent(self, now: float) -> float:
         """The amount spent within the last period."""
         first = int(now // self._part) - 60
-        for part in [each for each in self._parts if each < first]:
+        for part in [part for part in self._parts if part < first]:
             del self._parts[part]
         return sum(self._parts.values())
 

@@ -38,7 +38,7 @@ class EndRule:
 
     def is_met_by(self, turn: TurnFields) -> bool:
         """Whether the turn is the last of its conversation."""
-        if self.tools and any(each.name in self.tools for each in turn.tools_called):
+        if self.tools and any(call.name in self.tools for call in turn.tools_called):
             return True
         if self.events and not self.events.isdisjoint(turn.events):
             return True

@@ -83,7 +83,7 @@ class DayFigures:
 
     def scored_again(self, rates: Sequence[float], share: float) -> float:
         """The effective number of second scores in a day (Kish), each taken for a conversation of its own."""
-        squares = sum(each / rate for each, rate in zip(self.squares, rates, strict=True))
+        squares = sum(square / rate for square, rate in zip(self.squares, rates, strict=True))
         return sum(self.subjects) ** 2 * share / squares
 
     def cost(self, rates: Sequence[float], share: float = 1.0) -> float:
@@ -96,7 +96,7 @@ class DayFigures:
         if self.second is None:
             return None
         spread = self.second.spread
-        products = tuple(tuple(spread * each for each in row) for row in self.products)
+        products = tuple(tuple(spread * product for product in row) for row in self.products)
         return replace(self, usd=self.second.usd, products=products, second=None)
 
 

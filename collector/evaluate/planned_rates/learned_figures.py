@@ -150,8 +150,8 @@ class LearnedFigures:
     def _add_pair(self, weight: float, first: float, second: float) -> None:
         more = (weight, weight**2, weight * first, weight * second)
         squares = (weight * first**2, weight * first * second, weight * second**2)
-        for name, each in zip(_PAIRS, (*more, *squares), strict=True):
-            self._pairs[name] += each
+        for name, value in zip(_PAIRS, (*more, *squares), strict=True):
+            self._pairs[name] += value
 
     def to_json(self) -> dict[str, Any]:
         """As JSON, in six digits. Conversations that are under way are left out, and begin again."""
@@ -171,7 +171,7 @@ class LearnedFigures:
         made = cls(plain["version"], plain["strata"], plain["time"])
         made.seconds, made.scored, made.arrivals = plain["seconds"], plain["scored"], plain["arrivals"]
         made._sums = {name: list(map(float, values)) for name, values in plain["sums"].items()}
-        made._pairs = {name: float(each) for name, each in plain["pairs"].items()}
+        made._pairs = {name: float(pair) for name, pair in plain["pairs"].items()}
         return made
 
     @property
@@ -257,7 +257,7 @@ def _audited(day: DayFigures, parts: Sequence[LearnedFigures]) -> DayFigures:
         unexplained = yy * (1.0 - correlation**2) * number / (number - 2.0)
     second = SecondPhase(
         spread=spread,
-        residuals=tuple(unexplained * each for each in day.squares),
+        residuals=tuple(unexplained * square for square in day.squares),
         usd=(0.0,) * len(day.usd),
         correlation=correlation,
         pairs=round(number),

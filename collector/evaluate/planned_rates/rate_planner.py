@@ -122,23 +122,23 @@ def _strata(monitor: Monitor) -> Mapping[str, float]:
 def divided(saved: Sequence[Saved], partitions: int) -> Saved:
     """An equal part of what was saved of partitions, for each of so many."""
     parts: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for each in saved:
-        for monitor, evaluator, plain in each:
+    for state in saved:
+        for monitor, evaluator, plain in state:
             parts.setdefault((monitor, evaluator), []).append(plain)
     return [[*key, _divided(part, partitions)] for key, part in parts.items()]
 
 
 def _divided(parts: Sequence[Mapping[str, Any]], partitions: int) -> Mapping[str, Any]:
     """Sums add up; how long the past is does not."""
-    newest = max(parts, key=lambda each: each["time"])
+    newest = max(parts, key=lambda part: part["time"])
     alike = [part for part in parts if all(part[name] == newest[name] for name in ("version", "strata"))]
     result = dict(newest)
     for name in ("scored", "arrivals"):
-        result[name] = sum(each[name] for each in alike) / partitions
-    result["seconds"] = max(each["seconds"] for each in alike)
+        result[name] = sum(part[name] for part in alike) / partitions
+    result["seconds"] = max(part["seconds"] for part in alike)
     result["sums"] = {
-        name: [sum(values) / partitions for values in zip(*(each["sums"][name] for each in alike), strict=True)]
+        name: [sum(values) / partitions for values in zip(*(part["sums"][name] for part in alike), strict=True)]
         for name in newest["sums"]
     }
-    result["pairs"] = {name: sum(each["pairs"][name] for each in alike) / partitions for name in newest["pairs"]}
+    result["pairs"] = {name: sum(part["pairs"][name] for part in alike) / partitions for name in newest["pairs"]}
     return result

@@ -77,12 +77,12 @@ class Configurations:
 
     def number_at(self, offset: int) -> int:
         """The number in force at an offset."""
-        index = bisect_right(self.switches, offset, key=lambda each: each[0])
+        index = bisect_right(self.switches, offset, key=lambda switch: switch[0])
         return self.switches[max(0, index - 1)][1]
 
     def past_at(self, offset: int, resumed: Iterable[int] = ()) -> tuple[int, ...]:
         """The newest numbers in force before that at an offset, oldest first; `resumed` were so before all of these."""
-        over = bisect_right(self.switches, offset, key=lambda each: each[0]) - 1
+        over = bisect_right(self.switches, offset, key=lambda switch: switch[0]) - 1
         numbers = [*resumed, *(number for _, number in self.switches[: max(0, over)])]
         return tuple(list(dict.fromkeys(number for number in reversed(numbers) if number != UNNUMBERED))[:_PAST][::-1])
 
@@ -121,8 +121,8 @@ async def configurations_of(
     former: list[tuple[int, Plan]] = []
     for (_, earlier), (until, _) in pairwise(switches):
         if earlier == UNNUMBERED:
-            former += [(end, each) for end, each in unnumbered if end < until]
-            after = [each for end, each in unnumbered if end >= until]
+            former += [(end, old_plan) for end, old_plan in unnumbered if end < until]
+            after = [old_plan for end, old_plan in unnumbered if end >= until]
             former.append((until, after[0] if after else plan))
         else:
             former.append((until, await history.plan_of(earlier) or plan))
@@ -130,8 +130,8 @@ async def configurations_of(
         former += unnumbered
     # All that an owner ever had, and those between: one whose switch is void by now may have finished what was due
     # before. And an owner may have had a newer one than this process has read so far.
-    known = {number, *(each for _, each in switches), *(control.configuration or number for control in controls)} - {0}
-    plans = (
-        [await history.plan_of(each) for each in range(min(known), max(known) + 1) if each != number] if known else []
-    )
-    return Configurations(switches, plan, number, [each for each in plans if each is not None], former)
+    switched = (switched_to for _, switched_to in switches)
+    known = {number, *switched, *(control.configuration or number for control in controls)} - {0}
+    others = (other for other in range(min(known), max(known) + 1) if other != number) if known else ()
+    plans = [await history.plan_of(other) for other in others]
+    return Configurations(switches, plan, number, [other for other in plans if other is not None], former)

@@ -202,7 +202,7 @@ class ReferenceJoin:
     def _remembered_for(self, keys: tuple[str, ...]) -> list[_Remembered]:
         """The earlier records about any of these keys, in order of arrival."""
         names = {name for key in keys for name in self._remembered_by_key.get(key, ())}
-        return sorted((self._remembered[name] for name in names), key=lambda each: each.replay_point.offset)
+        return sorted((self._remembered[name] for name in names), key=lambda entry: entry.replay_point.offset)
 
     def _merge(self, waiting: _WaitingJob, known: _Remembered) -> None:
         waiting.references.append(known.reference)

@@ -107,7 +107,7 @@ async def references_in_log(turns: Log) -> ReferencesByKey:
             except BadInput:
                 continue  # the evaluate stage dead-lettered it
             known.setdefault(reference.key, {})[reference.reference_id] = reference
-    return {key: tuple(each.values()) for key, each in known.items()}
+    return {key: tuple(by_id.values()) for key, by_id in known.items()}
 
 
 def references_of(case: Turn | Conversation, references: ReferencesByKey) -> list[Reference]:

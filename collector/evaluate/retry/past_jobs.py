@@ -111,5 +111,5 @@ def ended_at(case: Turn | Conversation, otherwise: float) -> datetime:
     """When a subject ended; `otherwise` (s since the epoch) where its turns have no time."""
     turns = (case,) if isinstance(case, Turn) else case.turns
     times = [turn.ended_at or turn.started_at for turn in turns]
-    known = [each for each in times if each is not None]
+    known = [moment for moment in times if moment is not None]
     return max(known) if known else datetime.fromtimestamp(otherwise, UTC)

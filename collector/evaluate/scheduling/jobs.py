@@ -62,11 +62,11 @@ class PartitionJobs:
         self._running: set[asyncio.Task[None]] = set()
         self._writing: set[asyncio.Task[None]] = set()
         self._pending: dict[str, PendingJob] = {}
-        self._by_replay_point = LazyMinHeap(self._pending, lambda each: each.replay_point.offset)
+        self._by_replay_point = LazyMinHeap(self._pending, lambda job: job.replay_point.offset)
         self._by_evaluator: dict[str, dict[str, PendingJob]] = {}
         self._by_trigger: dict[str, LazyMinHeap] = {}
         self._prompt: dict[str, PendingJob] = {}  # those that do not wait for batches
-        self._prompt_by_trigger = LazyMinHeap(self._prompt, lambda each: each.trigger_offset)
+        self._prompt_by_trigger = LazyMinHeap(self._prompt, lambda job: job.trigger_offset)
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -141,7 +141,7 @@ class PartitionJobs:
         same = self._by_evaluator.setdefault(job.evaluator, {})
         same[name] = job
         if job.evaluator not in self._by_trigger:
-            self._by_trigger[job.evaluator] = LazyMinHeap(same, lambda each: each.trigger_offset)
+            self._by_trigger[job.evaluator] = LazyMinHeap(same, lambda job: job.trigger_offset)
         self._by_trigger[job.evaluator].add(name, job)
         if job.bulkhead is not None:
             self._prompt[name] = job

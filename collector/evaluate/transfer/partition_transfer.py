@@ -115,7 +115,7 @@ def _by_newest(jobs: Iterable[Job], configurations: Configurations, ledger: Ledg
     for job in jobs:
         made = configurations.by_newest(job)
         ways = (*configurations.by_others(job), made or job)
-        if made is not None and not any(each.evaluation_id in ledger for each in ways):
+        if made is not None and not any(way.evaluation_id in ledger for way in ways):
             yield made
 
 

@@ -60,7 +60,7 @@ class Suspects:
             self.ends.pop(first, None)
         elif happened == "survived":
             self.ends.pop(first, None)
-            for begin in [each for each, end in self.ranges.items() if _order(end) <= _order(last)]:
+            for begin in [begin for begin, end in self.ranges.items() if _order(end) <= _order(last)]:
                 del self.ranges[begin]
         elif first == last:
             around = self._range_around(first)
@@ -110,7 +110,7 @@ class FatalUnits:
         """Write down what has happened. While the log is unavailable, only this process knows."""
         if not self._unwritten or self._log is None:
             return
-        records = [_record(*each) for each in self._unwritten]
+        records = [_record(*entry) for entry in self._unwritten]
         try:
             await self._log.append(records)
         except LogUnavailable as error:

@@ -145,9 +145,9 @@ def _tls_error(error: BaseException) -> ssl.SSLError | None:
     """The TLS error from which another one was made."""
     inner: BaseException | None = error
     while inner is not None:
-        for each in (inner, *inner.args):
-            if isinstance(each, ssl.SSLError):
-                return each
+        for cause in (inner, *inner.args):
+            if isinstance(cause, ssl.SSLError):
+                return cause
         inner = inner.__cause__ or inner.__context__
     return None
 
@@ -159,7 +159,7 @@ def _tls_sentence(error: ssl.SSLError) -> str:
             return f"has a certificate for another name ({why}); write a name of it into bootstrap_servers"
         return f"has a certificate that is not trusted ({why}); set security.ca to the PEM file of its authority"
     reason = error.reason or ""
-    if any(each in reason for each in _ALERTS):
+    if any(alert in reason for alert in _ALERTS):
         return (
             f"does not accept the client certificate, or wants one ({reason.replace('_', ' ').lower()}); "
             "set security.certificate and security.key"

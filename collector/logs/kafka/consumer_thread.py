@@ -269,7 +269,9 @@ class ConsumerThread:
         return bool(wanted)
 
     def _report_polled(self, polled: PolledRecords) -> None:
-        records: dict[int, list[StoredRecord]] = {self._topics.number_of(where): each for where, each in polled.items()}
+        records: dict[int, list[StoredRecord]] = {
+            self._topics.number_of(where): batch for where, batch in polled.items()
+        }
         for gap in self._decoding.drain_unreadable():
             self._on_unreadable(gap)
             number = self._topics.number_of(TopicPartition(gap.topic, gap.partition))

@@ -145,10 +145,10 @@ class GroupConsumer:
 
     def polled(self, polled: Sequence[Polled]) -> None:
         """Records were fetched."""
-        for each in polled:
-            stream = self._streams.get(each.partition)
+        for batch in polled:
+            stream = self._streams.get(batch.partition)
             if stream is not None:
-                stream.put(each)
+                stream.put(batch)
 
     def confirmed(self, sent_at: float) -> None:
         """A broker has answered a heartbeat."""

@@ -164,7 +164,7 @@ class _Owners:
             return False
         logger.warning(
             "group %s: nobody reads %d partitions of %s; joining once more",
-            self._group, len(ownerless), ", ".join(sorted({each.topic for each in ownerless})),
+            self._group, len(ownerless), ", ".join(sorted({orphan.topic for orphan in ownerless})),
         )  # fmt: skip
         return True
 

@@ -41,7 +41,7 @@ def inspect(settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str
             for describe_topic in admin.describe_topics(list(topics))
             if describe_topic["error_code"] == 0
         }
-        states = {name: _sizes(each) | _configs(admin, name) for name, each in described.items()}
+        states = {name: _sizes(topic) | _configs(admin, name) for name, topic in described.items()}
         committed_by(admin, groups)  # refused without READ, while what describes groups only says less
         return ClusterState(
             states, {group: _members(describe_group) for group, describe_group in admin.describe_groups(groups).items()}
@@ -66,5 +66,5 @@ def _configs(admin: Any, topic: str) -> dict[str, str]:
 
 
 def _members(group: Mapping[str, Any]) -> list[str]:
-    names = [(each["group_instance_id"] or each["client_id"], each["client_host"]) for each in group["members"]]
+    names = [(member["group_instance_id"] or member["client_id"], member["client_host"]) for member in group["members"]]
     return sorted(f"{name} on {host.lstrip('/')}" for name, host in names)

@@ -77,7 +77,9 @@ def retention_rooms(
             state = _topic(admin, topic, partitions, now)
             for name in names:
                 needed = {
-                    where: each.offset for where, each in committed.get(name, {}).items() if where in state.starts
+                    where: position.offset
+                    for where, position in committed.get(name, {}).items()
+                    if where in state.starts
                 }
                 if needed:
                     rooms.append(_room(topic, name, state, needed))
@@ -115,8 +117,8 @@ def _sizes(admin: Any, topic: str) -> dict[TopicPartition, int]:
     sizes: dict[TopicPartition, int] = {}
     for broker in admin.describe_log_dirs([topic]):
         for folder in broker["log_dirs"]:
-            for each in folder["topics"]:
-                for partition in each["partitions"]:
+            for stored in folder["topics"]:
+                for partition in stored["partitions"]:
                     where = TopicPartition(topic, partition["partition_index"])
                     sizes[where] = max(sizes.get(where, 0), partition["partition_size"])
     return sizes

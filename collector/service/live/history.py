@@ -64,7 +64,7 @@ class ConfigurationHistory:
 
     def after(self, number: int) -> list[NumberedConfiguration]:
         """Those after a number, in order."""
-        return [self._entries[each] for each in range(number + 1, len(self._entries) + 1)]
+        return [self._entries[index] for index in range(number + 1, len(self._entries) + 1)]
 
     async def refresh(self) -> NumberedConfiguration | None:
         """Read what was taken since; returns the newest. Waits while the log is unavailable."""

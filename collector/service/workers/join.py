@@ -48,7 +48,7 @@ def join_readiness(answers: Mapping[int, str | None]) -> tuple[int, dict[str, An
     All have to be ready.
     """
     read = {number: _readiness(answer) for number, answer in answers.items()}
-    problems = [f"worker {number}: {each}" for number, body in read.items() for each in body["problems"]]
+    problems = [f"worker {number}: {problem}" for number, body in read.items() for problem in body["problems"]]
     checks = {f"worker {number}: {name}": of for number, body in read.items() for name, of in body["checks"].items()}
     degraded = any(body["status"] == "degraded" for body in read.values())
     status = "not ready" if problems else "degraded" if degraded else "ready"
