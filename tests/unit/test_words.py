@@ -1,4 +1,5 @@
-"""One word for one thing: private words, names that occur twice and phrases of another age are refused.
+"""One word for one thing, one reading for one sentence: private words, names that occur twice, phrases of another age
+and sentences whose subject is a clause ("What is stored …") are refused.
 
 The words stand in deploy/docs/contributing.md. What is left of them in the code is listed in `words_remaining.txt`:
 the list only shrinks, as an entry that no longer occurs fails, too. `python tests/unit/test_words.py` takes these out.
@@ -102,7 +103,54 @@ def old_phrases() -> set[str]:
     return {f"{path}: {phrase.lower()}" for path, text in texts() for phrase in pattern.findall(" ".join(text.split()))}
 
 
-FINDERS = {"names": private_names, "classes": duplicate_classes, "phrases": old_phrases}
+HEADLESS = re.compile(r"\W*(?:What|Whatever|Who|Whoever|Whose|Which|Where)\b")
+BEGINNING = 6
+"""Words of a sentence in the list: enough to find it, and few enough that its end can be edited."""
+
+
+def docstrings(path: Path) -> Iterator[str]:
+    """Every string that is a statement: the docstrings of modules, classes, functions and attributes."""
+    before = tokenize.NEWLINE
+    for token in tokens(path):
+        if token.type == tokenize.STRING and before in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
+            yield token.string.lstrip("r").strip('"')
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            before = token.type
+
+
+def prose(page: str) -> str:
+    """A page without code, comments, headings, tables and the addresses of links."""
+    page = re.sub(r"```.*?```|<!--.*?-->", " ", page, flags=re.DOTALL)
+    page = "\n".join(line for line in page.splitlines() if not line.lstrip().startswith(("|", "#", "<", "!", ">")))
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", page)
+
+
+def headless(text: str) -> Iterator[str]:
+    """The sentences, also after a semicolon, whose subject is a clause. A question is none of them."""
+    for block in re.split(r"\n\s*\n|\n\s*[-*\d]+[.)]?\s", text):
+        for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z\"“`*])|; ", " ".join(block.split())):
+            if HEADLESS.match(sentence) and not sentence.endswith(("?", "?**")):
+                yield sentence
+
+
+@cache
+def headless_sentences() -> set[str]:
+    """Sentences of pages and docstrings that begin with a clause as their subject, as `path: beginning`."""
+    pages = [(name, prose(text)) for name, text in texts() if name.endswith(".md")]
+    modules = [(path.relative_to(ROOT).as_posix(), text) for _, path in sources() for text in docstrings(path)]
+    return {
+        f"{name}: {' '.join(sentence.split()[:BEGINNING])}"
+        for name, text in pages + modules
+        for sentence in headless(text)
+    }
+
+
+FINDERS = {
+    "names": private_names,
+    "classes": duplicate_classes,
+    "phrases": old_phrases,
+    "headless": headless_sentences,
+}
 
 
 def remaining(section: str) -> set[str]:
@@ -131,8 +179,22 @@ def test_identifiers_are_taken_apart(identifier: str, parts: list[str]) -> None:
     assert parts_of(identifier) == parts
 
 
-if __name__ == "__main__":  # shrinks the list; new entries are mended or written in by hand
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("What is stored is signed.", ["What is stored is signed."]),
+        ("Spans are signed. Where they\nare not, stop.", ["Where they are not, stop."]),
+        ("- Which turns come first depends on the order.", ["- Which turns come first depends on the order."]),
+        ("What does it cost? **Who watches the watcher?**", []),
+        ("Tells what is stored, and where.", []),
+    ],
+)
+def test_sentences_without_a_head(text: str, found: list[str]) -> None:
+    assert list(headless(text)) == found
+
+
+if __name__ == "__main__":  # shrinks the list; new entries are fixed or written in by hand
     still_there = {section: sorted(find() & remaining(section)) for section, find in FINDERS.items()}
     REMAINING.write_text(
-        "\n".join(f"[{name}]\n" + "".join(f"{each}\n" for each in rows) for name, rows in still_there.items())
+        "\n".join(f"[{name}]\n" + "".join(f"{row}\n" for row in rows) for name, rows in still_there.items())
     )
