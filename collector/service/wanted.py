@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 
 from collector.config.configured import Config
 from collector.evaluate.plan import Plan
 from collector.evaluate.sampling.wanted import can_be_wanted, why_all_are_wanted
 from collector.service.process import Apply, Process
+
+_MOST_ANSWERS = 4096
+"""Answers that are remembered: a receiver and the assemble stage ask of each turn, and a conversation has several."""
+_LONGEST_KEY = 128
+"""Characters of a key whose answer is remembered; longer ones would take memory."""
 
 
 class WantedConversations:
@@ -23,6 +29,7 @@ class WantedConversations:
     def _take(self, plans: tuple[Plan, ...]) -> None:
         self._plans = plans
         self._selects = all(why_all_are_wanted(plan) is None for plan in plans)
+        self._remembered = lru_cache(_MOST_ANSWERS)(self._can_be_wanted)
 
     def selects(self) -> bool:
         """Whether there are conversations that no monitor can want."""
@@ -30,6 +37,9 @@ class WantedConversations:
 
     def is_wanted(self, key: str) -> bool:
         """Whether a monitor can want the conversation with this key."""
+        return self._remembered(key) if len(key) <= _LONGEST_KEY else self._can_be_wanted(key)
+
+    def _can_be_wanted(self, key: str) -> bool:
         return any(can_be_wanted(key, plan) for plan in self._plans)
 
     async def prepare(self, _config: Config) -> Apply:
