@@ -99,7 +99,7 @@ Evaluators = Annotated[list[str] | None, typer.Option(help="Only this evaluator;
 Monitors = Annotated[list[str] | None, typer.Option(help="Only this monitor; repeatable.")]
 OneMonitor = Annotated[str | None, typer.Option(help="Only this monitor.")]
 TheMonitor = Annotated[str | None, typer.Option(help="The monitor; the only one by default.")]
-RandomLabels = Annotated[bool, typer.Option(help="What is labelled was drawn with equal chances.")]
+RandomLabels = Annotated[bool, typer.Option(help="The labelled evaluations were drawn with equal chances.")]
 Concurrency = Annotated[int, typer.Option(min=1, max=1000, help="Evaluations at once.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show number and cost; request nothing.")]
 Batch = Annotated[
@@ -153,7 +153,7 @@ def _load(path: Path, *, complete: bool = True) -> Config:
 
 
 def _load_for_traffic(path: Path) -> Config:
-    """Read a configuration for what the service receives: what would see nothing of it is refused."""
+    """Read the service's configuration; refuses attributes and values that its traffic never has."""
     from collector.config.attribute_names import refuse_unknown_attributes
     from collector.config.unseen_values import refuse_unseen_values
 
@@ -236,13 +236,14 @@ def check(
     config: ConfigFile = DEFAULT_CONFIG,
     json: Json = False,
     diff: Annotated[
-        bool, typer.Option("--diff", help="Print what the file would change of the configuration that runs.")
+        bool, typer.Option("--diff", help="Print what the file would change in the running configuration.")
     ] = False,
     against: Annotated[
-        Path | None, typer.Option(help="Print what the file would change of this one.", dir_okay=False)
+        Path | None, typer.Option(help="Print what the file would change compared with this one.", dir_okay=False)
     ] = None,
     traces: Annotated[
-        list[Path] | None, typer.Option(metavar="<path>", help="Say what of these traces nobody reads, and the cure.")
+        list[Path] | None,
+        typer.Option(metavar="<path>", help="Show which texts of these traces no dialect reads, and the remedy."),
     ] = None,
 ) -> None:
     """Validate a configuration and print its plan.
@@ -288,7 +289,7 @@ def _print_changes(config: Config, against: Path | None, *, json: bool) -> None:
 
 
 def _terminal_width() -> int | None:
-    """The columns of the terminal, at least 60; None where the output goes elsewhere."""
+    """The columns of the terminal, at least 60; None if the output is not a terminal."""
     if not sys.stdout.isatty():
         return None
     import shutil
@@ -340,7 +341,7 @@ def fetch(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The file to write, as OTLP JSON lines.", readable=False)
     ],
-    url: Annotated[str | None, typer.Option(help="Its address; where it is on this machine by default.")] = None,
+    url: Annotated[str | None, typer.Option(help="Its address; by default its usual one on this machine.")] = None,
     since: Since = "24h",
     until: Until = None,
     query: Annotated[
@@ -599,12 +600,12 @@ def cases(
     diverse: Annotated[bool, typer.Option(help="Leave out cases whose questions are nearly the same.")] = True,
     alike_by: Annotated[
         str | None,
-        typer.Option(help="An evaluator of kind similarity, by whose model the same is known in other words, too."),
+        typer.Option(help="An evaluator of kind similarity, whose model recognises the same question in other words."),
     ] = None,
     alike_from: Annotated[
         float, typer.Option(min=-1, max=1, help="With --alike-by: the cosine from which two questions are the same.")
     ] = 0.96,
-    name: Annotated[str, typer.Option(help="The name of the test set, where the format has one.")] = "evalstream",
+    name: Annotated[str, typer.Option(help="The name of the test set, if the format has one.")] = "evalstream",
 ) -> None:
     """Make a test set of past turns and conversations.
 
@@ -698,7 +699,7 @@ def replay(
 @app.command()
 def retry(
     config: ConfigFile = DEFAULT_CONFIG,
-    failed: Annotated[bool, typer.Option("--failed", help="Required: failed evaluations are made again.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Required: repeat failed evaluations.")] = False,
     reason: Annotated[
         list[str] | None, typer.Option(help="Only failures of this type, like judge_timeout; repeatable.")
     ] = None,
@@ -710,14 +711,14 @@ def retry(
     monitor: Monitors = None,
     max_usd: Annotated[
         float | None,
-        typer.Option("--max-usd", min=0, help="Request at most what probably costs this, the oldest first."),
+        typer.Option("--max-usd", min=0, help="Stop at this expected cost; the oldest are requested first."),
     ] = None,
     dry_run: DryRun = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Request also what was requested before and is not made yet.")
+        bool, typer.Option("--again", help="Also request evaluations that were requested before and are still missing.")
     ] = False,
 ) -> None:
-    """Make failed evaluations again.
+    """Repeat failed evaluations.
 
     The requests go into the log; the running service carries them out, each once. The new evaluation supersedes the
     failed one, and the two count as one.
@@ -946,13 +947,13 @@ def diagnose(
     against: Annotated[
         str | None,
         typer.Option(
-            help="Start of what it is compared with, up to --from; by default seven times as long as the window."
+            help="Start of the period to compare with, up to --from; by default seven times as long as the window."
         ),
     ] = None,
     evaluator: Evaluators = None,
     json: Json = False,
 ) -> None:
-    """Say which part of the traffic explains that scores fell.
+    """Find the part of the traffic that explains a drop in scores.
 
     Compares every value of the evaluations' attributes, and every two together, with the rest of the traffic before and
     after. Names those that fell more than the rest beyond chance, how much of the drop each explains, and evaluations
@@ -1032,12 +1033,12 @@ def targets(
 
 @app.command()
 def plan(
-    error: Annotated[float, typer.Option(help="The standard error that a day's mean is to have, like 0.02.")],
+    error: Annotated[float, typer.Option(help="The intended standard error of a day's mean, like 0.02.")],
     config: ConfigFile = DEFAULT_CONFIG,
     monitor: TheMonitor = None,
     evaluator: Annotated[str | None, typer.Option(help="Only this evaluator; all of the monitor by default.")] = None,
     usd_per_label: Annotated[
-        float | None, typer.Option(min=0, help="What a label costs: plan the error of what people would say.")
+        float | None, typer.Option(min=0, help="The cost of a label: plan the error of human scores.")
     ] = None,
     since: Since = "14d",
     until: Until = None,
@@ -1178,12 +1179,12 @@ def align(
 
 
 label_commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(label_commands, name="labels", help="What people should label next, drawn at random.")
+app.add_typer(label_commands, name="labels", help="Evaluations that people should label next, drawn at random.")
 
 
 @label_commands.callback()
 def _label_commands() -> None:
-    """What people should label next, drawn at random."""
+    """Evaluations that people should label next, drawn at random."""
 
 
 @label_commands.command("next")
@@ -1191,9 +1192,10 @@ def labels_next(
     n: Annotated[int, typer.Option("--n", min=1, max=100_000, help="How many evaluations.")] = 50,
     evaluator: Annotated[str | None, typer.Option(help="Only evaluations by this evaluator.")] = None,
     monitor: OneMonitor = None,
-    by: Annotated[str, typer.Option(help="Who labels them: some are for two people.")] = "",
+    by: Annotated[str, typer.Option(help="The name of the person who labels them; some are given to two people.")] = "",
     without: Annotated[
-        list[Path] | None, typer.Option(help="A file of an earlier call: leave out what is in it.", readable=False)
+        list[Path] | None,
+        typer.Option(help="A file of an earlier call, whose evaluations are left out.", readable=False),
     ] = None,
     config: ConfigFile = DEFAULT_CONFIG,
 ) -> None:

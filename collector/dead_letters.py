@@ -51,7 +51,7 @@ _LONGEST = 500
 
 
 class DeadLetterSettings(BaseModel):
-    """When there are too many dead letters, and what is kept of each."""
+    """The limits on dead letters, and the stored parts of each."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -182,7 +182,7 @@ async def letters_in(log: Log) -> AsyncIterator[DeadLetter]:
 
 @dataclass(frozen=True, slots=True)
 class LetterState:
-    """What a letter is about, without the record: `piece` and `size` are those of the record, as in `DeadLetter`."""
+    """The description of a letter without its record: `piece` and `size` are the record's, as in `DeadLetter`."""
 
     stage: str
     source: str
@@ -245,7 +245,7 @@ class _FailureRate:
 
     @property
     def exceeded(self) -> str | None:
-        """The limit that is exceeded, in words; None if none is."""
+        """The limit that is exceeded, in words; None if there is none."""
         if self.consecutive >= self.settings.max_consecutive:
             return f"{self.consecutive} records in a row"
         if len(self.recent) >= self.settings.window and self.failed > self.settings.max_ratio * len(self.recent):
@@ -328,7 +328,7 @@ class DeadLetterWriter:
         return open_wrapped
 
     def forget(self, partition: int) -> None:
-        """What is replayed was dead-lettered before."""
+        """Replays without dead-lettering: the bad records were dead-lettered before."""
         self._unwritten.pop(partition, None)
 
     async def settle(self, partition: int, records: Sequence[StoredRecord], rate: _FailureRate) -> None:

@@ -23,7 +23,7 @@ class BadInput(EvalstreamError):
     """Input of a sender cannot be read. The message says why, without the content."""
 
     secret = False
-    """Whether no copy of it may be kept either."""
+    """True if no copy of the input may be kept."""
 
 
 class TooLarge(BadInput):

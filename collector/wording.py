@@ -49,7 +49,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def unknown(thing: str, name: str, known: Iterable[str]) -> str:
-    """That a name does not exist, with what to write instead: `unknown judge 'smal'; did you mean 'small'?`."""
+    """Says that a name does not exist, and what to write instead: `unknown judge 'smal'; did you mean 'small'?`."""
     return f"unknown {thing} {name!r}; {suggestion(name, known)}"
 
 
@@ -65,7 +65,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def requirement(detail: ErrorDetails) -> str | None:
-    """What a value must be, by an error of its validation; None where the error says it in words of its own."""
+    """The requirement on a value, from its validation error; None if the error's own message says it."""
     kind, context = detail["type"], detail.get("ctx", {})
     if kind in _TYPES:
         return f"must be {_TYPES[kind]}"

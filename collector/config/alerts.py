@@ -33,7 +33,7 @@ BURN_RATES = (
 
 
 class ShareTarget(Section):
-    """How large the share of a label may or must be."""
+    """Bounds on the share of a label."""
 
     at_most: Share | None = Field(default=None, description="Alerts fire where the share is larger.")
     at_least: Share | None = Field(default=None, description="Alerts fire where the share is smaller.")

@@ -18,7 +18,7 @@ _FIELDS = {field.name for field in fields(Turn)} - {"attributes"} | {"tenant", "
 
 
 def refuse_unknown_attributes(config: Config) -> None:
-    """Refuse what would see nothing.
+    """Refuse attributes that no turn or evaluation has.
 
     Ready-made turns may have any attribute: where a configuration receives some, names of theirs are not refused.
 
@@ -31,7 +31,7 @@ def refuse_unknown_attributes(config: Config) -> None:
 
 
 def receives_ready_made(config: Config) -> bool:
-    """Whether ready-made turns may come, which have attributes of their own."""
+    """Returns whether ready-made turns may arrive, which bring any attributes."""
     receive = config.settings.receive
     return bool(receive.files) or any(settings.turns for settings in receive.kafka)
 

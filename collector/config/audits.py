@@ -1,4 +1,4 @@
-"""Audits: a dear judge that repeats a cheap one's verdicts on a random share, by which means are corrected."""
+"""Audits: an expensive judge repeats a cheap one's verdicts on a random share, which corrects the means."""
 
 from __future__ import annotations
 
@@ -15,35 +15,34 @@ from evaluators.judges.audited import PATIENCE
 
 
 class AuditSettings(Section):
-    """Who judges a random share of an evaluator's subjects again: its own definition by a dear judge, or another one.
+    """A second judgement of a random share of an evaluator's subjects, by an expensive judge or another evaluator.
 
-    With few audits there is no corrected mean: 30 in a window at least, better 200.
+    A corrected mean needs at least 30 audits in a window, better 200.
     """
 
     judge: str | None = Field(
         default=None,
-        description="The dear judge: a name from `judges`, `juries` or `cascades`. It asks the same questions.",
+        description="The expensive judge: a name from `judges`, `juries` or `cascades`. It asks the same questions.",
     )
     evaluator: str | None = Field(
         default=None,
-        description="Another evaluator with a judge that does the audit, where this one asks none, or others things.",
+        description="Another evaluator that does the audit with its judge, if this one asks no judge or asks something "
+        "else.",
     )
     patience: Seconds = Field(
         default=PATIENCE,
         gt=0.0,
         le=3600.0,
-        description="How long a score waits for its audit. Then it goes without, and only one audit at a time is tried "
-        "until one ends in time.",
+        description="How long a score waits for its audit. Then it proceeds without, and only one audit at a time is "
+        "tried until one ends in time.",
     )
-    share: float = Field(
-        default=0.05, gt=0.0, le=1.0, description="Share of what this evaluator scores that is judged again."
-    )
+    share: float = Field(default=0.05, gt=0.0, le=1.0, description="Share of the scored subjects that is judged again.")
 
 
 def audit_mistakes(
     where: str, evaluator: Evaluator[Any], judge: str | None, audit: AuditSettings, known: Collection[str]
 ) -> Iterator[str]:
-    """What is wrong with an evaluator's own part of its audit, one sentence each. `known` are judges and juries."""
+    """The mistakes in an evaluator's own part of its audit, one sentence each. `known` are judges and juries."""
     if (audit.judge is None) == (audit.evaluator is None):
         yield f"{where}: name who does it: the judge of the audit, or another evaluator"
     if audit.judge is not None and audit.judge not in known:
@@ -59,7 +58,7 @@ def audit_mistakes(
 def auditor_mistakes(
     where: str, scored: Evaluator[Any], name: str, others: Mapping[str, tuple[Evaluator[Any], str | None]]
 ) -> Iterator[str]:
-    """What is wrong with the evaluator that is to do an audit, one sentence each."""
+    """The mistakes in the evaluator that does an audit, one sentence each."""
     if name not in others or name == scored.name:
         yield f"{where}.evaluator: {unknown('evaluator', name, sorted(set(others) - {scored.name}))}"
         return

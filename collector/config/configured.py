@@ -1,4 +1,4 @@
-"""A configuration that has been checked, and the questions that many ask of it."""
+"""A configuration that has been checked, and lookups that many modules share."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Configured:
 
     @property
     def judges(self) -> tuple[str, ...]:
-        """The names of whom it asks itself: its judge, and the judge of its audit."""
-        return tuple(each for each in (self.judge, self.audit.judge if self.audit else None) if each)
+        """The names of the judges that it asks itself: its own, and that of its audit."""
+        return tuple(judge for judge in (self.judge, self.audit.judge if self.audit else None) if judge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,19 @@ class Config:
     exporters: Mapping[str, BaseModel]
     """Settings of each exporter, by its name."""
     warnings: tuple[str, ...] = ()
-    """What the file should have otherwise, though it is valid: keys with an old name, searches for what is redacted."""
+    """Advice on a valid file: keys with an old name, searches for redacted text."""
     folder: Path = Path()
-    """What the paths of plug-ins are relative to."""
+    """The folder that the paths of plug-ins are relative to."""
 
 
 def without_audits(config: Config) -> Config:
-    """The configuration with nobody who judges a share again: for what is judged once, and compared."""
+    """The configuration without audits: for subjects that are judged once and compared."""
     evaluators = {name: replace(evaluator, audit=None) for name, evaluator in config.evaluators.items()}
     return replace(config, evaluators=evaluators)
 
 
 def judges_of(name: str, evaluators: Mapping[str, Configured]) -> tuple[str, ...]:
-    """The names of whom an evaluator asks, with those of the evaluator that does its audit."""
+    """The names of the judges that an evaluator asks, with those of the evaluator that does its audit."""
     configured = evaluators.get(name)
     if configured is None:
         return ()

@@ -1,4 +1,4 @@
-"""Dialects of one's own: where a library that evalstream does not know has question and answer."""
+"""Custom dialects: the places of question and answer in the spans of a library that evalstream does not know."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PlaceList = PlaceText | list[PlaceText]
 
 
 class MatchSettings(Section):
-    """Which spans are read; all that is written has to hold."""
+    """The spans that a dialect reads; all given conditions must hold."""
 
     scope: str = Field(default="", max_length=300, description="How the instrumentation scope's name begins.")
     span: str = Field(
@@ -40,7 +40,7 @@ class MatchSettings(Section):
 
 
 class DialectSettings(Section):
-    """A dialect of one's own. Places: an attribute, `attribute{path.in[0].json}`, `attribute.[-1].name`,
+    """A custom dialect. Places: an attribute, `attribute{path.in[0].json}`, `attribute.[-1].name`,
     `event:NAME:attribute`, `log:NAME:body`, each perhaps with ` =~ PATTERN`; a list means the first that has a value.
     """
 
@@ -70,8 +70,8 @@ class DialectSettings(Section):
     @field_validator("input", "output", "system", "tools", "conversation", "user", "model")
     @classmethod
     def _places(cls, value: PlaceList) -> PlaceList:
-        for each in value if isinstance(value, list) else [value]:
-            parse_place(each)
+        for place in value if isinstance(value, list) else [value]:
+            parse_place(place)
         return value
 
     @model_validator(mode="after")

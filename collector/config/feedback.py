@@ -12,7 +12,7 @@ from collector.records.feedback import LONGEST_NAME
 
 
 class FeedbackNameSettings(Section):
-    """What the values of feedback of one name mean."""
+    """The scale of feedback with one name."""
 
     scale: tuple[float, float] = Field(
         default=(0.0, 1.0),
@@ -44,6 +44,6 @@ class FeedbackSettings(Section):
     )
     experts: Literal["never", "always"] | list[str] = Field(
         default="never",
-        description="Who may send feedback of source expert over HTTP, which becomes a label: nobody, everybody, or "
-        "the named tenants. Topics and files may always.",
+        description="Senders whose feedback of source expert over HTTP becomes a label: none, all, or the named "
+        "tenants. Topics and files are always trusted.",
     )

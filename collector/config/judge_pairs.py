@@ -16,7 +16,7 @@ class JudgePair(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the two are called where one judge has its name: in metrics, plans and reports."""
+        """The name of the pair, used like a judge's in metrics, plans and reports."""
         return f"{self.decide}+{self.extract}"
 
 
@@ -27,7 +27,7 @@ def pair_named(name: str, judges: Collection[str]) -> JudgePair | None:
 
 
 def pair_mistakes(where: str, value: Mapping[object, object], judges: Collection[str]) -> Iterator[str]:
-    """What is wrong with `judge: {extract: …, decide: …}`."""
+    """The mistakes in `judge: {extract: …, decide: …}`."""
     known = sorted(judges)
     if set(value) != {"extract", "decide"}:
         yield f"{where}: give the name of a judge, or two as {{extract: …, decide: …}}"

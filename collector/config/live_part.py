@@ -115,7 +115,7 @@ def restart_keys(old: Settings, new: Settings) -> list[str]:
         path
         for path in _differences(before, after)
         if path in NOT_LIVE
-        or path.startswith(tuple(f"{each}." for each in NOT_LIVE))
+        or path.startswith(tuple(f"{section}." for section in NOT_LIVE))
         or not (path.partition(".")[0] in LIVE or path in LIVE_KEYS)
     )
 
@@ -127,7 +127,7 @@ def live_keys(old: Settings, new: Settings) -> list[str]:
 
 
 def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """The paths at which two values differ, down to what is no mapping."""
+    """The paths at which two values differ, down to values that are not mappings."""
     if old == new:
         return
     if not (isinstance(old, dict) and isinstance(new, dict)):

@@ -83,7 +83,7 @@ def _error(source: str, mistakes: Sequence[str]) -> ConfigError:
 def _evaluators(settings: Settings, mistakes: list[str]) -> dict[str, Configured]:
     """The evaluators of a file, in its order; composites are made of the others."""
     made: dict[str, Configured] = {}
-    for name, definition in sorted(settings.evaluators.items(), key=lambda each: "of" in each[1]):
+    for name, definition in sorted(settings.evaluators.items(), key=lambda item: "of" in item[1]):
         whole = _with_members(name, definition, settings, made, mistakes) if "of" in definition else definition
         configured = _evaluator(name, whole, settings, mistakes) if whole is not None else None
         if configured is not None:
@@ -109,16 +109,16 @@ def _with_members(
     if not isinstance(definition["of"], list):
         mistakes.append(f"evaluators.{name}.of: write a list of names from `evaluators`")
         return None
-    names = [str(each) for each in cast("list[object]", definition["of"])]
+    names = [str(member) for member in cast("list[object]", definition["of"])]
     others = sorted(set(settings.evaluators) - {name})
-    unknown_names = [each for each in names if each not in others]
+    unknown_names = [member for member in names if member not in others]
     mistakes += [
         f"evaluators.{name}.of: {unknown('evaluator', unknown_name, others)}" for unknown_name in unknown_names
     ]
-    if not unknown_names and any("of" in settings.evaluators[each] for each in names):
+    if not unknown_names and any("of" in settings.evaluators[member] for member in names):
         mistakes.append(f"evaluators.{name}.of: a composite cannot have composites as members; list their members")
         return None
-    members = [made[each] for each in names if each in made]
+    members = [made[member] for member in names if member in made]
     if len(members) < len(names):
         return None
     judges = {evaluator.judge for evaluator in members if evaluator.judge is not None}
@@ -192,7 +192,7 @@ def _judge_of(
 
 
 def _writer_mistakes(where: str, evaluator: Evaluator[Any], judge: str, settings: Settings) -> Iterator[str]:
-    """Where something has to be written and nobody who is named can, or two are named and nothing has to be."""
+    """Yields a mistake if no named judge can write the text that is needed, or if two are named and none is needed."""
     named = settings.judge_names
     pair = None if judge in named else pair_named(judge, settings.judges)
     if pair is not None and not evaluator.needs_writer:
@@ -225,22 +225,22 @@ def _monitor_mistakes(
             yield f"monitors.{name}.evaluators: {unknown('evaluator', use.name, known)}"
     yield from urgency_mistakes(name, monitor, settings, evaluators)
     names = [use.name for use in monitor.uses]
-    for each in sorted({use.name for use in monitor.uses if monitor.uses.count(use) > 1}):
-        yield f"monitors.{name}.evaluators: {each} is listed twice; keep one of them"
+    for repeated in sorted({use.name for use in monitor.uses if monitor.uses.count(use) > 1}):
+        yield f"monitors.{name}.evaluators: {repeated} is listed twice; keep one of them"
     for key, named in (("targets", monitor.alerts.targets), ("objectives", monitor.alerts.objectives)):
-        for each in named:
-            if each not in names:
+        for evaluator in named:
+            if evaluator not in names:
                 where = f"monitors.{name}.alerts.{key}"
-                yield f"{where}: {each!r} is not an evaluator of this monitor; {suggestion(each, names)}"
+                yield f"{where}: {evaluator!r} is not an evaluator of this monitor; {suggestion(evaluator, names)}"
     yield from _share_mistakes(name, monitor, evaluators)
     yield from _subject_mistakes(name, monitor, settings, evaluators)
-    for each in monitor.boost.low_score:
-        evaluator = evaluators.get(each.evaluator)
-        if each.evaluator not in settings.evaluators:
-            yield f"monitors.{name}.boost.low_score: {unknown('evaluator', each.evaluator, known)}"
-        elif evaluator is not None and (evaluator.judge is not None or evaluator.evaluator.scope != "turn"):
+    for low in monitor.boost.low_score:
+        configured = evaluators.get(low.evaluator)
+        if low.evaluator not in settings.evaluators:
+            yield f"monitors.{name}.boost.low_score: {unknown('evaluator', low.evaluator, known)}"
+        elif configured is not None and (configured.judge is not None or configured.evaluator.scope != "turn"):
             yield (
-                f"monitors.{name}.boost.low_score: {each.evaluator} uses a judge or scores conversations; "
+                f"monitors.{name}.boost.low_score: {low.evaluator} uses a judge or scores conversations; "
                 "name an evaluator that scores turns without a judge"
             )
     yield from _budget_mistakes(name, monitor, settings, evaluators)
@@ -248,14 +248,14 @@ def _monitor_mistakes(
 
 
 def _planned_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> Iterator[str]:
-    """A planned rate is one for all that costs something; what asks nobody may have a rate of its own."""
+    """A planned rate holds for all evaluators that ask a judge; only others may have their own rate."""
     if not isinstance(monitor.rate, PlannedRate):
         return
     for use in monitor.uses:
         if use.sample is not None and use.name in evaluators and judges_of(use.name, evaluators):
             yield (
                 f"monitors.{name}.evaluators: {use.name} has a sample of its own, and sample: auto plans one rate for "
-                "all that ask a judge; leave its sample out, or give it a monitor of its own"
+                "all that ask a judge; leave its sample out, or move it to another monitor"
             )
 
 
@@ -266,27 +266,27 @@ def _subject_mistakes(
         return
     if not settings.assemble.agent_runs:
         yield f"monitors.{name}.subjects: there are no runs of agents yet; write assemble: {{agent_runs: true}}"
-    for each in (use.name for use in monitor.uses if use.name in evaluators):
-        if evaluators[each].evaluator.scope != "turn":
+    for evaluator in (use.name for use in monitor.uses if use.name in evaluators):
+        if evaluators[evaluator].evaluator.scope != "turn":
             yield (
-                f"monitors.{name}.evaluators: {each} scores conversations, and an agent's run is none; "
+                f"monitors.{name}.evaluators: {evaluator} scores conversations, not runs of agents; "
                 "name an evaluator of turns, which scores a run like a turn"
             )
 
 
 def _share_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> Iterator[str]:
     names = [use.name for use in monitor.uses]
-    for each, shares in monitor.alerts.shares.items():
+    for evaluator, shares in monitor.alerts.shares.items():
         where = f"monitors.{name}.alerts.shares"
-        if each not in names:
-            yield f"{where}: {each!r} is not an evaluator of this monitor; {suggestion(each, names)}"
-        elif each in evaluators:
-            labels = evaluators[each].evaluator.label_names
+        if evaluator not in names:
+            yield f"{where}: {evaluator!r} is not an evaluator of this monitor; {suggestion(evaluator, names)}"
+        elif evaluator in evaluators:
+            labels = evaluators[evaluator].evaluator.label_names
             for label in shares:
                 if not labels:
-                    yield f"{where}.{each}: has no labels of its own; a target of its mean is alerts.targets.{each}"
+                    yield f"{where}.{evaluator}: has no labels; write alerts.targets.{evaluator} for its mean"
                 elif label not in labels:
-                    yield f"{where}.{each}: {unknown('label', label, labels)}"
+                    yield f"{where}.{evaluator}: {unknown('label', label, labels)}"
 
 
 def _budget_mistakes(
@@ -298,12 +298,12 @@ def _budget_mistakes(
     judges = {judge for use in monitor.uses for judge in judges_of(use.name, evaluators)}
     members = {member for judge in judges for member in settings.members(judge)}
     for judge in sorted(members & set(settings.judges)):
-        for each in filter(None, (judge, settings.judges[judge].fallback)):
-            configured = settings.judges.get(each)
+        for priced in filter(None, (judge, settings.judges[judge].fallback)):
+            configured = settings.judges.get(priced)
             if configured is not None and not configured.priced:
                 yield (
-                    f"{where}: the price of judge {each} is unknown; "
-                    f"write judges.{each}.usd_per_million_input_tokens and usd_per_million_output_tokens"
+                    f"{where}: the price of judge {priced} is unknown; "
+                    f"write judges.{priced}.usd_per_million_input_tokens and usd_per_million_output_tokens"
                 )
 
 
@@ -322,7 +322,7 @@ def _name_mistakes(settings: Settings) -> Iterator[str]:
             yield f"{section}: a name is empty; write one"
     for section in ("judges", "juries", "cascades"):
         if "none" in getattr(settings, section):
-            yield f"{section}.none: metrics call evaluations without a judge so; choose another name"
+            yield f"{section}.none: is the label of evaluations without a judge in metrics; choose another name"
 
 
 def _jury_mistakes(settings: Settings) -> Iterator[str]:
@@ -369,7 +369,7 @@ _OWN_TOPICS = (
 
 
 def _note_mistakes(settings: Settings) -> Iterator[str]:
-    """What is committed holds the rates that budgets leave, and Kafka keeps only so much with a commit."""
+    """Commits hold the rates that budgets leave, and Kafka limits the metadata of a commit."""
     limited = [
         name
         for name, monitor in settings.monitors.items()
@@ -419,7 +419,7 @@ def _embedding_mistakes(settings: Settings, evaluators: Mapping[str, Configured]
 
 def _whole_mistakes(settings: Settings, *, complete: bool) -> list[str]:
     installed = settings.dialects.keys() & set(plugins.names(plugins.DIALECTS))
-    mistakes = [f"dialects.{each}: is the name of an installed dialect; choose another" for each in sorted(installed)]
+    mistakes = [f"dialects.{name}: is the name of an installed dialect; choose another" for name in sorted(installed)]
     if complete and not settings.monitors:
         mistakes.append("monitors: is empty, so nothing would be evaluated; define a monitor with its evaluators")
     for name, judge in settings.judges.items():

@@ -1,4 +1,4 @@
-"""Which evaluators of a monitor ask their questions together."""
+"""Packs: the evaluators of a monitor that ask their questions in one request."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ MOST_OF_A_PACK = 12
 
 
 def packs_of(monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> Sequence[Sequence[str]]:
-    """The packs of a monitor: those of `packs`, and with `pack: auto` those of everybody else who has company.
+    """The packs of a monitor: those of `packs`, and with `pack: auto` packs of the other evaluators.
 
-    Evaluators have company in whoever judges the same scope by the same judge and is sampled by the same draw.
+    Evaluators share a pack if they have the same scope and judge and are sampled by the same draw.
     """
     packs = [tuple(pack) for pack in monitor.packs]
     if monitor.pack != "auto":
         return packs
     packed = {name for pack in packs for name in pack}
-    company: dict[tuple[object, ...], list[str]] = {}
+    alike: dict[tuple[object, ...], list[str]] = {}
     for use in monitor.uses:
-        each = evaluators[use.name]
-        if each.judge is not None and each.audit is None and use.name not in packed:
-            company.setdefault((each.evaluator.scope, each.judge, use.sample, use.salt), []).append(use.name)
-    for names in company.values():
+        evaluator = evaluators[use.name]
+        if evaluator.judge is not None and evaluator.audit is None and use.name not in packed:
+            key = (evaluator.evaluator.scope, evaluator.judge, use.sample, use.salt)
+            alike.setdefault(key, []).append(use.name)
+    for names in alike.values():
         count = -(-len(names) // MOST_OF_A_PACK)
         ends = [round(len(names) * part / count) for part in range(count + 1)]
         parts = [tuple(names[start:end]) for start, end in pairwise(ends)]
@@ -38,37 +39,37 @@ def packs_of(monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> 
 
 def pack_of(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> Sequence[str]:
     """The pack that an evaluator of a monitor is in; () if it asks alone."""
-    return next((each for each in packs_of(monitor, evaluators) if name in each), ())
+    return next((pack for pack in packs_of(monitor, evaluators) if name in pack), ())
 
 
 def pack_mistakes(
     name: str, monitor: MonitorSettings, settings: Settings, evaluators: Mapping[str, Configured]
 ) -> Iterator[str]:
-    """What is wrong with the packs of a monitor, one sentence each."""
+    """The mistakes in the packs of a monitor, one sentence each."""
     where, names = f"monitors.{name}.packs", [use.name for use in monitor.uses]
     packed: set[str] = set()
     for pack in monitor.packs:
-        for each in pack:
-            if each not in names:
-                yield f"{where}: {each!r} is not an evaluator of this monitor; {suggestion(each, names)}"
-            if each in packed:
-                yield f"{where}: {each} is there twice; keep one of them"
-            packed.add(each)
-        members = [evaluators[each] for each in pack if each in names and each in evaluators]
-        for each in pack:
-            if each in evaluators and evaluators[each].judge is None:
-                yield f"{where}: {each} uses no judge, so it has no question; remove it"
-            if each in evaluators and evaluators[each].audit is not None:
-                yield f"{where}: {each} has an audit, which asks for itself; remove it here, or its audit"
+        for member in pack:
+            if member not in names:
+                yield f"{where}: {member!r} is not an evaluator of this monitor; {suggestion(member, names)}"
+            if member in packed:
+                yield f"{where}: {member} is there twice; keep one of them"
+            packed.add(member)
+        members = [evaluators[member] for member in pack if member in names and member in evaluators]
+        for member in pack:
+            if member in evaluators and evaluators[member].judge is None:
+                yield f"{where}: {member} uses no judge, so it has no question; remove it"
+            if member in evaluators and evaluators[member].audit is not None:
+                yield f"{where}: {member} has an audit, which asks for itself; remove it here, or its audit"
         if len({evaluator.evaluator.scope for evaluator in members}) > 1:
-            yield f"{where}: {', '.join(pack)} score turns and conversations; make a pack of each"
+            yield f"{where}: {', '.join(pack)} score turns and conversations; make one pack for either"
         if len({evaluator.judge for evaluator in members if evaluator.judge}) > 1:
             yield f"{where}: {', '.join(pack)} ask several judges; make a pack for each judge"
         for judge in sorted(
             {member for evaluator in members if evaluator.judge for member in settings.members(evaluator.judge)}
         ):
             if judge in settings.judges and not _takes_packs(settings.judges[judge].kind):
-                yield f"{where}: judge {judge} takes no packs; its class says that it does by `takes_packs = True`"
+                yield f"{where}: judge {judge} takes no packs; if it can, set `takes_packs = True` in its class"
 
 
 def _takes_packs(kind: str) -> bool:

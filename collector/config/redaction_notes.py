@@ -1,4 +1,4 @@
-"""Warnings about evaluators in code that look for what redaction has taken out of the texts before they see them."""
+"""Warnings about evaluators without a judge that look for text that redaction has already removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAMPLES = {
     "IP addresses": ("192.0.2.17", "203.0.113.9"),
     "keys": ("sk-proj-Ab3dEf6hIj9kLmN0pQrStUvWxYz1234567890AbCdEfGh", "AKIAIOSFODNN7EXAMPLE"),
 }
-"""What patterns that look for personal data and secrets are tried on."""
+"""Samples to test patterns that look for personal data and secrets."""
 
 
 def redaction_notes(evaluators: Mapping[str, Evaluator[Any]], settings: RedactSettings) -> Iterator[str]:
@@ -74,5 +74,5 @@ def _patterns(schema: Any) -> Iterator[str]:
                 yield value
             yield from _patterns(value)
     elif isinstance(schema, list):
-        for each in cast("list[Any]", schema):
-            yield from _patterns(each)
+        for item in cast("list[Any]", schema):
+            yield from _patterns(item)

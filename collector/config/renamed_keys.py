@@ -81,7 +81,7 @@ def with_current_names(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple
 
 
 def _copy(value: Any) -> Any:
-    """Mappings are copied, all else is shared: nothing else is changed."""
+    """Copies the mappings and shares the rest, which nothing changes."""
     if isinstance(value, Mapping):
         return {key: _copy(item) for key, item in cast("Mapping[str, Any]", value).items()}
     return value

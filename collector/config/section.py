@@ -1,4 +1,4 @@
-"""What every mapping of the configuration file has in common."""
+"""The base of every mapping in the configuration file."""
 
 from __future__ import annotations
 

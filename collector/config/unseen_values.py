@@ -1,4 +1,4 @@
-"""Values that would see nothing of the traffic, as it never has them: they are refused, with what to write instead."""
+"""Refuses values that no traffic has, with what to write instead."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _value_mistakes(config: Config) -> Iterator[str]:
 
 
 def _wanted(name: str, monitor: MonitorSettings) -> Iterator[tuple[str, str, list[str]]]:
-    """Where in the file values of which field are named."""
+    """Yields the path in the file, the field and the values that each match names."""
     for field, values in monitor.match.items():
         yield f"monitors.{name}.match", field, [values] if isinstance(values, str) else values
     for settings in monitor.boost.matching:

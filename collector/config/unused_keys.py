@@ -13,7 +13,7 @@ from collector.wording import listed
 
 
 def unused_notes(config: Config) -> Iterator[str]:
-    """What does nothing, why, and what to change."""
+    """Yields the keys without effect, the reason, and the change to make."""
     settings = config.settings
     yield from _unused_names(config)
     receive = settings.receive

@@ -1,4 +1,4 @@
-"""Monitors whose evaluations may wait for hours: what of that cannot be meant, and their part of a configuration."""
+"""Monitors whose evaluations may wait for hours: mistakes in them, and their part of a configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_WAIT = 3 * 86_400.0
 
 
 _SLACK = 2 * 3600.0
-"""Seconds for what is around a batch: one look a minute, large results, a restart that reads the day again."""
+"""Seconds of overhead around a batch: one look a minute, large results, a restart that reads the day again."""
 
 
 def due_after(settings: Settings, batches: int = 1) -> float:
@@ -26,7 +26,7 @@ def due_after(settings: Settings, batches: int = 1) -> float:
 def urgency_mistakes(
     name: str, monitor: MonitorSettings, settings: Settings, evaluators: Mapping[str, Configured]
 ) -> Iterator[str]:
-    """What is wrong with a monitor whose evaluations may wait, one sentence each."""
+    """The mistakes in a monitor whose evaluations may wait, one sentence each."""
     if monitor.urgency == "now":
         return
     where = f"monitors.{name}.urgency"
@@ -39,13 +39,13 @@ def urgency_mistakes(
     ]
     if not asking and all(use.name in evaluators for use in monitor.uses):
         yield f"{where}: none of its evaluators asks a judge, so nothing would wait; leave it out"
-    for each in asking:
-        for judge in judges_and_fallbacks(each, settings, evaluators):
+    for evaluator in asking:
+        for judge in judges_and_fallbacks(evaluator, settings, evaluators):
             configured = settings.judges.get(judge)
             if configured is not None and not configured.takes_batches:
                 how = f"api: {configured.api}" if configured.kind == "openai" else f"kind: {configured.kind}"
                 yield (
-                    f"{where}: {each} asks judge {judge} ({how}), and there are no batches of such; "
+                    f"{where}: {evaluator} asks judge {judge} ({how}), which cannot be asked in batches; "
                     "write now, or use it in another monitor"
                 )
 
@@ -58,7 +58,7 @@ def judges_and_fallbacks(name: str, settings: Settings, evaluators: Mapping[str,
         if judge in settings.judge_names
         for member in settings.members(judge)
     ]
-    known = [settings.judges[each] for each in names if each in settings.judges]
+    known = [settings.judges[judge] for judge in names if judge in settings.judges]
     return list(dict.fromkeys([*names, *(judge.fallback for judge in known if judge.fallback)]))
 
 
@@ -73,9 +73,7 @@ def deferred_part(config: Config) -> Config | None:
         return None
     names = {use.name for monitor in monitors.values() for use in monitor.uses}
     names |= {low.evaluator for monitor in monitors.values() for low in monitor.boost.low_score}
-    names |= {
-        each.audit.evaluator for name in names if (each := config.evaluators[name]).audit and each.audit.evaluator
-    }
+    names |= {audit.evaluator for name in names if (audit := config.evaluators[name].audit) and audit.evaluator}
     evaluators = {name: _patient(config.evaluators[name]) for name in sorted(names)}
     return replace(config, settings=settings.model_copy(update={"monitors": monitors}), evaluators=evaluators)
 

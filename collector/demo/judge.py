@@ -31,7 +31,7 @@ _PROSE = "I am a stand-in and no model, and this is no JSON: the answer seems fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """What goes wrong, for tests. Shares lie in [0, 1]; which calls they hit depends on a call's number alone.
+    """Injected faults, for tests. Shares lie in [0, 1]; which calls they hit depends on a call's number alone.
 
     `latency` (s) is waited before every answer, `retry_after` (s) asked for with 429. `hang` answers nothing at all.
     """

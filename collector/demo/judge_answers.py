@@ -1,4 +1,4 @@
-"""What the stand-in judge says: a reply filled in after the schema that was asked for."""
+"""The replies of the stand-in judge, filled in after the requested schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evaluators.testing import materials_of_pack, required_answer_key, required_
 from evaluators.texts.draw import draw
 
 Spread = Sequence[tuple[str, float]]
-"""What a token could have been, with its probability, the most probable first."""
+"""The alternatives of a token with their probabilities, the most probable first."""
 
 STEPS = (
     "Stand-in, no model: take the words of the question that say something.",
@@ -37,7 +37,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
-    """What is asked: all of its text, the material to judge, the schema of the reply, the key that it must carry."""
+    """A request: all of its text, the material to judge, the schema of the reply, and the key that it must repeat."""
 
     text: str
     material: Json
@@ -151,13 +151,13 @@ def _items(schema: Mapping[str, Json], name: str, question: JudgeRequest) -> Ite
     if "step" in name:
         yield from STEPS
     elif "properties" in inner:
-        for number, each in enumerate(listed):
-            yield _object(inner, number, each, question)
+        for number, text in enumerate(listed):
+            yield _object(inner, number, text, question)
     elif inner.get("type") == "string" and "enum" not in inner:
         yield from listed[:20]
     else:
-        for each in listed:
-            yield _value(inner, _about(question, each))
+        for text in listed:
+            yield _value(inner, _about(question, text))
 
 
 def _object(schema: Mapping[str, Json], number: int, text: str, question: JudgeRequest) -> dict[str, Json]:
@@ -213,7 +213,7 @@ def _limits(schema: Mapping[str, Json]) -> tuple[float, float]:
 
 
 def _listed(material: Json) -> Iterator[str]:
-    """What there is to say something about: the material's own list, else the sentences of its answer."""
+    """The texts to comment on: the material's own list, else the sentences of its answer."""
     if isinstance(material, Mapping):
         fields = cast("Mapping[str, Json]", material)
         lists = sorted((key in _PASSAGES, key) for key, value in fields.items() if value and isinstance(value, list))
@@ -227,7 +227,7 @@ def _listed(material: Json) -> Iterator[str]:
 
 def _about(question: JudgeRequest, text: str) -> JudgeRequest:
     """The same question about one text: how much of it the rest of the material knows."""
-    rest = words(" ".join(each for each in texts(question.material) if each != text))
+    rest = words(" ".join(other for other in texts(question.material) if other != text))
     return JudgeRequest(question.text, question.material, question.schema, share(words(text), rest))
 
 

@@ -34,23 +34,23 @@ def texts(value: Json) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for each in cast("Mapping[str, Json]", value).values():
-            yield from texts(each)
+        for field in cast("Mapping[str, Json]", value).values():
+            yield from texts(field)
     elif isinstance(value, list):
-        for each in cast("list[Json]", value):
-            yield from texts(each)
+        for item in cast("list[Json]", value):
+            yield from texts(item)
 
 
-def share(of: frozenset[str], known: frozenset[str]) -> float:
+def share(some_words: frozenset[str], known: frozenset[str]) -> float:
     """The share of words that are known; one half where there are none."""
-    return len(of & known) / len(of) if of else _UNKNOWN
+    return len(some_words & known) / len(some_words) if some_words else _UNKNOWN
 
 
 def closeness(material: Json) -> float:
-    """How close the answer in the material is to its question and references, 0..1.
+    """The closeness of the answer in the material to its question and references, 0..1.
 
-    Of a question: the share of its words that the answer takes up. Of references: the share of the answer's words that
-    they know. The mean of both where there are both, and over the turns of a conversation.
+    For a question: the share of its words that the answer takes up. For references: the share of the answer's words
+    that they contain. The mean of both where there are both, and over the turns of a conversation.
     """
     turns = list(_turns(material))
     if turns:
@@ -79,17 +79,17 @@ def _turns(material: Json) -> Iterator[dict[str, Json]]:
     for name in ("turns", "conversation", "messages"):
         listed = fields.get(name)
         if isinstance(listed, list):
-            yield from _exchanges([each for each in cast("list[Json]", listed) if isinstance(each, dict)])
+            yield from _exchanges([item for item in cast("list[Json]", listed) if isinstance(item, dict)])
             return
 
 
 def _exchanges(listed: list[dict[str, Json]]) -> Iterator[dict[str, Json]]:
     request = ""
-    for each in listed:
-        role = each.get("role")
+    for message in listed:
+        role = message.get("role")
         if role == "user":
-            request = " ".join(texts(each.get("content")))
+            request = " ".join(texts(message.get("content")))
         elif role == "assistant":
-            yield {**each, "input": request, "actual_output": " ".join(texts(each.get("content")))}
-        elif role is None and any(name in each for name in _ANSWERS):
-            yield each
+            yield {**message, "input": request, "actual_output": " ".join(texts(message.get("content")))}
+        elif role is None and any(name in message for name in _ANSWERS):
+            yield message

@@ -38,7 +38,7 @@ LINES_EVERY = 5.0
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """What the command line says. Times in seconds; `duration` None means until Ctrl-C."""
+    """The options of the command line. Times in seconds; `duration` None means until Ctrl-C."""
 
     duration: float | None
     worse_after: float

@@ -19,7 +19,7 @@ _COLUMNS = 30
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What does not change while the demo runs: where to look, and when (s) the answers turn bad."""
+    """The constants of a run: the addresses to look at, and the time (s) at which the answers turn bad."""
 
     judge: str
     metrics_url: str
@@ -140,7 +140,7 @@ def _short(conversation_id: str | None) -> str:
 
 
 def summary(board: DemoState, scene: Scene, seconds: float) -> Iterable[str]:
-    """What to say at the end: what was seen, and where to go next."""
+    """The closing lines: what was seen, and the next steps."""
     traffic = f"{board.turns} turns of {len(board.conversations)} conversations"
     yield f"{traffic} in {seconds:.0f} s, judged by {scene.judge}."
     for name, series in sorted(board.series.items()):

@@ -1,4 +1,4 @@
-"""What the demo has seen so far: the figures behind the screen. No clock, no terminal."""
+"""The state of the demo: the figures behind the screen. No clock, no terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evaluators.results import Evaluation
 BIN_SECONDS = 3.0
 """Width of a column of a sparkline."""
 RECENT_SECONDS = 15.0
-"""How far back the recent mean looks."""
+"""The window of the recent mean, in seconds."""
 
 
 @dataclass(slots=True)

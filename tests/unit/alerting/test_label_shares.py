@@ -156,7 +156,7 @@ def test_check_says_which_rise_pages() -> None:
     [
         ({"outcom": {"escalated": {"at_most": 0.1}}}, "'outcom' is not an evaluator of this monitor"),
         ({"outcome": {"escaladed": {"at_most": 0.1}}}, "escalated"),
-        ({"exact": {"right": {"at_most": 0.1}}}, "has no labels of its own"),
+        ({"exact": {"right": {"at_most": 0.1}}}, "has no labels; write alerts.targets."),
         ({"outcome": {"escalated": {}}}, "exactly one of at_most and at_least"),
         ({"outcome": {"escalated": {"at_most": 0.1, "at_least": 0.2}}}, "exactly one of at_most and at_least"),
         ({"outcome": {"escalated": {"at_most": 1.0}}}, "must be below 1"),

@@ -89,8 +89,9 @@ def test_names_that_do_not_exist() -> None:
 
 
 def test_names_that_metrics_or_budgets_use_otherwise() -> None:
-    assert "my.yaml: judges.none: metrics call evaluations without a judge so; choose another name" in mistakes(
-        judges={"none": {"model": "m"}}
+    assert (
+        "my.yaml: judges.none: is the label of evaluations without a judge in metrics; choose another name"
+        in mistakes(judges={"none": {"model": "m"}})
     )
     assert "my.yaml: monitors: a name is empty; write one" in mistakes(monitors={"": {"evaluators": ["exact"]}})
 
@@ -226,7 +227,7 @@ def test_runs_of_agents_are_judged_where_they_are_assembled_and_by_evaluators_of
     subjects, scope = mistakes(evaluators=evaluators, monitors=monitors)
     where = "my.yaml: monitors.agents"
     assert subjects == f"{where}.subjects: there are no runs of agents yet; write assemble: {{agent_runs: true}}"
-    assert scope.startswith(f"{where}.evaluators: calm scores conversations, and an agent's run is none; name an")
+    assert scope.startswith(f"{where}.evaluators: calm scores conversations, not runs of agents; name an")
     monitors["agents"]["evaluators"] = ["helpful"]
     config = check(configuration(assemble={"agent_runs": True}, monitors=monitors), "my.yaml")
     assert "monitor    agents: all runs of agents inside turns; all of conversations" in report(config)

@@ -67,7 +67,7 @@ def test_many_are_divided_evenly() -> None:
         ({"packs": [["helpful", "politee"]]}, "'politee' is not an evaluator of this monitor; did you mean 'polite'?"),
         ({"packs": [["helpful", "polite"], ["polite", "grounded"]]}, "polite is there twice; keep one of them"),
         ({"packs": [["helpful", "exact"]]}, "exact uses no judge, so it has no question; remove it"),
-        ({"packs": [["helpful", "whole"]]}, "helpful, whole score turns and conversations; make a pack of each"),
+        ({"packs": [["helpful", "whole"]]}, "helpful, whole score turns and conversations; make one pack for either"),
         ({"packs": [["helpful", "strong"]]}, "helpful, strong ask several judges; make a pack for each judge"),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_judge_of_ones_own_has_to_say_that_it_takes_packs() -> None:
         "evaluators": {"helpful": g_eval(), "polite": g_eval()},
         "monitors": {"all": {"evaluators": ["helpful", "polite"], "packs": [["helpful", "polite"]]}},
     }
-    with pytest.raises(ConfigError, match="judge mini takes no packs; its class says that it does by"):
+    with pytest.raises(ConfigError, match="judge mini takes no packs; if it can, set `takes_packs = True`"):
         check(values, "my.yaml")
 
 

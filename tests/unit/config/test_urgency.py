@@ -72,7 +72,7 @@ def test_scores_wait_for_their_audits_as_long() -> None:
 def test_a_judge_without_batches_is_refused(api: str) -> None:
     error = refused(judge={"api": api, "base_url": "http://127.0.0.1:1/v1"})
     assert (
-        f"monitors.slow.urgency: helpful asks judge mini (api: {api}), and there are no batches of such; "
+        f"monitors.slow.urgency: helpful asks judge mini (api: {api}), which cannot be asked in batches; "
         "write now, or use it in another monitor"
     ) in error
 
