@@ -22,7 +22,7 @@ from evaluators.records import from_json, to_json
 from evaluators.results import Evaluation
 
 MONITOR = "library"
-"""What evaluations that no monitor of a service asked for have in its place."""
+"""The placeholder in evaluations that no monitor of a service requested."""
 
 Write: TypeAlias = Callable[[Evaluation], None]
 
@@ -61,17 +61,17 @@ async def evaluate_many(
 ) -> list[Evaluation]:
     """Evaluate each case with each evaluator of its scope; the evaluations of the first case come first.
 
-    Like `evaluate` it makes no exception of a case without a score: see each `Evaluation.outcome`. What has the same
-    identity is evaluated once.
+    Like `evaluate`, it raises no exception for a case without a score: see each `Evaluation.outcome`. Evaluations of
+    the same identity are made once.
 
     Args:
         evaluators: of turns and of conversations, in any mixture.
         cases: turns and conversations, in any mixture.
-        judge: who is asked; evaluators that ask nobody need none.
+        judge: answers the evaluators' questions; evaluators in code need none.
         concurrency: how many evaluations run at a time, at least 1.
-        results: a JSONL file. Each evaluation is added to it when it is complete, and what an earlier run left there is
-            not made again, failures excepted. It has the form of `evalstream score --output`.
-        progress: whether stderr shows a progress bar; if None, where stderr is a terminal.
+        results: a JSONL file. Each evaluation is added to it when it is complete, and evaluations that an earlier run
+            left there are not made again, except failures. It has the form of `evalstream score --output`.
+        progress: whether stderr shows a progress bar; None shows it if stderr is a terminal.
         now: the time, for the records.
 
     Raises:
@@ -168,7 +168,7 @@ def read_results(path: Path | None) -> list[Evaluation]:
         except ValidationError:
             raise ValueError(f"{path}: line {number}: not an evaluation; name another file") from None
         latest[evaluation.evaluation_id] = evaluation
-    return [each for each in latest.values() if each.outcome != "failed"]
+    return [evaluation for evaluation in latest.values() if evaluation.outcome != "failed"]
 
 
 @contextmanager

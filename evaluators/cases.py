@@ -5,8 +5,8 @@ records (one turn per line), so that a value and its record are the same thing.
 
 A value of the wrong shape is refused where it is made: a TypeError or ValueError names the field and the remedy. Lists
 are accepted for tuples. The checks are written out in `__post_init__`, because every turn of the traffic passes through
-them: together they take 0.3 µs a turn, a loop over the fields would take ten times as long. What they do not let
-pass at a glance goes to `evaluators.shapes`.
+them: together they take 0.3 µs a turn, a loop over the fields would take ten times as long. Values that they do not
+accept at a glance go to `evaluators.shapes`.
 
 The shape of a field takes a value and returns it as it is kept, or raises `WrongShape` with what is needed instead.
 Sentences name the field and the type of what was given, never its content: judged text belongs in no log.
@@ -77,10 +77,10 @@ def values(kind: type) -> Shape:
             remedy = "; leave it out where there are none" if items is None else ""
             raise WrongShape(f"a list of {plural} is needed, not {_kind(items)}{remedy}")
         several = cast("list[Any] | tuple[Any, ...]", items)
-        for number, each in enumerate(several):
-            if not isinstance(each, kind):
-                remedy = f"; write {kind.__name__}(…)" if isinstance(each, Mapping) else ""
-                raise WrongShape(f"a list of {plural} is needed, but item {number} is {_kind(each)}{remedy}")
+        for number, item in enumerate(several):
+            if not isinstance(item, kind):
+                remedy = f"; write {kind.__name__}(…)" if isinstance(item, Mapping) else ""
+                raise WrongShape(f"a list of {plural} is needed, but item {number} is {_kind(item)}{remedy}")
         return tuple(several)
 
     return shape
@@ -113,11 +113,11 @@ def as_in_records(schema: Any, name: str = "") -> Any:
     from pydantic_core import core_schema
 
     schema["post_init"] = False
-    for each in schema["schema"]["fields"]:
-        inner = each["schema"]
-        if each["name"] == name and inner["type"] == "default":
-            each["schema"] = inner["schema"]
-        elif each["name"] in {"started_at", "ended_at"}:
+    for field_schema in schema["schema"]["fields"]:
+        inner = field_schema["schema"]
+        if field_schema["name"] == name and inner["type"] == "default":
+            field_schema["schema"] = inner["schema"]
+        elif field_schema["name"] in {"started_at", "ended_at"}:
             inner["schema"] = core_schema.no_info_after_validator_function(_in_utc, inner["schema"])
     return schema
 
@@ -255,7 +255,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """What a person or program of the application's own said about a turn.
+    """Feedback about a turn from a person, or from a program of the application.
 
     `value` is a number, a bool or a text; `source` says who (`user`, `application`, …) where the trace tells.
     """

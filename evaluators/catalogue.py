@@ -34,7 +34,7 @@ def markdown_table() -> str:
 def markdown_sections() -> str:
     """A Markdown section for each evaluator: what it needs, its range, and how its score is calculated.
 
-    What depends on the configuration (the needed fields, the range) is that of the class's example.
+    Needed fields and ranges that depend on the configuration are those of the class's example.
     """
     return "\n".join(_section(cls) for cls in _ordered())
 

@@ -52,7 +52,7 @@ async def _breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> Asy
 
 
 def _own_words(group: QuestionGroup) -> list[str]:
-    """What a group says that is no material."""
+    """The parts of a group that are not material."""
     options = [
         word for question in group.questions for option in question.options for word in (option.value, option.meaning)
     ]

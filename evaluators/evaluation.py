@@ -55,8 +55,8 @@ AnyOutcome = TypeVar("AnyOutcome", Score, Outcome)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of running an evaluator. `judge`, `usage` are None where no judge was asked; `cost_usd` in US dollars,
-    None where nothing was paid for or no price is known. Times are what `now` said before and after.
+    """The result of running an evaluator. `judge` and `usage` are None if no judge was asked; `cost_usd` is in US
+    dollars, None if nothing was paid for or no price is known. The times are those of `now` before and after.
     """
 
     outcome: Outcome
@@ -101,7 +101,7 @@ async def evaluate(
     started = now()
     meters: list[Metered] = []
     try:
-        meters += [Metered(each) for each in members_of(judge)]
+        meters += [Metered(member) for member in members_of(judge)]
         outcome, stamp = await _evaluate(evaluator, case, judge, meters, skip_unseen)
         cost_usd = _sum_of([meter.cost_usd for meter in meters if meter.has_questions])
     except Exception as error:  # noqa: BLE001 - a judge of somebody's own that breaks the port's promises
@@ -282,7 +282,7 @@ def _with_gaps(case: Turn | Conversation, score: Score) -> Score:
 
 
 def _checked(outcome: object) -> Outcome:
-    """What an evaluator returned, if it is an outcome: a plug-in may return anything."""
+    """Returns an evaluator's result if it is an outcome: a plug-in may return anything."""
     if isinstance(outcome, Score | Skipped | Failure):
         return outcome
     raise TypeError("evaluate() returned neither a Score nor a Skipped")
@@ -416,7 +416,7 @@ def _recorded_outcome(evaluator: Evaluator[Any], result: Result) -> dict[str, An
 
 
 def subject_of(case: Turn | Conversation) -> Subject:
-    """What was evaluated, by its ids."""
+    """The ids of the evaluated subject."""
     if isinstance(case, Turn):
         return Subject(
             conversation_id=conversation_id_of(case),

@@ -67,7 +67,7 @@ class Token:
 
 
 def texts_of(tokens: Sequence[Token]) -> Sequence[str]:
-    """What tokens spell, one by one; those that are made when they are looked at know it without being made."""
+    """The texts of tokens, one by one; lazily built tokens know their text without being built."""
     texts: Sequence[str] | None = getattr(tokens, "texts", None)
     return [token.text for token in tokens] if texts is None else texts
 
@@ -89,7 +89,7 @@ class Answer(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[R]):
-    """What the judge said: one answer per sample, at least one; who said it and what it used."""
+    """The judge's response: one answer per sample, at least one; the model that gave it, and its usage."""
 
     answers: Sequence[Answer[R]]
     model: str

@@ -24,7 +24,7 @@ MOST_LEVELS = 11
 """Levels of a score question at most: a longer scale is asked for in as many steps, as even as whole numbers are."""
 
 Place: TypeAlias = tuple[str | int, ...]
-"""Where an answer goes in the reply that the evaluator reads, like ("verdicts", 0, "verdict")."""
+"""The path of an answer in the reply that the evaluator reads, like ("verdicts", 0, "verdict")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ _YES_NO = (Option("yes"), Option("no"))
 
 @dataclass(frozen=True, slots=True)
 class ChoiceQuestion:
-    """Which of the options fits best; their order means nothing."""
+    """A choice of the option that fits best; their order means nothing."""
 
     place: Place
     text: str
@@ -62,7 +62,7 @@ class ChoiceQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ScoreQuestion:
-    """Which level fits, of whole numbers in ascending order as values. The score is the mean over the levels."""
+    """The level that fits, with ascending whole numbers as values. The score is the mean over the levels."""
 
     place: Place
     text: str
@@ -76,9 +76,9 @@ TypedQuestion: TypeAlias = PredicateQuestion | ChoiceQuestion | ScoreQuestion
 class QuestionGroup:
     """The typed questions of one evaluator, in order, and the `guide` that says how to answer them.
 
-    The guide and the questions are our own and the configuration's text. What is judged is the prompt's material; of
-    its fields `own` are those that only these questions need, like the claims that they are about, and that another
-    group in the same request has under another name. `name` tells groups of one request apart.
+    The guide and the questions are trusted text: evalstream's and the configuration's. The judged text is the prompt's
+    material; `own` names its fields that only these questions need, like the claims that they are about, and that
+    another group in the same request has under another name. `name` tells groups of one request apart.
     """
 
     guide: str
@@ -87,11 +87,11 @@ class QuestionGroup:
     name: str = ""
 
     def subject_of(self, material: Mapping[str, Json]) -> Mapping[str, Json]:
-        """What of a prompt's material is judged, and may be shared with other groups."""
+        """The part of a prompt's material that is judged, and may be shared with other groups."""
         return {name: value for name, value in material.items() if name not in self.own}
 
     def own_of(self, material: Mapping[str, Json]) -> Mapping[str, Json]:
-        """What of a prompt's material belongs to these questions alone."""
+        """The part of a prompt's material that belongs to these questions alone."""
         return {name: value for name, value in material.items() if name in self.own}
 
 
@@ -153,12 +153,12 @@ def score_levels(scale: Scale, meanings: tuple[tuple[tuple[int, int], str], ...]
 
 
 def deciding_model(api: str, model: str) -> str:
-    """What a model that decides is called in identities: its scores are others than those of the same model's words."""
+    """The name in identities of a model that decides: its scores differ from those of the same model when it writes."""
     return f"{model} ({api} {QUESTIONS_REVISION})"
 
 
 def guide_before(instructions: str, form: str) -> str:
-    """What instructions say before the sentence that begins the form of the answer.
+    """The instructions before the sentence that begins the form of the answer.
 
     Raises:
         ValueError: they have no such sentence.

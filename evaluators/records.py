@@ -53,7 +53,7 @@ def from_json(data: bytes | str, kind: type[T]) -> T:
 
 @cache
 def adapter_of(kind: type[T]) -> TypeAdapter[T]:
-    """What reads and describes records of a kind. Made once, for that takes milliseconds."""
+    """The validator and schema of records of a kind. Made once, because that takes milliseconds."""
     return TypeAdapter(kind)
 
 

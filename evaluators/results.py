@@ -105,7 +105,7 @@ Outcome: TypeAlias = Score | Skipped | Failure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeStamp:
-    """Which judge answered: the model as it names itself, its fingerprint, a hash of the prompt's fixed part."""
+    """The judge that answered: the model as it names itself, its fingerprint, a hash of the prompt's fixed part."""
 
     model: str
     fingerprint: str | None = None
@@ -142,7 +142,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What was judged. `turn_id` is None for a conversation; trace and span are those of its last turn then.
+    """The judged subject. `turn_id` is None for a conversation; trace and span are then those of its last turn.
 
     `links` are the (trace id, span id) of every judged turn of a conversation, in order.
     """
@@ -168,8 +168,8 @@ class ErrorDetail:
 class Sampling:
     """How the subject came to be judged: its inclusion probability, in (0, 1]; unit of the draw.
 
-    `upstream` is the part of the probability that samplers before us account for. Where they do not say, it is
-    `unknown`, and the probability is ours alone.
+    `upstream` is the part of the probability that samplers before evalstream account for. If they do not report it, it
+    is `unknown`, and the probability is evalstream's alone.
     """
 
     probability: float = 1.0
@@ -190,9 +190,9 @@ class Retry:
 class Evaluation:
     """The record of one evaluator having dealt with one subject. `score` is there only if `outcome` is `scored`.
 
-    `evaluator_version` is another one where the evaluator's definition, its prompts or its judge's model is another.
+    `evaluator_version` changes with the evaluator's definition, its prompts and its judge's model.
     `supersedes` are the ids of evaluations that this one stands in for: of the same conversation, before turns came.
-    Where `retry` is there, the first of them failed, and this one was made in its place: the two count once.
+    If `retry` is set, the first of them failed, and this one was made in its place: the two count once.
     `happened_at` is when the subject ended, where it was judged as part of the past (a backfill): such an evaluation
     belongs to that time, not to when it was made.
     """
@@ -243,15 +243,15 @@ Opinion = Literal["agree", "disagree"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What a person says of an evaluation, with the judge's own words beside it so that the two can be compared.
+    """A person's label of an evaluation, with the judge's own words beside it so that the two can be compared.
 
     `opinion` is about the judge's verdict, `score` the person's own on [0, 1]; at least one of them or a `note` is
-    there. `judge_score` and `judge_passed` are None where the judge gave none. Of several labels of one evaluation by
-    one person (`given_by`, None where nobody said who) the one with the latest `given_at` counts. `sampling` is how
-    the labelled subject came to be judged; `label_probability` is the one with which its evaluation was then
-    drawn to be labelled, on (0, 1], None if a person picked it: such a label says nothing about a mean. A `retracted`
-    one takes that person's label of the evaluation back. `audit` is what the evaluation's details have of its audit,
-    `attributes` are the evaluation's.
+    there. `judge_score` and `judge_passed` are None where the judge gave none. If one person (`given_by`, None if
+    unknown) labels an evaluation several times, the label with the latest `given_at` counts. `sampling` is how the
+    labelled subject came to be judged; `label_probability` is the one with which its evaluation was then drawn to be
+    labelled, on (0, 1], None if a person picked it: such a label says nothing about a mean. A `retracted` one takes
+    that person's label of the evaluation back. `audit` is what the evaluation's details have of its audit, `attributes`
+    are the evaluation's.
 
     Raises:
         ValueError: there is nothing in it, or `score` or `label_probability` is out of range.

@@ -12,7 +12,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 ReasonPlace = Literal["before", "after", "none"]
-"""Where the reason stands in a judge's answer."""
+"""The place of the reason in a judge's answer."""
 
 
 class Reply(BaseModel):
@@ -22,7 +22,7 @@ class Reply(BaseModel):
 
 
 class NumberedReply(Reply):
-    """What is said of one item of a list, under the item's number. Judges that no schema binds may leave it out."""
+    """The entry for one item of a list, under the item's number. Judges that no schema binds may leave it out."""
 
     number: int | SkipJsonSchema[None] = None
 
@@ -45,7 +45,7 @@ def sort_by_number(replies: Sequence[Numbered]) -> tuple[Numbered, ...]:
     # Consecutive, not from 1: some judges count from 0, or by the numbers of the turns that the items are.
     if len(numbers) != len(replies) or set(numbers) != set(range(min(numbers), min(numbers) + len(replies))):
         raise PydanticCustomError("not_one_for_each_number", "each item needs one entry with its number")
-    return tuple(sorted(replies, key=lambda each: each.number or 0))
+    return tuple(sorted(replies, key=lambda reply: reply.number or 0))
 
 
 def plain_word(value: Any) -> Any:

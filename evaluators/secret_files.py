@@ -30,7 +30,7 @@ class SecretFiles:
         self._look_at = clock() + LOOK_EVERY
 
     def texts(self) -> Mapping[str, str]:
-        """What the files hold, at most a second ago."""
+        """The contents of the files, at most one second old."""
         if self._files and self._clock() >= self._look_at:
             self._look_at = self._clock() + LOOK_EVERY
             for name in self._files:

@@ -119,7 +119,7 @@ def _excerpts(case: Turn | Conversation) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedAnswer:
-    """What a judge says: the text of its answer, and its tokens."""
+    """A judge's answer: its text and its tokens."""
 
     text: str
     tokens: Sequence[Token] = ()
@@ -231,8 +231,8 @@ class ScriptedJudge:
 class DecidingJudge:
     """A judge that answers typed questions with the probabilities that a function gives for each.
 
-    A question whose function gives none is refused. What has to be written the `writer` is asked, if there is one.
-    Each question costs 100 input tokens. `questions` are the prompts with typed questions, in order.
+    A question whose function gives none is refused. Questions whose answer must be written go to `writer`, if there is
+    one. Each question costs 100 input tokens. `questions` are the prompts with typed questions, in order.
     """
 
     decide: Callable[[TypedQuestion], Mapping[str, float]]
@@ -343,7 +343,7 @@ _FIELDS_OF_EACH = "The fields of each question: "
 
 
 def materials_of_pack(message: str, material: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
-    """What each question of a pack is about, by its name: the fields of the material that the message gives it."""
+    """The subject of each question of a pack, by its name: the fields of the material that the message gives it."""
     _, _, behind = message.partition(_FIELDS_OF_EACH)
     fields_of_each, end, _ = f"{behind} ".partition(". ")
     materials: dict[str, dict[str, Json]] = {}

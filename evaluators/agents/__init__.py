@@ -1,1 +1,1 @@
-"""What an agent's run shows: its calls, arguments, plans and bounds. No judge is asked."""
+"""An agent's run: its calls, arguments, plans and bounds, read without a judge."""

@@ -13,7 +13,7 @@ _MOST_ITEMS = 1000
 
 
 def find_problems(arguments: Json, schema: Mapping[str, Json], path: str = "", depth: int = 0) -> Iterator[str]:
-    """What is wrong with a value, one clause each, without the value itself; nothing if it fits.
+    """Returns the faults of a value, one clause for each and without the value itself; nothing if it fits.
 
     Understands the types, `properties`, `required`, `additionalProperties`, `items`, `enum` and `anyOf` of JSON Schema.
     A property that is not listed is wrong unless `additionalProperties` permits any, as tools refuse it.

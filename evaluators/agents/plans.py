@@ -51,8 +51,8 @@ def _steps_of(value: Json) -> Iterator[str]:
     if isinstance(value, str):
         yield from (match.group(1) for line in value.splitlines() if (match := _ENTRY.match(line)))
     elif isinstance(value, list):
-        for each in cast("list[Json]", value):
-            yield from _text_of(each)
+        for entry in cast("list[Json]", value):
+            yield from _text_of(entry)
 
 
 def _text_of(step: Json) -> Iterator[str]:

@@ -46,7 +46,7 @@ class RunBounds(BaseModel):
         return {name: float(value) for name, value in values.items() if value is not None}
 
     def measure(self, turns: Sequence[Turn]) -> Mapping[str, float]:
-        """What the turns took together, by measure; only what all of them tell."""
+        """The totals of the turns by measure; only the measures that all turns report."""
         of_turns = [self._measure(turn) for turn in turns]
         return {
             name: sum(of_turn[name] for of_turn in of_turns)

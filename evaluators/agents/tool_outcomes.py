@@ -1,4 +1,4 @@
-"""What came of tool calls: which of them failed, and which of those the agent got over."""
+"""The outcomes of tool calls: which of them failed, and which failures the agent recovered from."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a judge answers: the reply's form, how it is read, and the probabilities in it."""
+"""A judge's answer: the reply's form, how it is parsed, and the probabilities in it."""

@@ -15,10 +15,10 @@ _MOST, _LEAST, _SPARE = 20, 10, 2
 
 @cache
 def alternatives_for(reply: type[BaseModel]) -> int:
-    """Alternatives that show what a judge weighed: one for each option of the field with most, and two more.
+    """Alternatives that show what a judge weighed: one for each option of the field with most options, and two more.
 
-    The two are for an option that is written in several ways, as `8` and ` 8`. At least 10, and at most 20; 20 where no
-    field has options. What is beyond would be of little weight: see the figures in tests/bench/LEVERS.md.
+    The two extra are for an option that is written in several ways, like `8` and ` 8`. At least 10, and at most 20; 20
+    if no field has options. More alternatives would carry little weight: see the figures in tests/bench/LEVERS.md.
     """
     counts = [count for node in nodes_of(schema_of(reply)) if (count := _options(node))]
     return min(_MOST, max(_LEAST, max(counts) + _SPARE)) if counts else _MOST

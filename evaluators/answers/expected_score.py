@@ -1,6 +1,6 @@
 """The expected score: the mean over what the model weighed, from the token probabilities of its answer.
 
-A judge that writes 8 may have been torn between 7 and 8. Where the model tells the probabilities of the tokens it
+A judge that writes 8 may have been torn between 7 and 8. If the model reports the probabilities of the tokens it
 weighed, the score is their mean: the sum over the scale of p(s) * s, divided by the sum of p(s) that was seen on the
 scale (the kept mass). After Liu et al. 2023, "G-Eval", section 3, equation 1.
 
@@ -41,10 +41,10 @@ _LONGEST_TAIL = 400  # tokens after the score: the score is the last field, so t
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What the model weighed: probabilities by whole number of the scale. They need not add up to 1.
+    """The numbers that the model weighed: probabilities by whole number of the scale. They need not add up to 1.
 
-    `undecided` is the probability of first digits of other numbers, where numbers are written digit by digit: of those
-    nobody knows which number would have followed.
+    `undecided` is the probability of first digits of other numbers, for models that write numbers digit by digit: a
+    first digit does not tell which number would have followed.
     """
 
     masses: dict[int, float]
@@ -74,10 +74,10 @@ class Distribution:
 
 
 def score_distribution(text: str, tokens: Sequence[Token], scale: Scale, field: str = "score") -> Distribution | None:
-    """What the model weighed for a field of its answer, or None where that cannot be told.
+    """Returns the numbers that the model weighed for a field of its answer, or None if they cannot be determined.
 
-    It cannot where there are no tokens, where they do not spell the answer, where the field's value is not a plain
-    whole number, and where a token's alternatives are not its own (forced by a grammar, or of a neighbour).
+    They cannot if there are no tokens, if the tokens do not spell the answer, if the field's value is not a plain whole
+    number, or if a token's alternatives belong to something else (a grammar forced them, or they are a neighbour's).
     """
     if not tokens:
         return None
@@ -92,7 +92,7 @@ def score_distribution(text: str, tokens: Sequence[Token], scale: Scale, field: 
 
 
 def find_value_span(text: str, field: str) -> tuple[int, int] | None:
-    """Where in an answer the digits of a field's whole-number value stand, sign included; None if it has none."""
+    """The position of the digits of a field's whole-number value in an answer, sign included; None if none."""
     reply = find_object(text)
     if not reply.exact:
         return None
@@ -187,10 +187,10 @@ def _walk(path: list[_Step], written: str, scale: Scale) -> Distribution | None:
 def _leave(
     masses: dict[int, float], words: frozenset[str], prefix: str, others: dict[str, float], written: str
 ) -> float:
-    """Add what would have been written, had another token been chosen here; returns the probability that is left out.
+    """Adds the numbers that the other tokens here would have led to; returns the probability that is left out.
 
-    Where numbers are written in more than one token, a first digit does not say which number follows: such an
-    alternative is left out, which lowers the kept mass. A part of several digits shows that they are not.
+    In numbers written as more than one token, a first digit does not say which number follows: such an alternative is
+    left out, which lowers the kept mass. A token of several digits shows that numbers are not written digit by digit.
     """
     # Why not share the mass of a "1" between 1 and 10? It would need the probabilities of a continuation that the model
     # was never asked for. To leave it out is the same for every case, and the kept mass says how much it was.
@@ -212,7 +212,7 @@ def _goes_on(word: str, words: frozenset[str]) -> bool:
 
 @lru_cache(maxsize=1000)
 def _beginnings(words: frozenset[str]) -> frozenset[str]:
-    """What longer numbers of the scale begin with."""
+    """The prefixes of the longer numbers of the scale."""
     return frozenset(word[:end] for word in words for end in range(len(word)))
 
 

@@ -1,7 +1,7 @@
 """Ratings in plain text, as judges gave them before structured output: for recorded answers and labels.
 
-What a judge of ours answers is read by `evaluators.answers.reply_parser` instead, which takes nothing
-but the asked form.
+The answers of evalstream's judges go to `evaluators.answers.reply_parser` instead, which accepts only the form that was
+asked for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def plain_rating(text: str, scale: Scale, labels: Iterable[str] = ("rating", "sc
 
 
 def _number(match: re.Match[str], scale: Scale) -> int | None:
-    number, of = float(match["number"]), match["of"]
+    number, highest = float(match["number"]), match["of"]
     if not number.is_integer() or not scale.lowest <= number <= scale.highest:
         return None
-    return None if of is not None and int(of) != scale.highest else int(number)
+    return None if highest is not None and int(highest) != scale.highest else int(number)

@@ -25,7 +25,7 @@ def unsupported_quotes(reason: str, material: Iterable[Mapping[str, Json]]) -> t
     quotes = _QUOTED.findall(reason)
     if not quotes:
         return ()
-    texts = [_plain(text) for each in material for text in iter_texts(each)]
+    texts = [_plain(text) for value in material for text in iter_texts(value)]
     return tuple(quote for quote in quotes if not any(_occurs(quote, text) for text in texts))
 
 

@@ -4,7 +4,7 @@ Tolerated: a code fence, talk before or after the object, a reasoning block, tra
 objects that differ, talk on both sides (then the object is perhaps a quotation), a key given twice, NaN, extra keys.
 The texts of the errors hold nothing of the answer except names that the reply's own form has.
 
-Where the question has a key, the answer is the object that carries it, wherever it stands; all others are quotations.
+If the question has a key, the answer is the object that carries it, at any position; all others are quotations.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ def find_object(text: str, key: str | None = None) -> ReplyObject:
 
 
 def end_of_reasoning(text: str) -> int:
-    """Where the answer begins: after the last `</think>` that is not within an object, as a quotation of one would be.
+    """The start of the answer: after the last `</think>` outside of any object (inside one it is a quotation).
 
-    0 where there is no reasoning.
+    0 if there is no reasoning.
     """
     start = at = 0
     effort = 4 * len(text)  # what decoding may read in vain: braces within braces are read again and again
@@ -145,7 +145,7 @@ def end_of_reasoning(text: str) -> int:
 
 
 def entry_spans(text: str) -> dict[str, tuple[int, int]]:
-    """Where the values of an answer's one object stand, by name: those that are objects themselves.
+    """The positions of the values of an answer's one object, by name: only of values that are objects themselves.
 
     Raises:
         JudgeReplyInvalid: see `find_object`; or the object needs repair, so that nothing in it has a certain place.
@@ -166,7 +166,7 @@ def entry_spans(text: str) -> dict[str, tuple[int, int]]:
 
 
 def object_end(text: str, start: int) -> int | None:
-    """Where the object ends that begins at `start`; None where it is broken."""
+    """The end of the object that begins at `start`; None if it is broken."""
     try:
         return _DECODER.raw_decode(text, start)[1]
     except (ValueError, RecursionError):
@@ -178,7 +178,7 @@ def _keyed(text: str, start: int, key: str) -> ReplyObject:
     starts = [match.start() for match in _KEYED.finditer(text, start)]
     if len(starts) > _MOST_OBJECTS:
         raise JudgeReplyInvalid("the answer holds more than one JSON object")
-    objects = [_object_at(text, each) for each in starts] or _objects(text, start) or [_repaired(text, start)]
+    objects = [_object_at(text, begin) for begin in starts] or _objects(text, start) or [_repaired(text, start)]
     keyed = [reply_object for reply_object in objects if reply_object.value.get(ANSWER_KEY) == key]
     if not keyed:
         raise JudgeReplyInvalid(f'the object does not begin with the "{ANSWER_KEY}" of this question')
@@ -242,7 +242,7 @@ def _repaired(text: str, start: int) -> ReplyObject:
 
 
 def _refuse_repeated_keys(text: str, value: dict[str, Any]) -> None:
-    """Where quotes were broken, a quoted verdict inside a reason may look like a key: then nothing is certain."""
+    """If quotes are broken, a quoted verdict inside a reason may look like a key: then nothing is certain."""
     for key in value:
         if len(re.findall(rf"[\"']{re.escape(key)}[\"']\s*:", text)) > 1:
             raise JudgeReplyInvalid("the answer is not valid JSON")

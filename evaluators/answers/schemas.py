@@ -89,15 +89,15 @@ def _completed(value: Any, schema: Mapping[str, Any], definitions: Mapping[str, 
     if "$ref" in schema:
         return _completed(value, definitions[schema["$ref"].rpartition("/")[2]], definitions)
     if isinstance(value, list) and "items" in schema:
-        return [_completed(each, schema["items"], definitions) for each in cast("list[Any]", value)]
+        return [_completed(item, schema["items"], definitions) for item in cast("list[Any]", value)]
     if not isinstance(value, dict) or "properties" not in schema:
         return cast("Any", value)
     own = cast("dict[str, Any]", value)
     forms: Mapping[str, Any] = schema["properties"]
-    known = {name: _completed(each, forms.get(name, {}), definitions) for name, each in own.items()}
+    known = {name: _completed(field_value, forms.get(name, {}), definitions) for name, field_value in own.items()}
     missing: dict[str, Any] = {
-        name: [] if each.get("type") == "array" else ""
-        for name, each in schema["properties"].items()
+        name: [] if form.get("type") == "array" else ""
+        for name, form in schema["properties"].items()
         if name not in own and is_reason(name)
     }
     return {**missing, **known}
@@ -108,28 +108,28 @@ def nodes_of(schema: Any) -> Iterator[dict[str, Any]]:
     if isinstance(schema, dict):
         node = cast("dict[str, Any]", schema)
         yield node
-        for each in node.values():
-            yield from nodes_of(each)
+        for child in node.values():
+            yield from nodes_of(child)
     elif isinstance(schema, list):
-        for each in cast("list[Any]", schema):
-            yield from nodes_of(each)
+        for child in cast("list[Any]", schema):
+            yield from nodes_of(child)
 
 
 def _without_reasons(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_without_reasons(each) for each in cast("list[Any]", schema)]
+        return [_without_reasons(child) for child in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     node = {key: _without_reasons(value) for key, value in cast("dict[str, Any]", schema).items()}
     if "properties" in node:
-        node["properties"] = {name: each for name, each in node["properties"].items() if not is_reason(name)}
+        node["properties"] = {name: form for name, form in node["properties"].items() if not is_reason(name)}
         node["required"] = list(node["properties"])
     return node
 
 
 def _bounded(schema: Any, longest: int) -> Any:
     if isinstance(schema, list):
-        return [_bounded(each, longest) for each in cast("list[Any]", schema)]
+        return [_bounded(child, longest) for child in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     node = {key: _bounded(value, longest) for key, value in cast("dict[str, Any]", schema).items()}
@@ -155,7 +155,7 @@ def _reduced(node: Any, understood: AbstractSet[str] = _UNDERSTOOD) -> Any:
     result: dict[str, Any] = {}
     for key, value in keywords.items():
         if key in {"properties", "$defs"}:
-            result[key] = {name: _reduced(each, understood) for name, each in value.items()}
+            result[key] = {name: _reduced(child, understood) for name, child in value.items()}
         elif key in {"items", "anyOf"}:
             result[key] = _reduced(value, understood)
         else:

@@ -1,4 +1,4 @@
-"""What a judge weighed where it chose one word of a fixed set: from the token probabilities of its answer.
+"""The words that a judge weighed when it chose one of a fixed set: from the token probabilities of its answer.
 
 A judge that writes "yes" may have been torn between yes and no. As with numbers (`expected_score`), the word is found
 by its place in the answer. Words of several tokens are followed token by token, and left at each by its alternatives.
@@ -49,10 +49,10 @@ class WordDistribution:
 
 
 def word_distributions(answer: Answer[Any], field: str, words: Sequence[str]) -> Sequence[WordDistribution | None]:
-    """What the judge weighed for each text that an answer has under the name `field`, in the order of the answer.
+    """The words that the judge weighed for each text under the name `field`, in the order of the answer.
 
-    None for a text where that cannot be told: its alternatives are not its own (forced by a grammar), or too little of
-    their probability lay on the words. Empty where the answer has no tokens that spell it.
+    None for a text whose words cannot be determined: a grammar forced its alternatives, or too little of their
+    probability lay on the words. Empty if the answer has no tokens that spell it.
     """
     if not answer.tokens:
         return ()
@@ -69,7 +69,7 @@ def as_written(text: str, field: str) -> Sequence[Mapping[str, Any]]:
 
 
 def _value_spans(text: str, field: str) -> Iterator[tuple[int, int]]:
-    """Where the texts stand that are values of a name, on any level of the answer's object."""
+    """The positions of the texts that are values of a name, on any level of the answer's object."""
     try:
         reply = find_object(text)
     except JudgeReplyInvalid:
@@ -146,7 +146,7 @@ def _fitting(written: str, plain: Mapping[str, str]) -> Iterable[str]:
         word = plain.get(plain_word(begun))
         return () if word is None else (word,)
     begun = begun.casefold()
-    return [word for each, word in plain.items() if each.startswith(begun) or begun.rstrip(" .!*'`") == each]
+    return [word for text, word in plain.items() if text.startswith(begun) or begun.rstrip(" .!*'`") == text]
 
 
 def _weighed(token: Token, before: str) -> tuple[float, dict[str, float]] | None:
@@ -169,5 +169,5 @@ def _weighed(token: Token, before: str) -> tuple[float, dict[str, float]] | None
 
 
 def _part(text: str, before: str) -> str:
-    """What an alternative token adds to the word: what stands before the word in it is no part of it."""
+    """The part of the word that an alternative token contributes: text before the word in the token does not count."""
     return text.removeprefix(before) if text.startswith(before) else text.lstrip(' \t\n"')

@@ -1,1 +1,1 @@
-"""What a judge is shown of a case: as JSON, between markers, within a budget."""
+"""The material that a judge is shown of a case: as JSON, between markers, within a budget."""

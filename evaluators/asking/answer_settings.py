@@ -1,6 +1,6 @@
-"""Where a judge writes its reason: before what it is the reason for, after it, or not at all; and in which language.
+"""The place and language of a judge's reason: before the verdict, after it, or no reason at all.
 
-A reason first is what most judges are asked for. Published measurements find that it makes token probabilities of the
+Most judges are asked for the reason first. Published measurements find that it makes token probabilities of the
 score nearly certain (arXiv 2503.03064): the score then is the conclusion of a text. Which is better for a judge and a
 question is measured, not known: see `calibrate`.
 
@@ -34,7 +34,7 @@ class ReasonSettings(BaseModel):
 
     @property
     def language_sentence(self) -> str:
-        """What the judge reads about the reason's language; "" for nothing."""
+        """The instruction to the judge about the reason's language; "" for none."""
         if self.reason_language is None or self.reason == "none":
             return ""
         return f"Write the reason in {self.reason_language}, whatever language the case is in."

@@ -10,7 +10,7 @@ from evaluators.asking.transcript import TranscriptSettings, build_transcript
 from evaluators.cases import Conversation
 
 ConversationField = Literal["scenario", "expected_outcome", "chatbot_role"]
-"""What is said of a conversation as a whole."""
+"""The fields that describe a conversation as a whole."""
 
 OF_THE_WHOLE: tuple[str, ...] = get_args(ConversationField)
 

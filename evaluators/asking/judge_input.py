@@ -35,7 +35,7 @@ TurnField = Literal[
     "started_at",
     "ended_at",
 ]
-"""What of a turn can be shown to a judge: everything but its ids."""
+"""The fields of a turn that a judge can be shown: everything but its ids."""
 
 TURN_FIELDS: tuple[str, ...] = get_args(TurnField)
 
@@ -121,7 +121,7 @@ _ABSENT_IF_EMPTY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class JudgeInput:
-    """What is shown, and whether something was left out for its length."""
+    """The material that is shown, and whether something was left out for its length."""
 
     content: dict[str, Json]
     truncated: bool
@@ -189,7 +189,7 @@ def longest_field(longest_text: int) -> int:
 def shorten(value: Json, longest_text: int = LONGEST_TEXT, depth: int = 0) -> Json:
     """The value with every text cut to `longest_text` characters, and a long list cut in its middle.
 
-    What lies deeper than 60 levels is left out.
+    Values deeper than 60 levels are left out.
     """
     if depth > _DEEPEST:
         return _TOO_DEEP

@@ -20,7 +20,7 @@ TargetKey = Annotated[
 
 
 class OutputCriteria(BaseModel):
-    """What is expected where a turn brings no reference of its own."""
+    """The reference for a turn that brings none itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

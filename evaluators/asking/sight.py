@@ -1,7 +1,8 @@
-"""What a judge is shown of a case's attachments, and what it reads of those that it cannot see.
+"""The attachments of a case that a judge is shown, and the text that it reads about the others.
 
-No address is ever fetched here. A judge's endpoint gets content that the case itself holds, or the address of a picture
-on a host that is named for it: a stranger writes addresses into traces, and must not choose what is called.
+Addresses are never fetched here. A judge's endpoint gets content that the case itself holds, or the address of a
+picture on a host that the configuration names: strangers write addresses into traces, and must not choose what is
+called.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _HTTPS_PORT = 443
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Which attachments a judge is shown: `kinds`, up to `max_bytes` each and `max_count` in a question.
+    """The attachments that a judge may be shown: `kinds`, up to `max_bytes` each and `max_count` in a question.
 
-    `hosts` are those whose addresses are given to the judge's endpoint, which may fetch them: `cdn.example.com`, or
+    `hosts` are the hosts whose addresses are given to the judge's endpoint, which may fetch them: `cdn.example.com`, or
     `*.example.com` for all below it.
     """
 
@@ -54,7 +55,7 @@ class Sight:
         except ValueError:
             return False
         host = (parts.hostname or "").rstrip(".")
-        return plain and any(_matches(host, each.lower()) for each in self.hosts)
+        return plain and any(_matches(host, allowed.lower()) for allowed in self.hosts)
 
 
 BLIND = Sight()
@@ -65,7 +66,7 @@ def _matches(host: str, pattern: str) -> bool:
 
 
 def sight_of(judge: Judge) -> Sight:
-    """What a judge is shown; nothing where it does not say."""
+    """The attachments that a judge accepts; none if it does not say."""
     sight: object = getattr(judge, "sight", BLIND)
     return sight if isinstance(sight, Sight) else BLIND
 
@@ -86,7 +87,7 @@ NO_VIEW = AttachmentView()
 
 
 def view_of(case: Turn | Conversation, judge: Judge) -> AttachmentView:
-    """What a judge is shown of a case's attachments."""
+    """The attachments of a case that a judge is shown."""
     attachments = list(islice(_attachments_of(case), MOST_LISTED))
     if not attachments:
         return NO_VIEW
@@ -105,9 +106,9 @@ def view_of(case: Turn | Conversation, judge: Judge) -> AttachmentView:
 
 
 def _attachments_of(case: Turn | Conversation) -> Iterator[tuple[int | None, Attachment]]:
-    """Those of a turn; those of a conversation with the number of their turn, the latest turn first.
+    """The attachments of a turn, or of a conversation with the number of their turn, the latest turn first.
 
-    What a turn has of the history is that of another turn, but for the first.
+    Attachments in a turn's history belong to an earlier turn, except in the first turn.
     """
     if isinstance(case, Turn):
         yield from ((None, attachment) for attachment in case.attachments)

@@ -1,4 +1,4 @@
-"""What an application had before it answered: passages that it retrieved, and what its tools returned."""
+"""The sources of an application's answer: the passages that it retrieved, and the results of its tools."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def find_sources(case: Turn) -> Mapping[str, Sequence[Json]]:
 
 
 def list_results(case: Turn) -> Sequence[Json]:
-    """What the tools returned, one by one: a list is as many results as it has items."""
-    return [each for call in case.tools_called for each in _split(call.result)]
+    """The results of the tools, one by one: a list counts as many results as it has items."""
+    return [result for call in case.tools_called for result in _split(call.result)]
 
 
 def _split(result: Json) -> Sequence[Json]:

@@ -22,14 +22,14 @@ CHARACTERS_PER_TOKEN = 4
 ALWAYS_WORTH_SHOWING = ("input", "actual_output", "error")
 
 NOT_RECORDED = "parts of this turn were not recorded; what they said is unknown"
-"""What a judge reads in place of what an incomplete turn lacks."""
+"""The text that a judge reads in place of the missing part of an incomplete turn."""
 
 
 MAX_INCOMPLETE = 0.5
 
 
 class TranscriptSettings(TextSettings):
-    """Which conversations a judge is shown, and how much of them."""
+    """Selects the conversations that a judge is shown, and how much of them."""
 
     token_budget: int = Field(
         default=12_000,
@@ -103,9 +103,9 @@ def build_transcript(
 ) -> Transcript:
     """The named fields of the conversation's turns, the first and the last as far as the token budget goes.
 
-    Which turns are shown depends on nothing but the conversation: by turns one from the end and one from the start,
-    the last first. A turn without any of the fields is shown with its number alone. `always` are shown in any case
-    where the turn has them.
+    The choice of turns depends only on the conversation: alternately one from the end and one from the start, the last
+    first. A turn without any of the fields is shown with its number alone. The fields `always` are shown whenever the
+    turn has them.
 
     Raises:
         NotApplicable: the conversation has no turn.
@@ -129,10 +129,10 @@ def build_windows(
     *,
     ahead: bool = False,
 ) -> Sequence[Transcript]:
-    """What the judge is shown of a conversation to judge some of its turns: one transcript if they fit into it.
+    """The transcripts of a conversation that show the judge some turns to judge: one if they fit into it.
 
-    Else several, each with the turns that it is about and those before them, at most `lookback`, as far as the token
-    budget goes: the nearest and the first. With `ahead` those after them instead: the nearest and the last.
+    Otherwise several, each with the turns to judge and at most `lookback` turns before them, as far as the token budget
+    goes: the nearest and the first. With `ahead` it is the turns after them instead: the nearest and the last.
 
     Raises:
         NotApplicable: the conversation has no turn.
@@ -175,9 +175,9 @@ def _visible_turns(
     longest = min(settings.longest_text, _budget(settings) // 2)
     wanted = tuple(dict.fromkeys((*always, *names)))
     whole = [{"number": number, **_fields(turn, wanted)} for number, turn in enumerate(case.turns, start=1)]
-    cut = [{name: shorten(value, longest) for name, value in each.items()} for each in whole]
-    turns = [(at + 1, case.turns[at], each) for at, each in enumerate(cut)]
-    return turns, {at for at, each in enumerate(cut) if each != whole[at]}
+    cut = [{name: shorten(value, longest) for name, value in turn.items()} for turn in whole]
+    turns = [(at + 1, case.turns[at], fields) for at, fields in enumerate(cut)]
+    return turns, {at for at, fields in enumerate(cut) if fields != whole[at]}
 
 
 def _transcript(turns: Sequence[VisibleTurn], cut: AbstractSet[int], positions: Sequence[int]) -> Transcript:

@@ -74,7 +74,7 @@ def split_evenly(sizes: Sequence[int], budget: int, most: int = WINDOW) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class WindowSample:
-    """Which windows are judged: `picks` are positions, in order, one of them twice where two places fall into it."""
+    """The windows that are judged: `picks` are positions, in order, one of them twice if two places fall into it."""
 
     lengths: tuple[int, ...]
     picks: tuple[int, ...]
@@ -97,7 +97,7 @@ class WindowSample:
 
     @property
     def details(self) -> Mapping[str, Json]:
-        """What a score says of windows that were not judged; nothing if all were."""
+        """The entry in a score about windows that were not judged; nothing if all were."""
         if self.complete:
             return {}
         items = sum(self.lengths)

@@ -26,7 +26,7 @@ _OF_ANYBODY: Signs = {
     "asks_for_instructions": ((_DISCLOSE, _OWN_PROMPT),),
     "claims_authority": ((_AUTHORITY, _OVERRIDE), (_AUTHORITY, _OF_IT)),
 }
-"""What has to be in one sentence, whoever wrote it: all of one of the tuples."""
+"""The words that one sentence must contain, by any author: all of one of the tuples."""
 
 _OF_OTHERS: Signs = {
     **_OF_ANYBODY,

@@ -10,7 +10,7 @@ import orjson
 from evaluators.cases import Json, Turn
 
 SOURCES = ("user", "passage", "tool result")
-"""Who can attack, as labels."""
+"""The possible sources of an attack, as labels."""
 
 
 @dataclass(frozen=True, slots=True)

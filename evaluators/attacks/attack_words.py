@@ -1,7 +1,7 @@
 """Words by which a text attacks an application, by what they do, in English; regular expressions in lower case.
 
-Which of them have to come together in a sentence is in `attack_detection.py`. Words that ask to ignore instructions are
-those of `injection_words.py`, in fifteen languages.
+`attack_detection.py` says which of them must come together in a sentence. The words that ask to ignore instructions are
+in `injection_words.py`, in fifteen languages.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def has_any(text: str, words: Iterable[str]) -> bool:
 
 
 def decoded(text: str) -> Iterator[str]:
-    """What is hidden in the text: each encoded piece that decodes to text."""
+    """The hidden parts of the text: each encoded piece that decodes to text."""
     if not text.isascii() and _TAGS.search(text):
         yield "".join(_TAGS.findall(text)).translate(_UNTAGGED)
     if "&#" in text:
@@ -114,11 +114,11 @@ def matcher(alternatives: Sequence[str], *, whole: bool = True) -> SchemaValidat
 
     Without `whole` parts of words, too.
     """
-    each = [one for line in alternatives for one in _top_level(line)]
+    branches = [one for line in alternatives for one in _top_level(line)]
     if not whole:
-        return SchemaValidator(core_schema.str_schema(pattern="|".join(each), regex_engine="rust-regex"))
-    apart = "|".join(one for one in each if not _BEGINS_SPACELESS.match(one))
-    glued = [one for one in each if _BEGINS_SPACELESS.match(one)]
+        return SchemaValidator(core_schema.str_schema(pattern="|".join(branches), regex_engine="rust-regex"))
+    apart = "|".join(one for one in branches if not _BEGINS_SPACELESS.match(one))
+    glued = [one for one in branches if _BEGINS_SPACELESS.match(one)]
     words_ = rf"(?:^|[^\p{{L}}\p{{N}}])(?:{apart})(?:$|[^\p{{L}}\p{{M}}\p{{N}}])"
     return SchemaValidator(core_schema.str_schema(pattern="|".join((words_, *glued)), regex_engine="rust-regex"))
 
@@ -138,7 +138,7 @@ def _top_level(line: str) -> Iterator[str]:
 
 
 IGNORES_INSTRUCTIONS = tuple(map(matcher, (words.IGNORE, words.INSTRUCTIONS, words.PRIOR)))
-"""What has to be in one sentence that asks to ignore instructions."""
+"""The words that a sentence must contain to ask to ignore instructions."""
 _IGNORE, _INSTRUCTIONS, _PRIOR = IGNORES_INSTRUCTIONS
 _DEMAND, _MAXIMUM, _TARGET, _TEN = map(matcher, (words.DEMAND, words.MAXIMUM, words.TARGET, words.TEN))
 _JUDGE, _ADDRESS = map(matcher, (words.JUDGE, words.ADDRESS))
@@ -156,7 +156,7 @@ _SIGNS: Mapping[str, tuple[tuple[SchemaValidator, ...], ...]] = {
     ),
     "plays_a_role": ((_ROLE, _MAXIMUM), (_ROLE, _TARGET), (_ROLE, _INSTRUCTIONS, _PRIOR)),
 }
-"""What has to be in one sentence: all of one of the tuples."""
+"""The words that one sentence must contain: all of one of the tuples."""
 _FORMS: Mapping[str, re.Pattern[str]] = {
     "holds_a_verdict": re.compile(r"[\"'](?:score|verdict)[\"']\s{0,9}:\s{0,9}[\"']?(?:\d|pass|fail|yes)"),
     "holds_a_marker": re.compile(r"<<<\s{0,9}(?:end of )?material|</?(?:material|instructions?)>"),

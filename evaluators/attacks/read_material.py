@@ -1,4 +1,4 @@
-"""What a judge's material reads like, and its signs of injection: found once for all who are shown the same."""
+"""The normalized text of a judge's material, and its signs of injection: found once for all who are shown the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evaluators.cases import Json
 
 
 class ReadMaterial:
-    """Material that was shown to a judge. What is looked for in it is looked for at the first question about it."""
+    """Material that was shown to a judge. It is searched at the first question about it."""
 
     def __init__(self, content: Mapping[str, Json]) -> None:
         self.content = content

@@ -49,7 +49,7 @@ class _ReadableVerdict:
     @property
     def marks(self) -> Sequence[tuple[str, str]]:
         """Names and values of the fields, likewise."""
-        return [(_plain(name), _plain(_readable(str(each)))) for name, each in self.fields]
+        return [(_plain(name), _plain(_readable(str(value)))) for name, value in self.fields]
 
     @property
     def words(self) -> Sequence[str]:
@@ -83,8 +83,8 @@ def _verdicts(value: Json) -> Iterator[_ReadableVerdict]:
                 yield _ReadableVerdict(_readable(field), marks)
         value = list(fields.values())
     if isinstance(value, Sequence) and not isinstance(value, str):
-        for each in cast("Sequence[Json]", value):
-            yield from _verdicts(each)
+        for item in cast("Sequence[Json]", value):
+            yield from _verdicts(item)
 
 
 def _is_reason(name: str) -> bool:
@@ -106,7 +106,7 @@ def _stands_near(reading: str, reason: str, marks: Sequence[tuple[str, str]]) ->
         return any(
             f"reason{reason}{name}{mark}" in reading or f"{name}{mark}reason{reason}" in reading for name, mark in marks
         )
-    forms = [f"{each}{mark}" for name, mark in marks for each in (name, *_VERDICT_NAMES)]
+    forms = [f"{field}{mark}" for name, mark in marks for field in (name, *_VERDICT_NAMES)]
     at = reading.find(reason)
     while at >= 0:
         end = at + len(reason)
@@ -118,7 +118,7 @@ def _stands_near(reading: str, reason: str, marks: Sequence[tuple[str, str]]) ->
 
 
 def readings_of(material: Mapping[str, Json]) -> Sequence[str]:
-    """What the material reads like, for several replies about it."""
+    """The normalized text of the material, for several replies about it."""
     return tuple(_readings(material))
 
 

@@ -18,7 +18,7 @@ from evaluators.results import Score
 
 
 class ConversationalClassifier(OwnLabels, TranscriptSettings, Classification[Conversation]):
-    """Which of your labels fits a whole conversation: resolved, abandoned, handed to a person.
+    """Assigns one of your labels to a whole conversation: resolved, abandoned, handed to a person.
 
     The same as `classifier`, with all turns in one question; a conversation beyond the token budget is shown without
     its middle. In a configuration `kind: classifier` with `scope: conversation` is the same.

@@ -28,5 +28,5 @@ class Frustration(ConversationRatio):
 
     @property
     def requires(self) -> frozenset[str]:
-        """What the user said."""
+        """The user's messages."""
         return frozenset({"turns.input"})

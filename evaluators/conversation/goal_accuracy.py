@@ -45,7 +45,7 @@ class GoalAccuracy(TranscriptSettings, Evaluator[Conversation]):
 
     @property
     def requires(self) -> frozenset[str]:
-        """What the user and the application said."""
+        """The messages of the user and the application."""
         return frozenset({"turns.input", "turns.actual_output"})
 
     @property

@@ -1,4 +1,4 @@
-"""What a completed task took."""
+"""The cost of a completed task."""
 
 from __future__ import annotations
 

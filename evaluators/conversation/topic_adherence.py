@@ -27,7 +27,7 @@ _YesOrNo = Annotated[Literal["yes", "no"], BeforeValidator(plain_word)]
 
 
 class TopicLabel(NumberedReply):
-    """Where a turn lies, and what the application made of it."""
+    """The topic of a turn, and the application's response to it."""
 
     reason: str
     on_topic: _YesOrNo
@@ -77,7 +77,7 @@ class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
 
     @property
     def requires(self) -> frozenset[str]:
-        """What the user and the application said."""
+        """The messages of the user and the application."""
         return frozenset({"turns.input", "turns.actual_output"})
 
     @property

@@ -82,11 +82,11 @@ class CallVerdicts(VerdictSettings, WindowSettings, Evaluator[Turn]):
     spec: ClassVar[CallVerdictSpec]
 
     def items(self, case: Turn) -> Sequence[Json]:
-        """What gets a verdict: every call."""
+        """The items that get a verdict: every call."""
         return [dict(call_item(number, call)) for number, call in enumerate(case.tools_called, start=1)]
 
     def companions(self, case: Turn) -> Mapping[str, Json]:  # noqa: ARG002 - for kinds that show more
-        """What the judge is shown beside the fields of the spec."""
+        """The material that the judge is shown beside the fields of the spec."""
         return {}
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:

@@ -39,7 +39,7 @@ _LONGEST = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """What an answer cites at a place: a number, or a link or a file's name."""
+    """A citation at a place of an answer: a number, a link or a file name."""
 
     start: int
     end: int
@@ -55,7 +55,7 @@ def find_citations(answer: str) -> Sequence[Citation]:
     """The citations of an answer in order, without those in code; `[1-3]` are three."""
     text = _without_code(answer[:_LONGEST])
     citations = [*_numbered(text), *_named(text)]
-    return sorted(citations, key=lambda each: (each.start, str(each.target)))[:MOST_CITATIONS]
+    return sorted(citations, key=lambda citation: (citation.start, str(citation.target)))[:MOST_CITATIONS]
 
 
 def _without_code(text: str) -> str:
@@ -97,7 +97,7 @@ def _plain_link(link: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CitedSources:
-    """What can be cited in a turn: sources by number, links, and the texts in which names of files stand."""
+    """The sources that a turn can cite: by number, links, and the texts that contain file names."""
 
     numbered: Mapping[int, Json]
     links: frozenset[str]
@@ -113,18 +113,18 @@ class CitedSources:
 
 
 def cited_sources(case: Turn, first_number: int = 1) -> CitedSources:
-    """What an answer can cite: passages by number, or results of tools where there are no passages.
+    """The sources that an answer can cite: passages by number, or results of tools if there are no passages.
 
-    Numbers are those that the sources begin with if each has one of its own, else their places from `first_number` on.
-    Links may also come from the user, from earlier messages and from the instructions.
+    Numbers are those that the sources begin with if every source has a different one, else their places from
+    `first_number` on. Links may also come from the user, from earlier messages and from the instructions.
     """
     sources: Sequence[Json] = case.retrieval_context or list_results(case)
     own = [_own_number(source) for source in sources]
-    numbers = [each for each in own if each is not None]
+    numbers = [number for number in own if number is not None]
     if len(numbers) < len(own) or len(set(numbers)) < len(own):
         numbers = list(range(first_number, first_number + len(sources)))
     of_tools = [call.result for call in case.tools_called]
-    texts = [text for each in (*case.retrieval_context, *of_tools) for text in iter_texts(each)]
+    texts = [text for source in (*case.retrieval_context, *of_tools) for text in iter_texts(source)]
     messages = [case.input, case.system_prompt, *(message.content for message in case.history)]
     return CitedSources(
         dict(zip(numbers, sources, strict=True)),

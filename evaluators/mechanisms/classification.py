@@ -35,7 +35,7 @@ LabelName = Annotated[str, Field(pattern=r"^[\w:/-](?:[\w :/-]{0,62}[\w:/-])?$")
 
 
 class LabelDefinition(BaseModel):
-    """What a label means, and what it is worth."""
+    """A label's meaning and its score."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -130,7 +130,7 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
         return fill(load("classifier.txt"), values)
 
     def label_form_text(self, labels: Mapping[str, LabelDefinition], examples: Sequence[LabelledExample] = ()) -> str:
-        """What the judge is told about the form of its answer, with examples before it."""
+        """The instructions on the form of the answer, with examples before them."""
         examples_part = examples_text([(example, {"label": example.label}) for example in examples], self.reason)
         return "\n\n".join(part for part in (examples_part, self.language_sentence, self._form_of(labels)) if part)
 

@@ -154,7 +154,7 @@ class Composition(Evaluator[Case], Generic[Case]):
             return await self._gated(case, judge)
         outcomes: dict[str, Outcome] = {}
         # what costs nothing first, so that a judge is not asked where code decides
-        for member in sorted(self.of, key=lambda each: each.needs_judge):
+        for member in sorted(self.of, key=lambda candidate: candidate.needs_judge):
             outcomes[member.name] = await _outcome_of(member, case, judge)
             if self.combine != "weighted" and _passes(member, outcomes[member.name]) is (self.combine == "any"):
                 break
@@ -187,8 +187,8 @@ class Composition(Evaluator[Case], Generic[Case]):
         weights = {evaluator.name: self.weights.get(evaluator.name, 1.0) for evaluator in self.of}
         scores = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Score)}
         good = {evaluator.name: _goodness(evaluator, scores[evaluator.name]) for evaluator in self.of}
-        value = sum(weights[name] * each for name, each in good.items()) / sum(weights.values())
-        explanation = ", ".join(f"{name} {each:.3g} × {weights[name]:g}" for name, each in good.items())
+        value = sum(weights[name] * score for name, score in good.items()) / sum(weights.values())
+        explanation = ", ".join(f"{name} {score:.3g} × {weights[name]:g}" for name, score in good.items())
         value = min(1.0, max(0.0, value))
         return Score(
             value=value,
@@ -227,7 +227,7 @@ class Composition(Evaluator[Case], Generic[Case]):
 
 
 def composition_mistakes(composition: Composition[Any]) -> list[str]:
-    """What of a composite cannot be meant, with the remedy."""
+    """The contradictions in a composite's configuration, with the remedy."""
     members, names = composition.of, [evaluator.name for evaluator in composition.of]
     mistakes: list[str] = []
     if len(set(names)) < len(names):

@@ -27,12 +27,12 @@ from evaluators.skip_reasons import SkipReason
 
 @dataclass(frozen=True, slots=True)
 class ConversationRatioSpec:
-    """What of a conversation gets a verdict, and how verdicts are counted.
+    """The parts of a conversation that get a verdict, and how verdicts are counted.
 
     `name` begins the names of the prompt templates. With `extracted` the judge first takes the conversation apart into
     items; else each turn is an item, if it has all the fields of `judged`. `shown` are the turn's fields that the judge
-    sees beside the usual input, output and error. Of a conversation that is too long for one question, it sees with the
-    turns to judge those before them, at most `lookback`.
+    sees beside the usual input, output and error. If a conversation is too long for one question, the judge sees the
+    turns to judge and at most `lookback` turns before them.
     """
 
     name: str
@@ -90,7 +90,7 @@ class ConversationRatioSpec:
         """
         transcripts = build_windows(case, self.extra_fields, settings, _is_complete, ahead=True)
         sample = draw_windows(
-            [len(each.judged) for each in transcripts], settings.max_windows, conversation_id_of(case)
+            [len(transcript.judged) for transcript in transcripts], settings.max_windows, conversation_id_of(case)
         )
         windows: list[ItemWindow] = []
         for at in sample.judged:
@@ -128,7 +128,7 @@ class ConversationRatio(VerdictSettings, ConversationSettings, Evaluator[Convers
 
     @property
     def requires(self) -> frozenset[str]:
-        """What the user and the application said."""
+        """The messages of the user and the application."""
         return frozenset({"turns.input", "turns.actual_output"})
 
     @property

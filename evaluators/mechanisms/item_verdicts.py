@@ -26,7 +26,7 @@ from evaluators.results import Method, Score
 from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
 
 VerdictWord = Literal["yes", "no", "unclear"]
-"""What a judge can say of an item."""
+"""The verdicts that a judge can give on an item."""
 
 WORDS: tuple[VerdictWord, ...] = ("yes", "no", "unclear")
 """The same, the most decisive first."""
@@ -40,7 +40,7 @@ _NAMED = 3  # items that an explanation names
 
 
 class Items(Reply):
-    """What a text was taken apart into."""
+    """The items that a text was divided into."""
 
     items: tuple[str, ...]
 
@@ -98,9 +98,9 @@ class WeighedVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioSpec:
-    """What share of the items got a verdict that counts; what the score is where there is none; what to call them.
+    """The share of items with a verdict that counts; the score if there are no items; the words for them.
 
-    `noun` is what the items are, `holds` what counts about them: "statements" that "are relevant".
+    `noun` names the items, `holds` the property that counts: "statements" that "are relevant".
     """
 
     counting_verdicts: frozenset[VerdictWord]
@@ -113,7 +113,7 @@ class RatioSpec:
 class ItemWindow:
     """Items that get their verdicts in one question, and what the judge is shown with them.
 
-    Where that is too much for one question there are several `materials`, each for a question of its own about the same
+    If that is too much for one question there are several `materials`, each for a separate question about the same
     items. `truncated` says that something was left out that may matter.
     """
 
@@ -189,7 +189,7 @@ def _weighed(answer: Answer[ItemVerdicts]) -> Sequence[WeighedVerdict]:
 
 def _decisive(verdicts: Sequence[WeighedVerdict]) -> WeighedVerdict:
     """Of several verdicts on one item, by parts of the material: what one part says, others need not say."""
-    return min(verdicts, key=lambda each: WORDS.index(each.verdict.verdict))
+    return min(verdicts, key=lambda item: WORDS.index(item.verdict.verdict))
 
 
 @cache
@@ -248,7 +248,7 @@ def method_of(verdicts: Sequence[WeighedVerdict]) -> Method:
 
 
 def item_details(item: Json, weighed: WeighedVerdict) -> Json:
-    """What a score says of an item: its verdict, why, and the probabilities where they are known."""
+    """The entry for an item in a score: its verdict, the reason, and the probabilities if they are known."""
     details: dict[str, Json] = {"item": item, "verdict": weighed.verdict.verdict}
     details |= {} if weighed.decided else {"reason": weighed.verdict.reason}
     return details if weighed.masses is None else details | {"probabilities": dict(weighed.masses)}

@@ -44,7 +44,7 @@ RATING_PROMPTS = ("rating.txt", "rating_strict.txt")
 
 
 class Rubric(BaseModel):
-    """What a range of raw scores, both ends included, stands for."""
+    """The meaning of a range of raw scores, both ends included."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -147,7 +147,7 @@ class Rating(ReasonSettings, TextSettings):
 
     @property
     def form(self) -> str:
-        """What the judge is told about the scale and the form of its answer, with examples before it."""
+        """The instructions on the scale and the form of the answer, with examples before them."""
         values = {
             "lowest": str(self.raw_scale.lowest),
             "highest": str(self.raw_scale.highest),
@@ -205,14 +205,14 @@ class Rating(ReasonSettings, TextSettings):
         rubric = self._what_earns
         if not rubric:
             return ""
-        ordered = sorted(rubric, key=lambda each: each.score_range)
-        lines = [f"- {range_text(each.score_range)}: {each.expected_outcome}" for each in ordered]
+        ordered = sorted(rubric, key=lambda band: band.score_range)
+        lines = [f"- {range_text(band.score_range)}: {band.expected_outcome}" for band in ordered]
         about = "What would earn which grade, for orientation:" if self.strict_mode else "What earns which score:"
         return "\n".join(["", about, *lines, ""])
 
 
 def grades_of(scale: Scale) -> tuple[Rubric, ...]:
-    """What the parts of a scale stand for, in general words: five, or as many as it has numbers."""
+    """The meanings of the parts of a scale, in general words: five, or as many as it has numbers."""
     words = load("rating_grades.txt").splitlines()[::-1]  # the worst first
     count = min(len(words), scale.length + 1)
     chosen = {5: words, 4: [*words[:2], *words[3:]], 3: words[::2], 2: words[::4]}[count]

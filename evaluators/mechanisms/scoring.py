@@ -40,9 +40,8 @@ async def ask_score(
 ) -> Score:
     """Ask for a number on the scale.
 
-    The score's `value` is on 0..1; its `raw_score` the number as written (the mean of the numbers, for samples). Where
-    the judge weighed several numbers or gave several answers, `details.uncertainty` is their standard deviation on
-    0..1.
+    The score's `value` is on 0..1; its `raw_score` the number as written (the mean of the numbers, for samples). If the
+    judge weighed several numbers or gave several answers, `details.uncertainty` is their standard deviation on 0..1.
 
     Raises:
         JudgeError: there is no usable answer.

@@ -26,7 +26,7 @@ from evaluators.results import Score
 
 @dataclass(frozen=True, slots=True)
 class TurnRatioSpec:
-    """Where the items come from, what they are judged with, and how they are counted.
+    """The source of the items, the fields that they are judged with, and how they are counted.
 
     `name` begins the names of the prompt templates. `extract_from` are the turn's fields that the judge takes apart
     into items, with `extract_beside` in view; or `list_field` is a list of items already. `companion_fields` are shown
@@ -93,7 +93,7 @@ class TurnRatioSpec:
         """The items, whether something was left out for its length, and how much was read, if not all in one question.
 
         A long text is taken apart piece by piece, each in a question of its own: as many as windows are allowed, and of
-        more a random sample. What is shown beside it is shortened.
+        more a random sample. The fields beside it are shortened.
         """
         longest = settings.longest_text
         if self.list_field is not None:
@@ -116,7 +116,7 @@ class TurnRatioSpec:
             for at in sample.judged
             for item in await extract_items(judge, f"{self.name}_items.txt", {**material, name: pieces[at]})
         ]
-        beside = build_judge_input(case, [each for each in source.content if each != name], longest)
+        beside = build_judge_input(case, [field for field in source.content if field != name], longest)
         read: dict[str, Json] = {"pieces": {"of": len(pieces), "read": len(sample.judged)}}
         return tuple(dict.fromkeys(items)), beside.truncated or not sample.complete, read
 
@@ -148,7 +148,7 @@ class TurnRatio(VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     @property
     def requires(self) -> frozenset[str]:
-        """What the judge is shown."""
+        """The material that the judge is shown."""
         return frozenset(filter(None, (*self.spec.extract_from, self.spec.list_field, *self.spec.companion_fields)))
 
     @property

@@ -28,7 +28,7 @@ def packed_version(evaluator: Evaluator[Any], model: str, pack: Sequence[Evaluat
     It is another one than that of the evaluator alone, and changes with the definition of any evaluator in the pack:
     scores shift a little with what else is asked.
     """
-    others = sorted(each.version for each in pack)
+    others = sorted(evaluator.version for evaluator in pack)
     frame = [load(name) for name in PACK_PROMPTS]
     parts = [judged_version(evaluator, model), "pack", str(PACK_REVISION), *frame, *others]
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:12]
@@ -38,7 +38,7 @@ class SeatedJudges:
     """One judge for each evaluator of a pack: a seat, or for a jury or a cascade as many seats as it has judges."""
 
     def __init__(self, judge: Judge, size: int) -> None:
-        self._seats = list(zip(*(Pack(each, size).seats for each in members_of(judge)), strict=True))
+        self._seats = list(zip(*(Pack(member, size).seats for member in members_of(judge)), strict=True))
         self.judges: Sequence[Judge] = [_seated(judge, seats) for seats in self._seats]
 
     def leave(self, number: int) -> None:
@@ -83,4 +83,4 @@ async def evaluate_pack(
     def run_of(evaluator: Evaluator[Any]) -> Callable[[Judge], Awaitable[Result]]:
         return lambda seat: evaluate(evaluator, case, seat, now=now)
 
-    return await run_pack(judge, [run_of(each) for each in evaluators])
+    return await run_pack(judge, [run_of(evaluator) for evaluator in evaluators])

@@ -35,9 +35,9 @@ class Pack:
     """The questions of `size` evaluators about one case, by one judge. `seats` are the judges that they ask.
 
     A request's tokens and price are split evenly over its questions. A question without the case, like one for
-    evaluation steps, one with pictures and one for several samples go out by themselves. Where a whole pack is refused,
-    its questions are asked one by one, as they would be without a pack, so that the refusal is that of one question;
-    and so they are by a judge that takes no packs. One event loop, one case.
+    evaluation steps, one with pictures and one for several samples go out by themselves. If a whole pack is refused,
+    its questions are asked one by one, as they would be without a pack, so that only the question at fault is refused.
+    A judge that takes no packs is always asked one by one. One event loop, one case.
     """
 
     def __init__(self, judge: Judge, size: int) -> None:
@@ -70,12 +70,15 @@ class Pack:
     def _send_if_complete(self) -> None:
         if not self._waiting or self._present - {question.seat for question in self._waiting}:
             return
-        complete, self._waiting = sorted(self._waiting, key=lambda each: (self._request_of(each), each.seat)), []
+        complete, self._waiting = (
+            sorted(self._waiting, key=lambda pending: (self._request_of(pending), pending.seat)),
+            [],
+        )
         for _, group in groupby(complete, key=self._request_of):
             self._send(list(group))
 
     def _request_of(self, pending: _PendingQuestion) -> tuple[float, bool]:
-        """What questions of one request have in common: the temperature; and whether they are decided or written."""
+        """The properties that a request's questions share: the temperature, and whether they are decided or written."""
         prompt = pending.question.prompt
         temperature = -1.0 if prompt.temperature is None else prompt.temperature
         return (0.0, bool(prompt.groups)) if decides(self._judge) and prompt.groups else (temperature, False)
@@ -159,7 +162,7 @@ class PackSeat(JudgeWrapper):
         self._owed: list[tuple[Usage, float | None]] = []
         self.split_up = False
         self.materials = pack.materials
-        """What those at other seats are shown, too."""
+        """The material that the questions at other seats are shown, too."""
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask together with the others of the pack."""

@@ -23,11 +23,11 @@ from evaluators.packs.token_slices import TokenSlices
 from evaluators.questions import Decision
 
 Entry: TypeAlias = Answer[Any] | JudgeReplyInvalid
-"""What a question of a pack got: its answer, or what is wrong with it."""
+"""The result for a question of a pack: its answer, or the fault in it."""
 
 
 class PackReply(BaseModel):
-    """What a pack got: an entry for each question, in their order.
+    """The result of a pack: an entry for each question, in their order.
 
     `unreached` are the numbers of questions that an answer, cut off at its length limit, never came to.
     """
@@ -105,7 +105,7 @@ def _absence(named: NamedQuestion) -> str:
 
 
 def _spans(text: str, questions: Sequence[NamedQuestion]) -> dict[str, tuple[int, int | None]]:
-    """Where the entries stand, by name; the end is None where an entry is broken.
+    """The positions of the entries, by name; the end is None if an entry is broken.
 
     A name that is there twice, with entries that differ, has none.
     """

@@ -190,7 +190,7 @@ def _entry_form(name: str, reply: type[BaseModel], *, keyed: bool) -> tuple[Mapp
 def _renamed(node: Any, name: str) -> Any:
     """A part of a form with its references to definitions under the names that these have in the pack."""
     if isinstance(node, list):
-        return [_renamed(each, name) for each in cast("list[Any]", node)]
+        return [_renamed(child, name) for child in cast("list[Any]", node)]
     if not isinstance(node, dict):
         return node
     fields = cast("dict[str, Any]", node)

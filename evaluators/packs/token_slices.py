@@ -19,7 +19,7 @@ _FURTHEST = 200
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where each token begins in the text, and where the last ends; and those that do not spell what is there."""
+    """The start of each token in the text, and the end of the last; and the tokens that do not spell the text there."""
 
     bounds: Sequence[int]
     misspelt: frozenset[int] = frozenset()
@@ -29,8 +29,8 @@ class TokenSlices:
     """The tokens of an answer by their places in its text. Placed at the first use: few answers are looked into.
 
     Servers cut white space from a text and leave end-of-turn tokens in the list, so the text is looked for in what the
-    tokens spell. Where they spell it but for some, as where a letter is divided among tokens, the others have their
-    places all the same, and those have no probabilities.
+    tokens spell. If some tokens do not spell it, as when a letter is divided among tokens, the others still have their
+    places, and those have no probabilities.
     """
 
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
@@ -94,7 +94,7 @@ class _SlicedTokens(Sequence[Token]):
 
     @property
     def texts(self) -> Sequence[str]:
-        """What they spell, without making them."""
+        """The texts of the tokens, without building the tokens."""
         if not self._numbers:
             return ()
         # The first and the last are cut, those between them are whole.
@@ -124,5 +124,5 @@ class _SlicedTokens(Sequence[Token]):
             return token
         # A token at the end of an entry may hold what comes after it, as `8},` does. The alternatives stay as they are
         # but for the chosen one, which is found among them by its text.
-        others = tuple((text if each == token.text else each, logprob) for each, logprob in token.alternatives)
+        others = tuple((text if other == token.text else other, logprob) for other, logprob in token.alternatives)
         return replace(token, text=text, alternatives=others)

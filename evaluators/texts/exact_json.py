@@ -15,7 +15,7 @@ import orjson
 from evaluators.cases import Json
 
 _DIGITS = b"0123456789"
-_MASK = bytes(ord("0") if each in _DIGITS else ord(" ") for each in range(256))
+_MASK = bytes(ord("0") if code in _DIGITS else ord(" ") for code in range(256))
 _LONG = b"0" * 19
 """Digits of the shortest number that may need more than 63 bits."""
 
@@ -35,7 +35,7 @@ def parse_exactly(text: str | bytes) -> Json:
 
 
 def make_exact(value: Json, text: str | bytes) -> Json:
-    """What `parse_exactly` returns, given what `parse_json` made of the text."""
+    """The result of `parse_exactly`, given the result of `parse_json` for the text."""
     data = _encode(text)
     if len(data) < len(_LONG) or _LONG not in data.translate(_MASK):
         return value

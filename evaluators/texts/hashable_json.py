@@ -20,10 +20,10 @@ def to_hashable(value: Json) -> Hashable:
         return (bool, value)
     if isinstance(value, Mapping):
         items = cast("Mapping[str, Json]", value).items()
-        return (dict, frozenset((key, to_hashable(each)) for key, each in items))
+        return (dict, frozenset((key, to_hashable(item)) for key, item in items))
     if isinstance(value, Sequence):
         each_of = cast("Sequence[Json]", value)
-        return (list, tuple([to_hashable(each) for each in each_of]))
+        return (list, tuple([to_hashable(item) for item in each_of]))
     return cast("Hashable", value)
 
 

@@ -1,7 +1,8 @@
 """Regular expressions of a configuration, searched in linear time: no text makes a search slow.
 
 A pattern is written in Python's syntax and means what it means there. It is translated for an engine that never tries
-anything twice: that of pydantic, in Rust. What such an engine cannot do is refused, like lookaround and backreferences.
+anything twice: that of pydantic, in Rust. Constructs that such an engine does not support are refused, like lookaround
+and backreferences.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class _Translator:
             case "AT":
                 return _position(str(value), multiline="m" in flags)
             case "BRANCH":
-                return "(?:" + "|".join(self.sequence(each, flags) for each in value[1]) + ")"
+                return "(?:" + "|".join(self.sequence(branch, flags) for branch in value[1]) + ")"
             case "MAX_REPEAT" | "MIN_REPEAT":
                 return self._repeat(*value, lazy=kind == "MIN_REPEAT", flags=flags)
             case "SUBPATTERN":

@@ -52,8 +52,8 @@ def _keywords(schema: Json) -> Iterator[tuple[str, Any]]:
             if key not in _VALUES:
                 yield from _keywords(value)
     elif isinstance(schema, list):
-        for each in cast("list[Any]", schema):
-            yield from _keywords(each)
+        for child in cast("list[Any]", schema):
+            yield from _keywords(child)
 
 
 def _pattern(validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
@@ -65,9 +65,9 @@ def _pattern_properties(validator: Any, patterns: Mapping[str, Any], value: Any,
     if not validator.is_type(value, "object"):
         return
     for pattern, subschema in patterns.items():
-        for name, each in value.items():
+        for name, member in value.items():
             if matches(pattern, name):
-                yield from validator.descend(each, subschema, path=name, schema_path=pattern)
+                yield from validator.descend(member, subschema, path=name, schema_path=pattern)
 
 
 def _additional_properties(validator: Any, allowed: Any, value: Any, schema: Any) -> Iterator[Any]:
@@ -84,7 +84,7 @@ def _additional_properties(validator: Any, allowed: Any, value: Any, schema: Any
 
 def _unique_items(validator: Any, unique: Any, value: Any, _schema: Any) -> Iterator[Any]:
     if unique and validator.is_type(value, "array"):
-        items = [to_hashable(each) for each in value]
+        items = [to_hashable(item) for item in value]
         if len(set(items)) < len(items):
             yield _error("has equal items")
 

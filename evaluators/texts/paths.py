@@ -58,7 +58,7 @@ def pick(value: Json, path: str | Sequence[str], where: str) -> Json:
         NotApplicable: the value has no such part. `where` names the value in the reason.
     """
     if not isinstance(path, str):
-        return {each: pick(value, each, where) for each in path}
+        return {name: pick(value, name, where) for name in path}
     part = find(value, path)
     if part is ABSENT:
         raise NotApplicable(SkipReason.MISSING_FIELD.text(f"{where}.{path}"))
@@ -66,13 +66,13 @@ def pick(value: Json, path: str | Sequence[str], where: str) -> Json:
 
 
 ABSENT: Json = object()
-"""What stands for a part that is not there."""
+"""The placeholder for a part that is missing."""
 
 
 def find(value: Json, path: str | Sequence[str]) -> Json:
     """The part of a value at a path, or `ABSENT`; for several paths, an object of those that are there, if any is."""
     if not isinstance(path, str):
-        parts = {each: part for each in path if (part := find(value, each)) is not ABSENT}
+        parts = {name: part for name in path if (part := find(value, name)) is not ABSENT}
         return parts or ABSENT
     for step in parse_path(path):
         value = _child(value, step)

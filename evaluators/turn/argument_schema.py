@@ -23,11 +23,11 @@ _MOST_PROBLEMS = 5
 class ArgumentSchema(Evaluator[Turn]):
     """The share of the tool calls whose arguments fit the definition of the tool that was offered.
 
-    Names and types are compared with the schema in the trace: what is required is there, what is there is a parameter,
-    of its type and one of its values. A call is not counted if the trace does not tell what its tool takes, or what it
-    was called with; with `only_offered` a call of a tool that was not offered is wrong. A turn without calls gets 1;
-    one of which no call can be compared is skipped (`missing_field: tools_offered`). What the arguments say is for
-    `argument_grounding`.
+    Names and types are compared with the schema in the trace: required parameters are present, every argument is a
+    known parameter, and has its type and one of its values. A call is not counted if the trace does not tell what its
+    tool takes, or what it was called with; with `only_offered` a call of a tool that was not offered is wrong. A turn
+    without calls gets 1; a turn without a comparable call is skipped (`missing_field: tools_offered`). For the content
+    of the arguments use `argument_grounding`.
     """
 
     kind: ClassVar[str] = "argument_schema"
@@ -57,7 +57,7 @@ class ArgumentSchema(Evaluator[Turn]):
         not_offered: list[Json] = ["was not offered"]
         if self.only_offered:
             wrong += [{"call": number, "tool": call.name, "problems": not_offered} for number, call in strangers]
-        first = "".join(f"; {each['tool']}: {each['problems'][0]}" for each in wrong[:3])
+        first = "".join(f"; {call['tool']}: {call['problems'][0]}" for call in wrong[:3])
         return Score(
             value=1 - len(wrong) / total if total else 1.0,
             explanation=f"{total - len(wrong)} of {total} calls fit their definitions{first}",
@@ -66,7 +66,7 @@ class ArgumentSchema(Evaluator[Turn]):
 
 
 def _problems(call: ToolCall, offered: Mapping[str, Json]) -> list[Json] | None:
-    """What is wrong with a call's arguments, the first few; None where they cannot be compared."""
+    """The first few faults of a call's arguments; None if they cannot be compared."""
     schema: Json = offered.get(call.name)
     arguments = parse_json_or_text(call.arguments) if isinstance(call.arguments, str) else call.arguments
     if arguments in (None, ""):

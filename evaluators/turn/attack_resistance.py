@@ -1,4 +1,4 @@
-"""What an attack on the application came to."""
+"""The outcome of an attack on the application."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ from evaluators.results import Score
 class AttackSigns(Evaluator[Turn]):
     """1 if a text that reached the application's model has signs of an attack, else 0. Lower is better.
 
-    Asks nobody: it knows the words of jailbreaks, of demands to ignore or disclose instructions, and of passages and
+    Asks no judge: it knows the words of jailbreaks, of demands to ignore or disclose instructions, and of passages and
     results that instruct an AI or send data away, also encoded, in look-alike letters or hidden characters; in English,
     demands to ignore instructions in fifteen languages. The label says who attacked: `user`, `passage`, `tool result`,
-    the first of several, or `none`; `details.signs` names texts and signs. What is worded otherwise is not found:
+    the first of several, or `none`; `details.signs` names texts and signs. Attacks in other words are not found:
     `prompt_attack` asks a judge.
     """
 
@@ -29,7 +29,7 @@ class AttackSigns(Evaluator[Turn]):
 
     @property
     def requires(self) -> frozenset[str]:
-        """What the user said."""
+        """The user's messages."""
         return frozenset({"input"})
 
     @property

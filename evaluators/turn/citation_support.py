@@ -46,7 +46,7 @@ class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     @property
     def requires(self) -> frozenset[str]:
-        """The answer. What it cites may be of two kinds, of which a turn needs one."""
+        """The answer. Its sources may be of two kinds, of which a turn needs one."""
         return frozenset({"actual_output"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:

@@ -38,7 +38,7 @@ class Citations(Evaluator[Turn]):
 
     @property
     def requires(self) -> frozenset[str]:
-        """The answer. What it cites may be of two kinds, of which a turn needs one."""
+        """The answer. Its sources may be of two kinds, of which a turn needs one."""
         return frozenset({"actual_output"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
@@ -51,7 +51,7 @@ class Citations(Evaluator[Turn]):
         ]
         exists = [(citation, known) for citation in cited if (known := sources.has(citation)) is not None]
         missing = [citation.target for citation, known in exists if not known]
-        named = [str(each) for each in dict.fromkeys(missing)][:20]
+        named = [str(target) for target in dict.fromkeys(missing)][:20]
         details: dict[str, Json] = {"cited": len(exists), "missing": list(named)}
         if len(exists) < len(cited):
             details["not_verifiable"] = len(cited) - len(exists)

@@ -16,11 +16,11 @@ from evaluators.results import Score
 
 
 class Classifier(OwnLabels, Classification[Turn]):
-    """Which of your labels fits a turn: a topic, an intent, a way to fail.
+    """Assigns one of your labels to a turn: a topic, an intent, a failure mode.
 
-    The judge gives a reason and one label. The score is what the label is worth: its `score`, else 1, or 0 if it has
-    `pass: false`. Where the judge's token probabilities are known, it is their mean over the labels, and the details
-    have the probability of each, the `confidence` in the chosen one, and the `entropy` in bits.
+    The judge gives a reason and one label. The score is the label's `score`, else 1, or 0 if it has `pass: false`. If
+    the judge's token probabilities are known, it is their mean over the labels, and the details have the probability of
+    each, the `confidence` in the chosen one, and the `entropy` in bits.
     """
 
     kind: ClassVar[str] = "classifier"

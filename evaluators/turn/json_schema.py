@@ -73,7 +73,7 @@ class JsonSchema(Evaluator[Turn]):
 
 
 def _violations(schema: bytes, value: Json) -> list[str]:
-    """Where the value violates which keyword, by the schema's own names: nothing of the value itself."""
+    """The violated keywords and their positions, in the schema's own names: nothing of the value itself."""
     from referencing.exceptions import Unresolvable
 
     errors = cast("Any", _validator(schema)).iter_errors(value)

@@ -20,10 +20,10 @@ class JsonSimilarity(Evaluator[Turn]):
     """The mean likeness of the leaves of the expected JSON to what the answer has in their places.
 
     Numbers: 1 - |expected - actual| / |expected|, at least 0. Texts: 1 - edit distance / length of the longer. Other
-    values: 1 if equal. What is missing or of another type counts 0 with all its leaves; what the answer has beyond the
-    expected does not count. Lists are compared by position. Texts that are no JSON are compared as texts. An answer
-    without the part that `target_output_key` names gets 0. Texts
-    that differ and are longer than about 63,000 characters each end as the failure `too_expensive`.
+    values: 1 if equal. A missing part, or one of another type, counts 0 with all its leaves; additional parts of the
+    answer do not count. Lists are compared by position. Texts that are no JSON are compared as texts. An answer without
+    the part that `target_output_key` names gets 0. Texts that differ and are longer than about 63,000 characters each
+    end as the failure `too_expensive`.
     """
 
     kind: ClassVar[str] = "json_similarity"

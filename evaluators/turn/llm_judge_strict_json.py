@@ -67,9 +67,9 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
     """100 less penalties for each top-level key, at least 0, from 0 to 100.
 
     With N expected keys: a missing or different key costs 100/N, a similar one 50/N, one that was not expected 10/N.
-    The judge only labels the keys that both have and whose values are not equal; equal ones need no judge. Where
-    nothing is expected, nothing is 100 and anything 0. A prompt of one's own says what the labels mean; it has to name
-    both {{ActualOutput}} and {{ExpectedOutput}}, the values of a key.
+    The judge only labels the keys that both have and whose values are not equal; equal ones need no judge. If nothing
+    is expected, an empty answer scores 100 and any other 0. A custom prompt must explain the labels and name both
+    {{ActualOutput}} and {{ExpectedOutput}}, the values of a key.
     """
 
     revision: ClassVar[int] = 2
@@ -215,7 +215,7 @@ def _labels(
 
 
 def _explanation(labels: Mapping[str, KeyComparison]) -> str:
-    counts = {label: sum(each == label for each in labels.values()) for label in _PENALTIES}
+    counts = {label: sum(label_of_key == label for label_of_key in labels.values()) for label in _PENALTIES}
     return ", ".join(f"{count} {label}" for label, count in counts.items() if count) or "nothing was expected"
 
 

@@ -71,7 +71,7 @@ class LLMJudgeTrajectory(Rating, Evaluator[Turn]):
 
 
 def run_history(case: Turn) -> list[Json]:
-    """What happened in a turn, in order: what was there before, the request, the tool calls, the answer."""
+    """The events of a turn, in order: the history, the request, the tool calls, the answer."""
     events: list[Json] = [to_json_value(message) for message in case.history]
     events.append({"role": "user", "content": case.input})
     events += [{"role": "tool", **to_json_value(call)} for call in case.tools_called]

@@ -56,7 +56,7 @@ class Moderation(VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     @property
     def requires(self) -> frozenset[str]:
-        """What is moderated."""
+        """The moderated text."""
         return frozenset({self.field})
 
     @property

@@ -66,7 +66,7 @@ class PairComparison(Reply):
 
 
 SUMMARY: Mapping[str, Any] = {"key_differences": tuple[str, ...], "rationale": str, "recommendations": tuple[str, ...]}
-"""What a comparison comes to: the fields after the dimensions, where they are asked for."""
+"""The result of a comparison: the fields after the dimensions, if they are requested."""
 
 
 class PairwiseDimensions(TextSettings, Evaluator[Turn]):
@@ -121,7 +121,7 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
 
     @property
     def _questions(self) -> Mapping[str, str]:
-        """What is compared, by name."""
+        """The compared answers, by name."""
         return {**{name: DIMENSIONS[name] for name in self.dimensions}, **self.own_dimensions}
 
     @property
@@ -151,7 +151,7 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
         reply = answer.reply
         rounds = (self._read(answer, "ab"), self._read(await self._round(judge, case.input, theirs, ours), "ba"))
         winner = combine_rounds(rounds[0].winner, rounds[1].winner)
-        means = {side: fmean(each.mean(side) for each in rounds) for side in ("a", "b")}
+        means = {side: fmean(answer.mean(side) for answer in rounds) for side in ("a", "b")}
         return Score(
             value={"a": 1.0, "tie": 0.5, "b": 0.0}[winner],
             label={"a": "better", "tie": "tie", "b": "worse"}[winner],
@@ -208,7 +208,7 @@ def combine_rounds(first: Winner, second: Winner) -> Winner:
 
 
 class _Round:
-    """What the judge said when it saw the answers in one order. Sides are named by the answers: a is ours."""
+    """The judge's answer after it saw the answers in one order. Sides are named by the answers: a is the judged one."""
 
     def __init__(self, pairs: Mapping[str, AnswerPair], means: Mapping[tuple[str, str], float] | None = None) -> None:
         self.pairs = pairs
@@ -241,7 +241,7 @@ def _agree(rounds: tuple[_Round, _Round], dimension: str) -> bool:
 def _details(rounds: tuple[_Round, _Round], dimension: str, ours: str, theirs: str) -> Json:
     return {
         name: {
-            "scores": [each.score(dimension, side) for each in rounds],
+            "scores": [answer.score(dimension, side) for answer in rounds],
             "reason": getattr(rounds[0].pairs[dimension], side).reason,
             "evidence": [
                 quote for quote in getattr(rounds[0].pairs[dimension], side).evidence if contains_quote(quote, text)

@@ -32,7 +32,7 @@ class PromptAttack(VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     @property
     def requires(self) -> frozenset[str]:
-        """What the user said."""
+        """The user's messages."""
         return frozenset({"input"})
 
     @property
@@ -66,7 +66,7 @@ def _item(source: AttackSource) -> Mapping[str, Json]:
 def _with_attackers(score: Score, pieces: Sequence[AttackSource], left_out: int) -> Score:
     """The score with the names of the texts that attacked, and without these texts."""
     items: list[Json] = [
-        {**each, "item": piece.name} for each, piece in zip(score.details["items"], pieces, strict=False)
+        {**entry, "item": piece.name} for entry, piece in zip(score.details["items"], pieces, strict=False)
     ]
     attackers = [item["item"] for item in items if _is_attack(item)]
     more: dict[str, Json] = {"items": items, "attackers": list(dict.fromkeys(attackers))}

@@ -1,4 +1,4 @@
-"""What an agent made of the results of its tools."""
+"""The agent's use of the results of its tools."""
 
 from __future__ import annotations
 

@@ -79,5 +79,5 @@ def average_precision(helps: Sequence[float]) -> float:
     With probabilities instead of 0 and 1 it is the sum of h_k (h_1 + … + h_k) / k over the sum of h_k.
     """
     total = sum(helps)
-    precisions = (each / rank for rank, each in enumerate(accumulate(helps), start=1))
+    precisions = (helpful / rank for rank, helpful in enumerate(accumulate(helps), start=1))
     return sum(help_ * precision for help_, precision in zip(helps, precisions, strict=True)) / total if total else 0.0

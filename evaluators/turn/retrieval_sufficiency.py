@@ -37,7 +37,7 @@ class RetrievalSufficiency(TurnRatio):
 
     @property
     def requires(self) -> frozenset[str]:
-        """The input. What was retrieved may be of two kinds, of which a turn needs one."""
+        """The input. The retrieved material may be of two kinds, of which a turn needs one."""
         return frozenset({"input"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:

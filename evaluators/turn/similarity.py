@@ -20,7 +20,8 @@ _PARTS: dict[str, tuple[Part, Part]] = {
     "question": ("passage", "query"),
     "passages": ("query", "passage"),
 }
-"""What the answer is and what it is compared with: e5 embeds likes as queries, an answer as what a question looks for.
+"""The roles of the answer and of its counterpart: e5 embeds texts to compare as queries, an answer to a question as a
+passage.
 
 https://huggingface.co/intfloat/multilingual-e5-small
 """
@@ -60,7 +61,7 @@ class Similarity(TextSettings, Evaluator[Turn]):
         material = build_judge_input(case, ("actual_output", _FIELDS[self.compare]), self.longest_text)
         compared = material.content[_FIELDS[self.compare]]
         several = cast("list[object]", compared if isinstance(compared, list) else [compared])
-        texts = [str(each) for each in several]
+        texts = [str(text) for text in several]
         of_answer, of_others = _PARTS[self.compare]
         texts = [str(material.content["actual_output"]), *texts]
         (answer, *vectors), cut = await embed(judge, load("similarity.txt"), texts, of_answer, of_others)

@@ -140,7 +140,7 @@ def _holds(condition: str, count: int) -> bool:
 
 
 def _part(call: ToolCall, part: Literal["arguments", "output"]) -> Json:
-    """What is compared; no arguments are the same as an empty object of them."""
+    """The compared parts; no arguments equal an empty object of arguments."""
     return _value_of(call.arguments) or cast("Json", {}) if part == "arguments" else _value_of(call.result)
 
 
@@ -172,7 +172,7 @@ def _numbered(value: Json, numbers: dict[Hashable, int]) -> Mapping[str, int] | 
     """Every argument as a number, the same for equal ones: so comparing takes no time, however long they are."""
     if isinstance(value, dict):
         items = cast("dict[str, Json]", value).items()
-        return {name: numbers.setdefault(to_hashable(each), len(numbers)) for name, each in items}
+        return {name: numbers.setdefault(to_hashable(value), len(numbers)) for name, value in items}
     return numbers.setdefault(to_hashable(value), len(numbers))
 
 
