@@ -27,7 +27,7 @@ _YesOrNo = Annotated[Literal["yes", "no"], BeforeValidator(plain_word)]
 
 
 class TopicLabel(NumberedReply):
-    """The topic of a turn, and the application's response to it."""
+    """The label of a turn: on topic or not, answered or not."""
 
     reason: str
     on_topic: _YesOrNo

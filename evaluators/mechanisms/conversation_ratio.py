@@ -29,10 +29,10 @@ from evaluators.skip_reasons import SkipReason
 class ConversationRatioSpec:
     """The parts of a conversation that get a verdict, and how verdicts are counted.
 
-    `name` begins the names of the prompt templates. With `extracted` the judge first takes the conversation apart into
-    items; else each turn is an item, if it has all the fields of `judged`. `shown` are the turn's fields that the judge
-    sees beside the usual input, output and error. If a conversation is too long for one question, the judge sees the
-    turns to judge and at most `lookback` turns before them.
+    `name` begins the names of the prompt templates. With `extracts_items` the judge first takes the conversation apart
+    into items; else each turn is an item, if it has all `required_fields`. `extra_fields` are the turn's fields that
+    the judge sees beside the usual input, output and error. If a conversation is too long for one question, the judge
+    sees the turns to judge and at most `lookback` turns before them.
     """
 
     name: str

@@ -100,7 +100,7 @@ class WeighedVerdict:
 class RatioSpec:
     """The share of items with a verdict that counts; the score if there are no items; the words for them.
 
-    `noun` names the items, `holds` the property that counts: "statements" that "are relevant".
+    `noun` names the items, `predicate` the property that counts: "statements" that "are relevant".
     """
 
     counting_verdicts: frozenset[VerdictWord]

@@ -30,7 +30,7 @@ class TokenSlices:
 
     Servers cut white space from a text and leave end-of-turn tokens in the list, so the text is looked for in what the
     tokens spell. If some tokens do not spell it, as when a letter is divided among tokens, the others still have their
-    places, and those have no probabilities.
+    places; tokens that do not spell it have no probabilities.
     """
 
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:

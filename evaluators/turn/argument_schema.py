@@ -24,10 +24,10 @@ class ArgumentSchema(Evaluator[Turn]):
     """The share of the tool calls whose arguments fit the definition of the tool that was offered.
 
     Names and types are compared with the schema in the trace: required parameters are present, every argument is a
-    known parameter, and has its type and one of its values. A call is not counted if the trace does not tell what its
-    tool takes, or what it was called with; with `only_offered` a call of a tool that was not offered is wrong. A turn
-    without calls gets 1; a turn without a comparable call is skipped (`missing_field: tools_offered`). For the content
-    of the arguments use `argument_grounding`.
+    known parameter, of the declared type and one of the declared values. A call is not counted if the trace does not
+    tell what its tool takes, or what it was called with; with `only_offered` a call of a tool that was not offered is
+    wrong. A turn without calls gets 1; a turn without a comparable call is skipped (`missing_field: tools_offered`).
+    For the content of the arguments use `argument_grounding`.
     """
 
     kind: ClassVar[str] = "argument_schema"

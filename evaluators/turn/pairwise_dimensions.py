@@ -121,7 +121,7 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
 
     @property
     def _questions(self) -> Mapping[str, str]:
-        """The compared answers, by name."""
+        """The question of each compared dimension, by the dimension's name."""
         return {**{name: DIMENSIONS[name] for name in self.dimensions}, **self.own_dimensions}
 
     @property
