@@ -117,14 +117,14 @@ async def redrive_letters(config: Config, wanted: LetterFilter, say: Print) -> i
             if problem:
                 say(f"{letter.letter_id}: {plain(problem)}")
     say(
-        ", ".join(f"{outcomes[each]:,} {each}" for each in ("redriven", "failed again") if outcomes[each])
+        ", ".join(f"{outcomes[outcome]:,} {outcome}" for outcome in ("redriven", "failed again") if outcomes[outcome])
         or "no dead letters"
     )
     return 1 if outcomes["failed again"] else 0
 
 
 def _unknown(ids: Sequence[str]) -> ConfigError:
-    named = ", ".join(repr(plain(each)) for each in ids)
+    named = ", ".join(repr(plain(letter_id)) for letter_id in ids)
     return ConfigError(f"no dead letter {named}; list them with: evalstream dead-letters list --all")
 
 

@@ -42,7 +42,7 @@ class ExportOptions:
 
 @dataclass(slots=True)
 class _Sent:
-    """What became of the evaluations for one exporter."""
+    """The outcome of the evaluations for one exporter."""
 
     exporter: Exporter
     accepted: int = 0
@@ -74,7 +74,7 @@ async def export_again(config: Config, options: ExportOptions, say: Callable[[st
                 await _send(each, batch, options.patience)
     for name, each in sent.items():
         say(f"{name}: {plural(each.accepted, 'evaluation')} exported again{_shortfall(each)}")
-    return FAILED if any(each.problem or each.rejected for each in sent.values()) else DONE
+    return FAILED if any(outcome.problem or outcome.rejected for outcome in sent.values()) else DONE
 
 
 def _names(config: Config, options: ExportOptions) -> Sequence[str]:

@@ -46,7 +46,7 @@ class LabelTasks:
 
 
 def next_labels(config: Config, options: LabelsNextOptions) -> LabelTasks:
-    """What to label next, in an order that has nothing to do with the scores; no score is in it.
+    """The evaluations to label next, in an order independent of the scores, without scores.
 
     Raises:
         ConfigError: a name is not in the configuration, or a file cannot be read.
@@ -96,7 +96,7 @@ def _is_wanted(evaluation: Evaluation, options: LabelsNextOptions) -> bool:
 
 
 async def _people(labels: Log) -> dict[str, dict[str | None, Label]]:
-    """Who has labelled what was drawn, by evaluation."""
+    """The people who have labelled the drawn evaluations, by evaluation."""
     people: dict[str, dict[str | None, Label]] = {}
     async for label in labels_in(labels):
         if label.label_probability is not None:
@@ -146,5 +146,5 @@ def _ids_in(path: Path) -> Iterator[str]:
 
 
 def summary(tasks: LabelTasks) -> str:
-    """What was written, for stderr."""
+    """The summary for stderr."""
     return f"{plural(len(tasks.lines), 'evaluation')} to label, of {tasks.open} that are drawn and not labelled"

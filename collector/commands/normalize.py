@@ -134,7 +134,7 @@ def _find_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
     """The files, and whether each was named by the user rather than found in a directory."""
     for path in paths:
         if path.is_dir():
-            files = sorted(each for each in path.iterdir() if each.is_file() and each.suffix in _SUFFIXES)
+            files = sorted(file for file in path.iterdir() if file.is_file() and file.suffix in _SUFFIXES)
             if not files:
                 raise ConfigError(f"{path}: no file with the suffix {', '.join(sorted(_SUFFIXES))}")
             yield from ((file, False) for file in files)
@@ -177,7 +177,7 @@ def _is_text(data: bytes) -> bool:
         text = getincrementaldecoder("utf-8")().decode(data)  # its last character may be cut
     except UnicodeDecodeError:
         return False
-    return all(each.isprintable() or each.isspace() for each in text)
+    return all(character.isprintable() or character.isspace() for character in text)
 
 
 def _possible_signals(path: Path) -> Sequence[Signal]:

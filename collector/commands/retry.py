@@ -50,7 +50,7 @@ class RetryOptions:
 
 @dataclass(slots=True)
 class _Requests:
-    """What became of the selected evaluations."""
+    """The outcome of the selected evaluations."""
 
     requested: int = 0
     expired: int = 0
@@ -113,7 +113,7 @@ def _is_used(config: Config, failed: Evaluation) -> bool:
 
 
 def _expected_costs(config: Config, owed: OwedEvaluations, usable: Sequence[PastEvaluation]) -> Mapping[str, float]:
-    """What an evaluation probably costs, by evaluator: the mean of those that were paid for, else a guess."""
+    """The probable cost of an evaluation, by evaluator: the mean of those that were paid for, else a guess."""
     names = {evaluation.evaluation.evaluator for evaluation in usable}
     return {name: owed.mean_usd.get(name) or expected_usd(config, name) for name in names}
 

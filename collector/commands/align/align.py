@@ -124,7 +124,10 @@ _LONGEST_NAME = 100
 
 
 def _output(config: Config, options: AlignOptions) -> Path:
-    safe = "".join(each if each.isalnum() or each in "-_" else "_" for each in _new_name(config, options.evaluator))
+    safe = "".join(
+        character if character.isalnum() or character in "-_" else "_"
+        for character in _new_name(config, options.evaluator)
+    )
     return options.output or config.folder / f"{safe}.yaml"
 
 

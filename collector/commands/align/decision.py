@@ -1,4 +1,4 @@
-"""Which candidate is tried on what was held out, and whether it has gained there. Pure.
+"""The choice of the candidate that is tried on the held-out part, and the test of its gain there. Pure.
 
 However many candidates there are, one is chosen on the training part, and that one alone is tested on the held-out
 part, once: what was best of many by chance is not better elsewhere.

@@ -88,7 +88,7 @@ def agreement_of(subjects: Sequence[Agreed]) -> float | None:
 
 
 def gain_of(subjects: Sequence[Changed]) -> Gain | None:
-    """What a change has gained; None where people have passed all or failed all."""
+    """The gain of a change; None if people passed all cases or failed all."""
     parts = _parts(subjects)
     if parts is None:
         return None

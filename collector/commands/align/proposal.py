@@ -1,4 +1,4 @@
-"""What a model proposes to change, out of the labels that an evaluator disagrees with."""
+"""Proposals of a model to change an evaluator, from the labels that it disagrees with."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _CHANGES: Mapping[Change, str] = {
 
 
 class ProposedLevel(Reply):
-    """What a range of scores stands for."""
+    """The meaning of a range of scores."""
 
     lowest: int
     highest: int
@@ -118,7 +118,7 @@ class NoProposal(EvalstreamError):
 def proposal_prompt(request: ProposalRequest) -> Prompt:
     """The question: labelled texts, reasons and notes are its material, apart from the instructions."""
     lowest, highest = request.scale
-    listed = "\n".join(_CHANGES[each] for each in _CHANGES if each in request.changes)
+    listed = "\n".join(_CHANGES[change] for change in _CHANGES if change in request.changes)
     values = {
         "most": str(request.most),
         "definition": yaml.safe_dump(dict(request.definition), allow_unicode=True, sort_keys=False).strip(),

@@ -74,7 +74,7 @@ async def labelled_cases(
         lines = list(_lines(path))
         named = [_of_line(line, path, lower=lower) for line in lines if line.evaluator in (None, evaluator.name)]
         others = len(lines) - len(named)
-    wanted = {each for label in named for each in label.ids}
+    wanted = {evaluation_id for label in named for evaluation_id in label.ids}
     evaluations = await _evaluations(logs.evaluations, evaluator.name, wanted)
     turns = await turns_in_log(logs.turns, {each.subject.conversation_id for each in evaluations.values()})
     declared = config.settings.assemble.declared_attributes
@@ -171,7 +171,7 @@ def _of_line(line: _Line, path: Path, *, lower: bool) -> _Named:
     note = next((each for name in _NOTES if isinstance(each := line.fields.get(name), str)), "")
     return _Named(
         f"line {line.number}",
-        tuple(each for each in ids if each),
+        tuple(evaluation_id for evaluation_id in ids if evaluation_id),
         line.row.human_score(lower_is_better=lower),
         case_in(texts, line.data, f"{path}: line {line.number}") if has_texts else None,
         line.row.label_probability,

@@ -1,4 +1,4 @@
-"""What an alignment came to: as text, as JSON, and the new definition as YAML."""
+"""The result of an alignment: as text, as JSON, and the new definition as YAML."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class AlignReport:
 
     @property
     def gain(self) -> Gain | None:
-        """What the chosen candidate came to on the held-out part."""
+        """The results of the chosen candidate on the held-out part."""
         return self.tested.gain if self.tested is not None else None
 
 
@@ -109,7 +109,7 @@ def _plain_trial(tried: TriedCandidate) -> dict[str, Any]:
 
 
 def as_text(report: AlignReport) -> str:
-    """What was read, which candidates were tried, and what follows."""
+    """The cases read, the candidates tried, and the conclusion."""
     console = Console()
     with console.capture() as captured:
         for line in (*_read(report), *_contradicting(report)):

@@ -51,7 +51,7 @@ from evaluators.judge import Judge, Prompt
 
 @dataclass(frozen=True, slots=True)
 class ProposingJudge:
-    """Who proposes, and its name in the configuration."""
+    """The proposing judge, and its name in the configuration."""
 
     name: str
     judge: Judge
@@ -239,7 +239,7 @@ def _labels_to_learn(
 def _label(
     labelled: LabelledSubject, number: int, before: Replayed, evaluator: Evaluator[Any], redactors: Redactors
 ) -> LabelToLearn | None:
-    """What the proposer is shown of a label; None if it cannot be redacted."""
+    """The part of a label that the proposer is shown; None if it cannot be redacted."""
     case = labelled.case
     redactor = redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
     reason, notes = before.reasons.get(labelled.name, ""), labelled.notes

@@ -175,7 +175,7 @@ def _groups(subjects: Sequence[LabelledSubject]) -> dict[str, str]:
 
 
 def shortage(part: Sequence[LabelledSubject]) -> str | None:
-    """What a part has too few of, None if it has enough."""
+    """The kind of case that a part has too few of; None if it has enough."""
     for passes, word in ((True, "pass"), (False, "fail")):
         count = len({subject.conversation for subject in part if subject.passes is passes})
         if count < FEWEST:

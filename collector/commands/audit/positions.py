@@ -1,4 +1,4 @@
-"""What a group has read of a log, what of it is left, and what is gone."""
+"""The records of a log that a group has read, those that are left, and those that are gone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LogContent:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a group has read of a log. Records that retention deleted unread are `lost`."""
+    """The records of a log that a group has read. Records that retention deleted unread are `lost`."""
 
     group: str
     log: str

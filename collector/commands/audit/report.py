@@ -72,8 +72,8 @@ def _reading(reading: Reading) -> dict[str, Any]:
         "log": reading.log,
         "read": reading.read,
         "in_flight": reading.behind,
-        "lost": [list(each) for each in reading.lost],
-        "beyond_end": [list(each) for each in reading.beyond],
+        "lost": [list(stretch) for stretch in reading.lost],
+        "beyond_end": [list(stretch) for stretch in reading.beyond],
     }
 
 

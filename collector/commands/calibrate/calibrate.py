@@ -199,7 +199,7 @@ WITHHELD = {
 def _certificate(
     bound: float | None, labels: Sequence[HumanLabel], ledger: Sequence[WeightedScore], scale: ScoreScale
 ) -> Certificate | None:
-    """The certificate that was asked for. Raises ConfigError: there is nothing to certify it by."""
+    """The requested certificate. Raises ConfigError: there is nothing to certify it by."""
     if bound is None:
         return None
     if not labels or not ledger:

@@ -109,7 +109,7 @@ def _check(config: Config, options: CasesOptions) -> None:
 
 @asynccontextmanager
 async def _likeness(config: Config, logs: Logs, options: CasesOptions) -> AsyncGenerator[Likeness | None]:
-    """What finds near-duplicates; None if nothing does."""
+    """The finder of near-duplicates; None without one."""
     if options.alike_by is None:
         yield LikeLetters() if options.diverse else None
         return

@@ -124,7 +124,7 @@ FORMATS: dict[str, Write] = {
 
 
 def metadata_of(selected: SelectedCase) -> dict[str, Any]:
-    """Where a case comes from: its ids, scores, labels, and how it was drawn."""
+    """The origin of a case: its ids, scores, labels, and how it was drawn."""
     case = selected.case
     turn = case if isinstance(case, Turn) else case.turns[-1]
     return _known(

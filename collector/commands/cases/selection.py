@@ -56,7 +56,7 @@ def candidates(
 
 
 def question_of(case: Turn | Conversation) -> str:
-    """What a case is compared by: the question, or all questions of a conversation."""
+    """The text by which cases are compared: the question, or all questions of a conversation."""
     turns: Sequence[Turn] = (case,) if isinstance(case, Turn) else case.turns
     return "\n".join(" ".join((turn.input or "").lower().split()) for turn in turns)
 

@@ -1,4 +1,4 @@
-"""What a configuration would change, as `evalstream check --diff` prints it: against what runs, or another file."""
+"""The changes by a configuration, as `evalstream check --diff` prints it: against what runs, or another file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Value = float | str | None
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorChange:
-    """What becomes of a monitor's evaluator. A version is None where one configuration does not use it there."""
+    """The change of a monitor's evaluator. A version is None where one configuration does not use it there."""
 
     monitor: str
     evaluator: str
@@ -212,7 +212,7 @@ async def running_configuration(config: Config) -> Compared:
 
 
 def change_lines(config: Config, compared: Compared) -> Iterator[str]:
-    """What would change, line by line."""
+    """The changes, line by line."""
     changes = compared.changes_by(config)
     yield f"{config.source}: valid; compared with {compared.name}"
     yield ""

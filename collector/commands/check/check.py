@@ -151,7 +151,7 @@ def _attributes(declared: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 
 def _keep(config: Config) -> Iterator[str]:
-    """What `keep: wanted` does with this plan."""
+    """The effect of `keep: wanted` on this plan."""
     if config.settings.assemble.keep == "all":
         return
     reason = why_all_are_wanted(build_unasked_plan(config))
@@ -279,7 +279,7 @@ def judge_calls(monitor: MonitorSettings, config: Config) -> float:
             auditor = config.evaluators[configured.audit.evaluator or use.name].evaluator
             members = config.settings.members(judges_of(use.name, config.evaluators)[-1])
             calls += rate * configured.audit.share * auditor.rounds * len(members)
-        pack = next((each for each in packs if use.name in each), use.name)
+        pack = next((members for members in packs if use.name in members), use.name)
         rates[pack] = max(calls, rates.get(pack, 0.0))
     return sum(rates.values())
 

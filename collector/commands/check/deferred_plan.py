@@ -1,4 +1,4 @@
-"""What `evalstream check` says of monitors whose evaluations may wait for hours."""
+"""Lines of `evalstream check` about monitors whose evaluations may wait for hours."""
 
 from __future__ import annotations
 

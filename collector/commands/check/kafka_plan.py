@@ -1,4 +1,4 @@
-"""What `evalstream check` says of Kafka: topics with their settings, groups, permissions, and who is in the groups."""
+"""Lines of `check` about Kafka: topics with their settings, groups, permissions, and who is in the groups."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _source_lines(config: Config, number: int, source: KafkaSourceSettings) -> I
 
 
 def _state(where: str, settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str]) -> Iterator[str]:
-    """What the cluster says of them now."""
+    """Their state in the cluster now."""
     from collector.logs.kafka.inspection import inspect
 
     try:

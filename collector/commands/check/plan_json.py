@@ -69,7 +69,7 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> dict[str, A
         "sample": monitor.sample,
         "standard_error": rate.standard_error if isinstance(rate, PlannedRate) else None,
         "evaluators": [_use(use, name, config) for use in monitor.uses],
-        "packs": [list(each) for each in packs_of(monitor, config.evaluators)],
+        "packs": [list(pack) for pack in packs_of(monitor, config.evaluators)],
         "idle_seconds": monitor.idle_timeout,
         "budget": _budget(monitor.budget),
     }

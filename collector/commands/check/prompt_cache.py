@@ -1,4 +1,4 @@
-"""What `evalstream check` expects of a prompt cache: the questions about a made-up case, and what they share.
+"""The expected use of a prompt cache in `evalstream check`: the questions about a made-up case, and their common text.
 
 Evaluators are asked about it in earnest, by a judge that fills in any form, so that nothing has to be declared.
 """
@@ -44,7 +44,7 @@ class CacheEstimate(NamedTuple):
     """Questions that find a part of theirs in the cache."""
 
     def usd(self, judge: JudgeSettings, *, shared: bool) -> float | None:
-        """What the input costs by the prices of the judge, in US dollars; None without a price."""
+        """The cost of the input by the judge's prices, in US dollars; None without a price."""
         price = judge.usd_per_million_input_tokens
         if price is None:
             return None

@@ -105,7 +105,7 @@ def _age(seconds: float) -> str:
 
 
 def lost_lines(metrics: str) -> Iterator[str]:
-    """What the running service has counted as lost since its start, from the text of its /metrics."""
+    """The records that the running service has counted as lost since its start, from the text of its /metrics."""
     for family in text_string_to_metric_families(metrics):
         for sample in family.samples:
             if sample.name == RECORDS_LOST.name and sample.value:

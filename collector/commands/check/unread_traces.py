@@ -1,4 +1,4 @@
-"""What `evalstream check` says of traces in files: text that nobody reads, with the cure for the configuration."""
+"""Lines of `check` about traces in files: text that no dialect reads, with the remedy in the configuration."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class ApiReader:
         self._say = say
         self._has_answered = False
         self.is_partial = False
-        """Whether something that was asked for is missing."""
+        """True if some of the requested traces are missing."""
 
     async def get(
         self,
@@ -89,7 +89,7 @@ class ApiReader:
         return cast("Document", document)
 
     def left(self, reason: str) -> None:
-        """Say that something that was asked for could not be read, which makes the result a part."""
+        """Report that some of the requested traces could not be read, so the result is partial."""
         self.is_partial = True
         self._say(f"left out: {reason}")
 
@@ -163,4 +163,4 @@ def authorization(token: str) -> str:
 
 def _reason(body: bytes) -> str:
     text = " ".join(body.decode("utf-8", "replace").split())
-    return "".join(each for each in text[:_REASON] if each.isprintable()) or "without a reason"
+    return "".join(character for character in text[:_REASON] if character.isprintable()) or "without a reason"

@@ -117,7 +117,7 @@ class _NoTraces(Exception):
 
 
 async def fetch_traces(options: FetchOptions, environment: Mapping[str, str], say: Callable[[str], None]) -> int:
-    """Write the traces; the exit status: 1 if there are none, or not all that were asked for.
+    """Write the traces; the exit status: 1 if there are none, or not all that were requested.
 
     Raises:
         ConfigError: an option is wrong, or the file exists already or cannot be written.

@@ -38,7 +38,7 @@ async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     seen: set[str] = set()
     page = api.document(first)
     while True:
-        for trace_id in (each for each in trace_ids(page) if each not in seen):
+        for trace_id in (candidate for candidate in trace_ids(page) if candidate not in seen):
             seen.add(trace_id)
             yield orjson.dumps(otlp_request(await _observations(api, trace_id)))
         cursor = object_at(page, "meta").get("cursor")
@@ -91,7 +91,7 @@ def _window(wanted: Wanted) -> list[tuple[str, str]]:
 
 def trace_ids(page: Document) -> list[str]:
     """The ids of the traces that a page of observations belongs to, each once."""
-    return list(dict.fromkeys(str(each["traceId"]) for each in objects(page.get("data")) if each.get("traceId")))
+    return list(dict.fromkeys(str(row["traceId"]) for row in objects(page.get("data")) if row.get("traceId")))
 
 
 def cut_names(observations: Sequence[Document]) -> list[str]:
@@ -196,7 +196,7 @@ def _text(value: object) -> str | None:
 def hex_id(name: str, size: int) -> str:
     """An id of `size` bytes in hex: the name itself if it is one, or a UUID of as many; a hash of other names."""
     bare = name.replace("-", "").lower()
-    if len(bare) == 2 * size and all(each in "0123456789abcdef" for each in bare):
+    if len(bare) == 2 * size and all(character in "0123456789abcdef" for character in bare):
         return bare
     return hashlib.blake2b(name.encode(), digest_size=size).hexdigest()
 

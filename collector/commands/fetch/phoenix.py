@@ -26,7 +26,7 @@ async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     async for page in _pages(api, wanted, window_query(wanted)):
         if wanted.query:
             _check_filter(page, wanted.query)
-        for trace_id in (str(each.get("trace_id")) for each in page if each.get("trace_id")):
+        for trace_id in (str(row.get("trace_id")) for row in page if row.get("trace_id")):
             if trace_id not in seen:
                 seen[trace_id] = None
                 due.append(trace_id)
@@ -41,7 +41,7 @@ async def _whole(api: Api, wanted: Wanted, trace_ids: Sequence[str]) -> bytes:
     spans: list[Document] = []
     async for page in _pages(api, wanted, [("trace_id", trace_id) for trace_id in trace_ids]):
         spans.extend(page)
-        if any(each.get("trace_id") not in trace_ids for each in page):
+        if any(row.get("trace_id") not in trace_ids for row in page):
             raise ConfigError("this Phoenix does not find traces by their ids; update it to 13.9 or newer")
     return orjson.dumps(otlp_request(spans))
 
@@ -80,7 +80,7 @@ def _has_value(value: object) -> bool:
 
 
 def _check_filter(page: Sequence[Document], query: str) -> None:
-    """Refuse a version that leaves out the filter: it would give what was not asked for."""
+    """Refuse a version that leaves out the filter: it would return traces that were not requested."""
     key = query.partition(":")[0]
     for span in page:
         if all(attribute.get("key") != key for attribute in objects(span.get("attributes"))):

@@ -13,7 +13,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The traces that are asked for: those with something between `since` (inclusive) and `until`, at most `limit`.
+    """The requested traces: those with something between `since` (inclusive) and `until`, at most `limit`.
 
     `query` is in the source's own language, `services` are the services of which one is in the trace, `project` is
     where the platform keeps it. A source takes what its `takes` names.
@@ -50,7 +50,7 @@ class Api(Protocol):
         ...
 
     def left(self, reason: str) -> None:
-        """Say that something that was asked for could not be read, which makes the result a part."""
+        """Report that some of the requested traces could not be read, so the result is partial."""
         ...
 
 
@@ -73,7 +73,7 @@ def objects(value: object) -> list[Document]:
     """The objects of a list; none, if it is no list."""
     if not isinstance(value, list):
         return []
-    return [cast("Document", each) for each in cast("list[object]", value) if isinstance(each, dict)]
+    return [cast("Document", item) for item in cast("list[object]", value) if isinstance(item, dict)]
 
 
 def object_at(value: object, *names: str) -> Document:

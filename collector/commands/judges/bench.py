@@ -94,7 +94,7 @@ class LossScale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeFigures:
-    """What one judge came to. Prices are US dollars for one evaluation, None where a price is unknown.
+    """The results of one judge. Prices are US dollars for one evaluation, None where a price is unknown.
 
     `behind` is by how much its mean loss is larger than the best one's. `repeatability` is how alike its scores of one
     case are; None with a single attempt.

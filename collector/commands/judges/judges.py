@@ -121,7 +121,7 @@ def _check_scope(configured: Configured, cases: Sequence[LabelledCase], path: Pa
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Which attempt an evaluation is."""
+    """The number of the attempt that an evaluation is."""
 
     judge: str
     case: int

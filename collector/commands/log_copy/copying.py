@@ -43,7 +43,7 @@ COPY_NOTE = b"log copy"
 
 @dataclass(frozen=True, slots=True)
 class CopiedLog:
-    """What became of the records of a log: how many were written, and which were left out, by reason."""
+    """The outcome of copying a log: how many were written, and which were left out, by reason."""
 
     name: str
     written: int

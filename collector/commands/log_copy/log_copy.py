@@ -24,7 +24,7 @@ from collector.service.plan_builder import build_unasked_plan
 from collector.wording import listed, plural
 
 UNFINISHED = ".copy"
-"""What the name of the file ends in until the copy is whole."""
+"""The ending of the file's name until the copy is complete."""
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ class _Mark:
 class LogWriter:
     """Appends records to the partitions that their keys select; where there are as many, to their own.
 
-    Places are known before they are written: nobody else writes.
+    Places are known before they are written: there is no other writer.
     """
 
     def __init__(self, source_partitions: int, target: CopyableLog, base: Mapping[int, int]) -> None:

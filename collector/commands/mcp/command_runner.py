@@ -1,4 +1,4 @@
-"""Commands of evalstream that change nothing, each in a process of its own with a deadline."""
+"""Read-only commands of evalstream, each in its own process with a deadline."""
 
 from __future__ import annotations
 

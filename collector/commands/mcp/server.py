@@ -74,7 +74,7 @@ def _with_sentences(function: Callable[..., Awaitable[Any]], error_of: Callable[
 
 
 def page_address(settings: PageSettings | None) -> str:
-    """Where the page of a configuration is on this machine. Raises ConfigError without one."""
+    """The address of a configuration's page on this machine. Raises ConfigError without one."""
     if settings is None:
         raise ConfigError("the configuration has no page, which answers what agents ask; write `page: {}`, or --page")
     host = settings.host if is_loopback(settings.host) else "127.0.0.1"

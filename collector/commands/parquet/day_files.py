@@ -17,7 +17,7 @@ _ROWS = 10_000
 
 
 class DayFiles:
-    """Where the files are."""
+    """The folder or store of the files."""
 
     def __init__(self, destination: str) -> None:
         """Open a directory, or the URL of a store, like `s3://bucket/prefix?endpoint_override=minio:9000`.

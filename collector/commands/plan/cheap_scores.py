@@ -1,4 +1,4 @@
-"""Cheaper evaluators of a monitor whose scores could stand in for a dear one's, which would then audit a share of them.
+"""Cheaper evaluators of a monitor that could replace an expensive one, which would then audit a share of them.
 
 What they say of the dear score is read off the subjects that both have scored. One in code costs nothing.
 """
@@ -21,7 +21,7 @@ LEAST_GAIN = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheapScore:
-    """An evaluator that could be audited by a dear one instead; `day` are its figures with these audits."""
+    """An evaluator that an expensive one could audit instead; `day` are its figures with these audits."""
 
     evaluator: str
     day: DayFigures

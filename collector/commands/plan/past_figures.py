@@ -104,9 +104,9 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
             pairs.append(ScoredTwice(evaluation.score, evaluation.audit.score, weight, stratum))
     day = DayFigures(
         subjects=tuple(subject / days for subject in subjects),
-        arrived=tuple(each / days for each in arrived),
-        usd=tuple(each / days for each in usd),
-        squares=tuple(each / days for each in squares),
+        arrived=tuple(count / days for count in arrived),
+        usd=tuple(cost / days for cost in usd),
+        squares=tuple(square / days for square in squares),
         products=_products(cells.values(), len(strata), days),
     )
     return PastFigures(

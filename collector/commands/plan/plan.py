@@ -81,7 +81,7 @@ class PlannedEvaluator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingPlan:
-    """What is planned for a monitor: boosts by stratum, now and proposed, and its evaluators."""
+    """The plan for a monitor: boosts by stratum, now and proposed, and its evaluators."""
 
     strata: tuple[str, ...]
     present_boosts: tuple[float, ...]
@@ -241,7 +241,7 @@ def _evaluator(
 
 
 def _newest_rate(past: Sequence[PricedEvaluation], strata: Mapping[str, float]) -> float:
-    """What `sample: auto` had planned when the newest evaluation was drawn."""
+    """The rate that `sample: auto` had planned when the newest evaluation was drawn."""
     newest = max(past, key=lambda each: each.time)
     return min(1.0, 1.0 / (newest.weight.own * strata.get(newest.stratum, 1.0)))
 

@@ -27,7 +27,7 @@ from evaluators.identity import subject_id_of
 from evaluators.judges.batches.batch_terms import BatchPace
 
 INTERIM = Path("evalstream-rejudge.jsonl")
-"""Where evaluations are until they are in the log: they have been paid for."""
+"""The file that keeps evaluations until they are in the log: they have been paid for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What is left to be made of a stretch, and why the rest is not."""
+"""The evaluations that a time range lacks, and the reasons why others are left out."""
 
 from __future__ import annotations
 

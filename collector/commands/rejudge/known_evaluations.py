@@ -1,4 +1,4 @@
-"""What the evaluations log has: by id, by subject, and what backfills of a stretch have cost."""
+"""The contents of the evaluations log: by id, by subject, and what backfills of a stretch have cost."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def _always(_partition: int, _job: Job) -> bool:
 
 
 def _expected(config: Config, known: KnownEvaluations, options: RejudgeOptions) -> dict[str, float]:
-    """What an evaluation probably costs by evaluator. What others have cost were no batches."""
+    """The probable cost of an evaluation, by evaluator. What others have cost were no batches."""
     if options.batch:
         return {name: expected_usd(at_batch_prices(config), name) for name in known.versions}
     return {name: known.mean_usd.get(name) or expected_usd(config, name) for name in known.versions}

@@ -33,7 +33,7 @@ class Money:
 
 @dataclass(slots=True)
 class Progress:
-    """What became of the candidates. `covered_until` is when the last requested subject ended."""
+    """The outcome of the candidates. `covered_until` is when the last requested subject ended."""
 
     requested: int = 0
     made: int = 0
@@ -104,7 +104,7 @@ class RequestWindow:
         return self.progress.spent_usd + open_usd + self._cost(candidate.evaluator) <= self._limit
 
     def _cost(self, evaluator: str) -> float:
-        """What an evaluation may cost: as much as the dearest of this run; before there are some, the estimate too."""
+        """The most that an evaluation may cost: the highest cost of this run; at first, the estimate too."""
         dearest, number = self._paid.get(evaluator, (0.0, 0))
         return dearest if number >= _FEW else max(dearest, self._expected.get(evaluator, 0.0))
 
@@ -115,7 +115,7 @@ class RequestWindow:
         too_large = await Backoff(cap=10.0).repeat(
             lambda: append_requests(self._turns, pairs), LogUnavailable, action="writing to the turns log"
         )
-        refused = {each.evaluation_id for each in too_large}
+        refused = {candidate.evaluation_id for candidate in too_large}
         self.progress.too_large += len(refused)
         self.progress.requested += len(batch) - len(refused)
         self._outstanding |= {

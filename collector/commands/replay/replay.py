@@ -52,7 +52,7 @@ DONE, FAILED = 0, 1
 PastJob = tuple[PastEvaluation, Job]
 """A past evaluation, and the job that makes it again."""
 INTERIM = Path("evalstream-replay.jsonl")
-"""Where --into-log writes evaluations until they are in the log: they have been paid for."""
+"""The file in which --into-log keeps evaluations until they are in the log: they have been paid for."""
 PATIENCE = 120.0
 """Seconds for which writing to the evaluations log is retried."""
 

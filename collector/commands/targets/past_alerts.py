@@ -1,4 +1,4 @@
-"""What alerts would have done on past scores, as they were and with a fall planted into them.
+"""The alerts that past scores would have raised, as they were and with a simulated drop.
 
 The service's own sums, bets and tests, minute by minute: the drop detector of the rules, and the test of the mean over
 every window. Pages within a day of each other belong together.
