@@ -39,7 +39,7 @@ async def listening(
 ) -> AsyncGenerator[int]:
     """Listen until left; gives the port. Connections that are open then stay.
 
-    Where the port is `shared`, other processes of the command listen there, too, and connections are divided evenly.
+    If the port is `shared`, other processes of the command listen there, too, and connections are divided evenly.
 
     Of `max_connections`, which count from before the TLS handshake, an address may hold as many as it leaves free;
     others are closed, after `refusal`.

@@ -1,7 +1,7 @@
 """A listener in front of a server that accepts by itself and knows no shares: it relays bytes, and says from whom.
 
 The server listens on a socket file in a private folder. Each connection to it has a name of its own, under which the
-server asks for the address of whom the connection is relayed for. What is relayed is not looked at: TLS passes through.
+server asks for the address of the client behind it. The relayed bytes are not inspected: TLS passes through.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from collector.admission.listener import ignore, listening
 from collector.admission.shared_port import SharedPort
 
 DESCRIPTORS = 3
-"""What a connection takes: its own, and both ends of the one that it is relayed to."""
+"""The file descriptors that a connection takes: its own, and both ends of the one that it is relayed to."""
 _READ_BYTES = 64 * 1024
-"""What the system may hold of a sender, which is about what is read at once and waits here."""
+"""The bytes of a sender that the system may hold, which is about what is read at once and waits here."""
 
 
 class Relay:

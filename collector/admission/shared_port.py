@@ -24,7 +24,7 @@ these, how many it has handed to each process. Each number has one writer."""
 
 
 class SharedPort:
-    """What one process of several has of a port that all of them listen on.
+    """The share of one process in a port that several processes listen on.
 
     All are made by one process, which then forks: they have memory and sockets in common.
     """
@@ -87,7 +87,7 @@ class SharedPort:
         self._mine[_LISTENS] = 1
 
     def stop(self) -> None:
-        """Have no part any more. Whoever was handed on and not taken is closed, and connects again."""
+        """Give up the share. A connection that was handed on and not taken is closed, and its client connects again."""
         self._cease()
         asyncio.get_running_loop().remove_reader(self._inbox)
         self._inbox.close()

@@ -10,7 +10,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 FOLDER = "grafana"
-"""Where a wheel has the files."""
+"""The place of the files in a wheel."""
 
 
 def dashboards() -> dict[str, bytes]:

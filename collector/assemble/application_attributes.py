@@ -135,7 +135,7 @@ def _over(nearer: Values, farther: Values) -> Values:
 
 
 class _Metadata:
-    """What the metadata, tags and baggage of one span hold, read when it is first asked for."""
+    """The contents of one span's metadata, tags and baggage, read on first use."""
 
     def __init__(self, attributes: Attributes) -> None:
         self._attributes = attributes

@@ -28,7 +28,7 @@ from collector.otlp.outline import Outline, outline_of
 from collector.otlp.span import EVENT_NAME, LogRecord, Span
 
 UNREAD = "none"
-"""Where a dialect's name would be, of spans that none has read."""
+"""Stands for the dialect's name in spans that no dialect has read."""
 
 
 class TracePiece(NamedTuple):

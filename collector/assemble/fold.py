@@ -50,7 +50,7 @@ class SideLogs:
 
 @dataclass(frozen=True, slots=True)
 class GuardedTraces:
-    """Where the traces of a partition are guarded while they are assembled; `fatal` says why one is left out."""
+    """Guards the traces of a partition while they are assembled; `fatal` says why one is left out."""
 
     partition: int
     place: GuardedPlace
@@ -285,7 +285,7 @@ class AssembleFold:
     def _assemble(self, trace: OpenTrace, pieces: int, *, selects: bool = False) -> Assembly:
         """The turns of the first pieces of a trace; none of one in which the process ended again and again.
 
-        Where the stage `selects`, a trace may be left unread whose turn is unwanted.
+        If the stage `selects`, a trace whose turn is unwanted may be left unread.
         """
         if self._traces.is_fatal(trace.position):
             self._leave_out(trace, pieces)
@@ -318,7 +318,7 @@ class AssembleFold:
 
 
 class _Counts:
-    """What is counted when the next turns are appended: at once, since a counter costs as much as a look at a span."""
+    """Counts to add when the next turns are appended: at once, since a counter costs as much as a look at a span."""
 
     def __init__(self) -> None:
         self.closed: defaultdict[str, int] = defaultdict(int)

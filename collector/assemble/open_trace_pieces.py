@@ -1,4 +1,4 @@
-"""Which records of the spans log belong to traces that are open, by the stage's own fold. For copies of the log."""
+"""Finds the records of the spans log that belong to open traces, by the stage's own fold. For copies of the log."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ CloseReason = Literal["quiet", "age", "bytes", "memory"]
 
 @dataclass(slots=True, eq=False)
 class Emitted:
-    """What was made of a trace: the ids of turns and feedback, and the spans that its complete turns are about."""
+    """The results of a trace: the ids of turns and feedback, and the spans that its complete turns are about."""
 
     turn_ids: set[str] = field(default_factory=set[str])
     feedback_ids: set[str] = field(default_factory=set[str])

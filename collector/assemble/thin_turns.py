@@ -1,7 +1,7 @@
 """The turns of thin pieces, alone and beside what the other pieces of their trace show.
 
 A thin piece is a turn by itself, and whatever else its trace brings is assembled as if the call in it were not there:
-what was said in it cannot be compared with anything. Where both are about one call, one of them counts: see `combine`.
+what was said in it cannot be compared with anything. If both are about one call, one of them counts: see `combine`.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ _NO_CONTENT = {"input": None, "actual_output": None, "incomplete": "unwanted"}
 
 
 def dialects_of(turns: Iterable[NotedTurn], without: Collection[str] = ()) -> dict[str, str]:
-    """Which dialect reads which span, by their ids, except some; spans that none reads are left out."""
+    """The dialect that reads each span, by span id, except some; spans that no dialect reads are left out."""
     return {
         span_id: dialect
         for turn in turns

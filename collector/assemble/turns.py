@@ -192,7 +192,7 @@ class TurnBuilder:
         return ids
 
     def _list_nearest_sources(self, draft: TurnDraft, span: Span) -> list[tuple[Span | Call, str]]:
-        """What may name a conversation or a user, each with its scope.
+        """The attributes that may name a conversation or a user, each with its scope.
 
         The draft's own spans come first, then their ancestors, nearest first.
         """

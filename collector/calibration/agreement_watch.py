@@ -3,8 +3,8 @@
 They need all labels, so one process computes them: that of the `watch` stage. At its start it reads the log, then the
 new records once a minute. The bootstrap's measures are computed again for evaluators with new labels alone, in a
 thread, from the newest labels and with fewer resamples than `evalstream calibrate` takes: at most about a second a
-minute for each labelled evaluator. What drawn labels say, and their sums for means, is computed each time: the window
-moves on.
+minute for each labelled evaluator. The results of drawn labels, and their sums for means, are computed each time: the
+window moves on.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ RESAMPLES = 200
 
 @dataclass(frozen=True, slots=True)
 class PeopleSums:
-    """What drawn labels of the last seven days say of one monitor's mean by one evaluator, or by its audits.
+    """The results of the last seven days' drawn labels for one monitor's mean by one evaluator, or by its audits.
 
     `withheld` is why they correct none.
     """

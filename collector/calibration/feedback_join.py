@@ -1,7 +1,7 @@
 """The join of feedback with what it is about: state of a partition of the labels log, without clock, log or judge.
 
 Feedback waits from when the log took it until its subject is judged and no nearer one can be expected, or until the
-wait is over. What became of it is one more record of its partition, its end, after which the same feedback is known: it
+wait is over. The result is one more record of its partition, its end, after which the same feedback is known: it
 is neither joined again after a restart nor when it is sent again.
 
 Its end is remembered for one more wait. If the feedback came again meanwhile, its end is written once more before it
@@ -56,7 +56,7 @@ class _End:
 
 
 class FeedbackJoin:
-    """What waits in one partition, and what is known there."""
+    """The waiting feedback of one partition, and the subjects known there."""
 
     def __init__(self, scales: FeedbackScales, *, most: int = MOST_WAITING, most_known: int = MOST_KNOWN) -> None:
         self._scales = scales
@@ -82,7 +82,7 @@ class FeedbackJoin:
 
     @property
     def new(self) -> list[FeedbackEntry]:
-        """What came since the last `seek`."""
+        """The arrivals since the last `seek`."""
         return [self._waiting[name].entry for name in self._new]
 
     def expect(self, feedback_id: str) -> None:
@@ -128,7 +128,7 @@ class FeedbackJoin:
                 self._fits[name] = None
 
     def due(self, subjects: JudgedSubjects, now: float) -> Iterator[JoinedFeedback]:
-        """What is decided at `now` (s): `close` each once its record is in the log."""
+        """The feedback decided at `now` (s): `close` each piece once its record is in the log."""
         for name in list(self._fits):
             waiting = self._waiting[name]
             if waiting.fits_since is None:
@@ -155,7 +155,7 @@ class FeedbackJoin:
         return next(self._forgettable(now), None) is not None
 
     def to_repeat(self, now: float) -> list[str]:
-        """What is to be forgotten and came again since its end: that is written once more, and it is closed with it."""
+        """The feedback to forget that came again since its end: its end is written once more, which closes it."""
         return [name for name in self._forgettable(now) if self._ends[name].repeated]
 
     def forget(self, now: float) -> None:

@@ -39,7 +39,7 @@ GROUP = "feedback"
 _BATCH = 200
 _OUTCOMES = ("joined", "unmatched", "crowded_out", "duplicate", "unreadable")
 _PREFIX = "feedback."
-"""What an evaluator that needs feedback calls it: the outcome `feedback.<name>`."""
+"""The name by which evaluators need it: the outcome `feedback.<name>`."""
 
 
 class FeedbackStage:
@@ -78,7 +78,7 @@ class FeedbackStage:
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[FeedbackFold]:
-        """Open the fold of a partition. What became of its feedback is read ahead, to the end of the log."""
+        """Open the fold of a partition. The results of its feedback are read ahead, to the end of the log."""
         fold = FeedbackFold(FeedbackJoin(self._scales), partition, self._count)
         # From where the replay begins: a step may come before it has reached the end of what it has read.
         async for batch in self._labels.read(partition, 0 if committed is None else committed.low_watermark):

@@ -20,7 +20,7 @@ _OF_TURNS = ("turn_id", "span_id", "response_id", "trace_id")
 
 
 class LogPlace(NamedTuple):
-    """Where a record is in its log."""
+    """The place of a record in its log."""
 
     partition: int
     offset: int
@@ -81,12 +81,12 @@ class JudgedSubjects:
             self._forget_oldest()
 
     def place_of(self, evaluation_id: str) -> LogPlace | None:
-        """Where an evaluation is in its log; None if it is not remembered."""
+        """The place of an evaluation in its log; None if it is not remembered."""
         remembered = self._evaluations.get(evaluation_id)
         return None if remembered is None else remembered.place
 
     def matches(self, entry: FeedbackEntry) -> Matches:
-        """What an entry is about, as far as that is judged: the nearest of each monitor."""
+        """The judged subjects of an entry: the nearest of each monitor."""
         nearest: dict[str, tuple[int, list[FeedbackSubject]]] = {}
         for subject, rank in self._ranked(entry):
             best, subjects = nearest.get(subject.monitor, (0, []))
@@ -163,7 +163,7 @@ _WIDER, _IN_TRACE, _EXACT = 1, 2, 3
 def _rank(entry: FeedbackEntry, judged: _Judged) -> int:
     """How near a subject is to what an entry names: exactly it, its trace, something wider or narrower, or not at all.
 
-    What is said of a conversation is about its turns where only these are judged, and the other way round.
+    Feedback on a conversation is about its turns if only these are judged, and the other way round.
     """
     subject = judged.subject
     if not _may_speak_of(entry.tenant, subject):

@@ -48,7 +48,7 @@ class HumanLabel:
     """A judge's score and a person's for the same thing, both on 0..1.
 
     `weight` is 1 / its sampling probability, `probability` the one with which it was then drawn to be labelled, None
-    if somebody picked it. What was picked says how judge and people agree there, and nothing about the mean.
+    if somebody picked it. Picked labels show how judge and people agree there, and nothing about the mean.
     """
 
     judge: float

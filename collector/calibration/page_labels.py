@@ -43,7 +43,7 @@ class _PersonLabel:
 class LabelIndex:
     """The newest labels, by evaluator and version. `lower_is_better` names evaluators whose low scores are good.
 
-    Where anybody labelled what was drawn, labels of it that somebody picks say nothing: who picks looks at the bad ones
+    If drawn evaluations are labelled, picked labels of them carry no information: people who pick look at the bad ones
     again, sees the judge's score, and speaks where they disagree. Nor does such a label keep an evaluation for longer
     among the newest.
     """

@@ -1,4 +1,4 @@
-"""What labels that were drawn at random say of a judge: how far its verdicts agree with people's, and the mean by them.
+"""The evidence of randomly drawn labels on a judge: how far its verdicts agree with people's, and the mean by them.
 
 All of it is weighted by 1 / the probability to be judged and labelled, and conversations are clusters. Shares have
 Wilson's interval (1927) at the effective number of conversations (Kish), which is there without a disagreement, too;

@@ -162,7 +162,7 @@ def _is_empty(messages: Sequence[ChatMessage]) -> bool:
 
 
 _NOTHING: tuple[object, ...] = (None, (), {})
-"""What a field holds of which a reader says nothing."""
+"""The value of a field on which a reader says nothing."""
 
 
 def _has_value(value: object) -> bool:

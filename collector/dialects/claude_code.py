@@ -1,6 +1,6 @@
 """Claude Code's spans, and its log records of prompts, answers, requests and responses.
 
-What a record contains depends on what was opted in: prompts, answers (`assistant_response`), or whole requests and
+The contents of a record depend on the user's opt-ins: prompts, answers (`assistant_response`), or whole requests and
 responses with system prompt, history and tools. Without any of these a turn is incomplete.
 """
 

@@ -27,7 +27,7 @@ _ANYTHING = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanMatch:
-    """Which spans are of a dialect: all that is written has to hold.
+    """Selects the spans of a dialect: every condition given has to hold.
 
     `scope` begins the scope's name, `span` is the span's name (or its beginning, with `*` at the end), `attributes` are
     values by name (`*` for any).
@@ -58,7 +58,7 @@ def _as_plain(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialectMapping:
-    """Where a dialect of the configuration has what; no places where it says nothing of it.
+    """The places of a configured dialect, by field; no places for a field that it leaves out.
 
     Of a tool's span `input` are the arguments and `output` the result, of a retrieval the query and the documents.
     """

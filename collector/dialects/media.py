@@ -54,7 +54,7 @@ _MOST_BESIDE = 64
 
 
 class _Facts(NamedTuple):
-    """What the layers of a part say, the innermost last."""
+    """The values of a part's layers, the innermost last."""
 
     layers: tuple[JsonObject, ...]
 
@@ -80,7 +80,7 @@ def as_attachment(text: str, kind: AttachmentKind) -> Attachment:
 
 
 def find_transcript(part: JsonObject) -> str | None:
-    """What is said in a recording, where the part has it."""
+    """The transcript of a recording, if the part has it."""
     text = _Facts(tuple(_layers(part))).find("transcript", "audio.transcript")
     return text[:_LONGEST_TRANSCRIPT] if text else None
 

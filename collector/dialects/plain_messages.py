@@ -1,6 +1,6 @@
 """Messages of one text each and nothing else, as nearly all lists have: read by their declared form, in one step.
 
-Whatever has any other key or value is not of this form, and is left to `collector.dialects.messages`.
+A message with any other key or value is not of this form, and is left to `collector.dialects.messages`.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def _completed(known: ToolDefinition, other: ToolDefinition) -> ToolDefinition:
 
 
 def _definitions(attributes: Mapping[str, Any], seen: set[tuple[str, str]]) -> Iterator[ToolDefinition]:
-    """What one span defines. A catalogue that an earlier span has, too, is decoded once."""
+    """The tools that one span defines. A catalogue that an earlier span has, too, is decoded once."""
     for name in _LISTS:
         if name in attributes and not _is_known(name, attributes[name], seen):
             value = attributes[name]
@@ -127,13 +127,13 @@ def _indexed(attributes: Mapping[str, Any]) -> Iterator[ToolDefinition]:
 
 
 def _of_text(text: str) -> tuple[ToolDefinition, ...]:
-    """What a text defines, the JSON of a list or of one tool."""
+    """The tools that a text defines, the JSON of a list or of one tool."""
     return _of_repeated(text) if len(text) <= _LONGEST_REPEATED else _of_decoded(decode(text))
 
 
 @lru_cache(64)
 def _of_repeated(text: str) -> tuple[ToolDefinition, ...]:
-    """What a text defines, found once: an application offers the same tools again and again."""
+    """The tools that a text defines, decoded once: an application offers the same tools again and again."""
     return _of_decoded(decode(text))
 
 

@@ -27,7 +27,7 @@ _GROUP_READABLE = 0o640
 
 
 class JsonlSettings(ExporterSettings):
-    """Where to."""
+    """The file to write."""
 
     path: Path = Field(description="The file; created if missing, else appended to.")
     sync: bool = Field(default=False, description="Wait after every batch until it is on disk.")

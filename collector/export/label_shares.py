@@ -12,7 +12,7 @@ from evaluators.results import Evaluation
 
 
 def share_name(evaluator: str, label: str) -> str:
-    """What the share of a label is called where evaluators are named: `outcome=escalated`."""
+    """The name of a label's share, where evaluators are named: `outcome=escalated`."""
     return f"{evaluator}={label}"
 
 

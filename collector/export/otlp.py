@@ -36,7 +36,7 @@ _REQUEST_BYTES = 1 << 20
 
 
 class OtlpExportSettings(ExporterSettings):
-    """Where to, and what."""
+    """The endpoint, and the signals to send."""
 
     endpoint: str = Field(
         default="http://127.0.0.1:4318",

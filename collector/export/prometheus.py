@@ -76,7 +76,7 @@ _MODELS = 1000
 
 
 class PrometheusSettings(ExporterSettings):
-    """Where /metrics is, and how scores are labelled."""
+    """The address of /metrics, and the labels of scores."""
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(default=9464, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
@@ -120,7 +120,7 @@ class PrometheusExporter:
 
     def __init__(self, settings: PrometheusSettings, context: ExportContext, *, port: int | None = None) -> None:
         self.port = port
-        """Where /metrics is served; None if it is not."""
+        """The address at which /metrics is served; None if it is not."""
         self._settings = settings
         self._telemetry = context.telemetry
         self._audited: dict[tuple[str, str], MonitoredEvaluator] = {}

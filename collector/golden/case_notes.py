@@ -1,4 +1,4 @@
-"""What cannot be scored of a golden set, before it is: cases that lack what an evaluator needs, too few of them."""
+"""Notes on a golden set before it is scored: cases that lack what an evaluator needs, and too few cases."""
 
 from __future__ import annotations
 

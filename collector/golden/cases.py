@@ -29,7 +29,7 @@ class GoldenCase:
 
     @property
     def scope(self) -> Scope:
-        """What evaluators it is for."""
+        """The evaluators that it is for."""
         return "turn" if isinstance(self.case, Turn) else "conversation"
 
 

@@ -142,7 +142,7 @@ class GoldenRuns:
     async def _scores(self, target: GoldenTarget) -> dict[str, float | None] | None:
         """The score of every case by its id, None for a case without one; None if more than half of them failed.
 
-        What is skipped would be skipped again: it has no score, and is no reason to ask again for the others.
+        A skipped case would be skipped again: it has no score, and is no reason to ask again for the others.
         """
         slots = asyncio.Semaphore(CONCURRENCY)
         evaluator = target.assignment.evaluator

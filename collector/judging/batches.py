@@ -33,7 +33,7 @@ from evaluators.judges.batches.submitted_batches import GONE
 from evaluators.judges.endpoint import Endpoint
 
 SUFFIX = ".batches"
-"""What the journal's name has behind that of the output."""
+"""The suffix that the journal's name adds to that of the output."""
 _REPORT_AFTER = 60.0
 """Seconds between two reports of one batch, or of one judge that is unavailable."""
 
@@ -84,7 +84,7 @@ class Batches:
         fresh_headers: Callable[[], Mapping[str, str]] | None,
         ssl_context: ssl.SSLContext | None,
     ) -> Callable[[Endpoint], BatchEndpoint]:
-        """What makes of a judge's endpoint one that gathers its requests for batches."""
+        """Turns a judge's endpoint into one that gathers its requests for batches."""
 
         def gather(endpoint: Endpoint) -> BatchEndpoint:
             terms = self._terms(name, settings)
@@ -188,7 +188,7 @@ class BatchesOfCheck(Batches):
         """Nothing is followed."""
 
     async def look(self, patience: float) -> Sequence[str]:
-        """What each endpoint says within so many seconds, in a sentence."""
+        """The answer of each endpoint within so many seconds, in a sentence."""
         return await asyncio.gather(*(_look(*endpoint, patience) for endpoint in self._endpoints))
 
 
@@ -210,7 +210,7 @@ AT_ONCE = (
     "its evaluations that may wait are made at once, at the full price; leave out urgency: hours, "
     "or name a judge whose provider has batches"
 )
-"""What becomes of deferred evaluations of a judge without batches, and what to do."""
+"""The fate of deferred evaluations of a judge without batches, and the remedy."""
 
 
 def absent_text(judge: str, settings: JudgeSettings, error: NoBatches) -> str:

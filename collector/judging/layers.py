@@ -88,7 +88,7 @@ UNLIMITED_ATTEMPTS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerContext:
-    """What the layers of one judge work with. `limiter` and `breaker` are shared by judges of the same endpoint.
+    """The shared parts of one judge's layers. `limiter` and `breaker` are shared by judges of the same endpoint.
 
     `unavailable` has the names of all judges that are unavailable now.
     `confirm` waits until this process certainly owns what it evaluates.
@@ -191,7 +191,7 @@ def _ask_one_first(judge: Judge, context: LayerContext) -> Judge:
 
 
 def _queue_while_open(judge: Judge, context: LayerContext) -> Judge:
-    """Where a person waits for the end, questions fail instead of waiting for an endpoint that is unavailable."""
+    """If a person waits for the end, requests fail instead of waiting for an endpoint that is unavailable."""
     breaker = context.settings.breaker
     queues = not context.policy.awaited and breaker.when_open == "pause"
     return QueueWhileOpen(

@@ -87,9 +87,9 @@ FIRST_ANSWER_WITHIN = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ReportPolicy:
-    """Where outages are reported, after how many seconds again, and whether a person waits for the end.
+    """The receiver of outage reports, the seconds until a repeated report, and whether a person waits for the end.
 
-    Where a person waits, a judge that has never answered and refuses connections is not retried: most often its address
+    If a person waits, a judge that has never answered and refuses connections is not retried: most often its address
     is misspelt.
     """
 

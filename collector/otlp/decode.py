@@ -88,7 +88,7 @@ Request: TypeAlias = ExportTraceServiceRequest | ExportLogsServiceRequest
 
 _SPLIT_BYTES = 16 * 1024**2
 _SPLIT_FACTOR = 8
-"""What the pieces of a request may come to: so many bytes, or so many times the request's own."""
+"""The limit on the sum of a request's pieces: so many bytes, or so many times the request's own."""
 
 _ERROR = Status.STATUS_CODE_ERROR
 

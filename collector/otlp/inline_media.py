@@ -1,7 +1,7 @@
-"""Pictures, recordings and files inside a request: what is longer than permitted becomes its hash and size.
+"""Pictures, recordings and files inside a request: content longer than permitted becomes its hash and size.
 
 Libraries write them as base64 into texts: data URLs, the sources of Anthropic's blocks, Gemini's inline data, blobs of
-the conventions. Nobody reads megabytes of it in a log. What is left in their place is
+the conventions. Nobody reads megabytes of it in a log. Their replacement is
 `omitted-sha256-<64 hex>-<bytes>`, which dialects read as they read the content: the rest of the message stays.
 """
 
@@ -58,7 +58,7 @@ _OMITTED = re.compile(r"omitted-sha256-([0-9a-f]{64})-(\d{1,15})")
 
 
 class InlineContent(NamedTuple):
-    """What is known of content: its size in bytes, its SHA-256 in hex, and the bytes, None where they were omitted."""
+    """A piece of content: its size in bytes, its SHA-256 in hex, and the bytes, None if they were omitted."""
 
     size: int
     sha256: str

@@ -87,7 +87,7 @@ _OBJECTS_PER_ITEM = 25  # an attribute of OTLP/JSON takes two objects
 def has_more_items_than(body: bytes, limit: int) -> bool:
     """Whether a protobuf request holds more than `limit` items, resources and scopes together.
 
-    What cannot be read counts as nothing: decoding it fails on the same bytes.
+    Unreadable parts count as nothing: decoding it fails on the same bytes.
     """
     if len(body) <= limit * _SMALLEST_ITEM:
         return False
@@ -123,7 +123,7 @@ def items_in(document: object) -> int:
 
 
 def _members(holder: object, *keys: str) -> list[object]:
-    """What an object holds under any of these keys: where two name one field, a sender may use both."""
+    """The value of an object under any of these keys: if two name one field, a sender may use both."""
     entries: list[object] = []
     if isinstance(holder, dict):
         for key in keys:

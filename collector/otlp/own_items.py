@@ -1,4 +1,4 @@
-"""What this deployment has exported itself, known by a signature that only it can make.
+"""Recognises this deployment's own exports by a signature that only it can make.
 
 The name of a scope is written by whoever sends: it says nothing about who did. So the exporter signs what it sends with
 a key of the deployment, and what comes back with a valid signature is left out: it is not to be judged.

@@ -25,7 +25,7 @@ class SpanEvent(NamedTuple):
 
 
 EVENT_NAME = r"\S{1,100}"
-"""What a name of an event of the application's own looks like; some loggers put whole sentences there."""
+"""The form of the application's own event names; some loggers put whole sentences there."""
 
 
 class Span(NamedTuple):
@@ -70,5 +70,5 @@ class LogRecord(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What kind of record it is: its event name, or without one its scope, which is the class that logged it."""
+        """The kind of record: its event name, or without one its scope, which is the class that logged it."""
         return self.event_name or self.scope

@@ -1,4 +1,4 @@
-"""Answers of the page's API as plain JSON values. Where text is hidden, no answer has any."""
+"""Answers of the page's API as plain JSON values. If text is hidden, no answer contains any."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class PageApi:
         }
 
     def queue_next(self, queue: LabelQueue, person: str, evaluator: str, monitor: str) -> Json:
-        """What a person labels next: the conversation, and nothing that the judge made of it."""
+        """The next conversation for a person to label, without the judge's result."""
         queued, progress = queue.next(person, evaluator, monitor)
         answer: Json = {
             "progress": progress_json(progress),
@@ -125,7 +125,7 @@ class PageApi:
         return answer
 
     def queue_verdict(self, listed: ListedEvaluation, label: Label) -> Json:
-        """What the judge made of it, for somebody who has labelled it."""
+        """The judge's result, for a person who has labelled the conversation."""
         if label.state == "retracted":
             return {"label": None}
         judged = listed.evaluation
@@ -239,7 +239,7 @@ def _corrected(whole: Bin) -> Json | None:
 
 
 def _people(people: PeopleView, scores: Bin) -> Json:
-    """What people say: the mean of seven days by them, or why there is none, and how the judge agrees with them."""
+    """People's verdict: their mean of seven days, or why there is none, and how the judge agrees with them."""
     known = {"withheld": people.withheld, "agreements": [_agreement(agreement) for agreement in people.agreements]}
     mean = None if people.withheld else _by_people(people.sums, scores)
     return known if mean is None else known | {"mean": mean.mean, "error": mean.error, "labels": mean.audits}

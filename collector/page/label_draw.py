@@ -1,4 +1,4 @@
-"""Which evaluations people are asked to label: a draw with known probabilities, without clock, state or log.
+"""The evaluations that people are asked to label: a draw with known probabilities, without clock, state or log.
 
 An evaluation is drawn with probability
 
@@ -79,7 +79,7 @@ def label_doubt(evaluation: Evaluation, threshold: float | None) -> float:
 
 
 def place(evaluation_id: str, person: str) -> float:
-    """Where an evaluation is in a person's queue, from 0 to 1: in an order that has nothing to do with its score."""
+    """The position of an evaluation in a person's queue, from 0 to 1: in an order independent of its score."""
     return uniform(evaluation_id, f"place/{person}")
 
 

@@ -31,7 +31,7 @@ Person = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, m
 
 
 class QueueVerdict(BaseModel):
-    """What a person says of an answer before they have seen the judge's score."""
+    """A person's verdict on an answer before they see the judge's score."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -82,7 +82,7 @@ class LabelQueue:
     def next(
         self, person: str, evaluator: str = "", monitor: str = ""
     ) -> tuple[QueuedEvaluation | None, LabelProgress]:
-        """What a person labels next, and how far all are."""
+        """The next item for a person to label, and the progress of all."""
         queued = [
             evaluation
             for evaluation in self._queued()

@@ -33,7 +33,7 @@ _LONGEST = 2000
 
 
 def evaluator_views(plan: Plan) -> Iterator[EvaluatorView]:
-    """What the plan's monitors look at."""
+    """The subjects of the plan's monitors."""
     for monitor in plan.monitors:
         for assignment in monitor.assignments:
             yield EvaluatorView(
@@ -50,7 +50,7 @@ def evaluator_views(plan: Plan) -> Iterator[EvaluatorView]:
 
 
 def criteria_of(evaluator: Evaluator[Any]) -> str:
-    """What an evaluator judges by, as people read it: the configuration's own words, else what its kind is about."""
+    """The criterion of an evaluator, as people read it: the configuration's own words, else what its kind is about."""
     for name in _WORDS:
         value: object = getattr(evaluator, name, None)
         if isinstance(value, str) and value:
@@ -61,7 +61,7 @@ def criteria_of(evaluator: Evaluator[Any]) -> str:
 
 
 def page_sources(telemetry: Telemetry) -> Sources:
-    """What this process counts that the page shows."""
+    """The counts of this process that the page shows."""
     return Sources(
         traffic=lambda: traffic_views(telemetry),
         dead_letters=lambda: drop_views(telemetry),
@@ -126,7 +126,7 @@ def _cost(view: View, monitor: str, period: float, now: float) -> float:
 
 
 def drop_views(telemetry: Telemetry) -> Sequence[DropView]:
-    """What this process could not process since its start."""
+    """The records that this process could not process since its start."""
     return [
         DropView(stage=labels["stage"], reason=labels["reason"], count=int(value))
         for labels, value in _samples(telemetry.registry, DROPS.name)
@@ -135,7 +135,7 @@ def drop_views(telemetry: Telemetry) -> Sequence[DropView]:
 
 
 def deferred_view(telemetry: Telemetry) -> DeferredView | None:
-    """What waits for batches in this process; None if no monitor's evaluations may."""
+    """The evaluations that wait for batches in this process; None if no monitor's evaluations may."""
     states = {labels["state"]: int(value) for labels, value in _samples(telemetry.registry, EVALUATIONS_DEFERRED.name)}
     if not states:
         return None
@@ -149,7 +149,7 @@ def deferred_view(telemetry: Telemetry) -> DeferredView | None:
 
 
 def traffic_views(telemetry: Telemetry) -> Sequence[TrafficView]:
-    """What this process has counted of the turns, by monitor."""
+    """The turns that this process has counted, by monitor."""
     counts: dict[str, dict[str, int]] = {}
     for labels, value in _samples(telemetry.registry, TURNS.name):
         counts.setdefault(labels["monitor"], {})[labels["outcome"]] = int(value)

@@ -28,7 +28,7 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
 
 
 class Filters(BaseModel):
-    """Which evaluations are wanted, and in which order; "" means all."""
+    """The evaluations wanted, and their order; "" means all."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -77,7 +77,7 @@ def parse_label(body: bytes) -> LabelRequest:
 
 
 def select_evaluations(view: View, filters: Filters, now: float, *, text: bool) -> list[ListedEvaluation]:
-    """All listed evaluations that match, in the wanted order. Where text is hidden, it is not searched either."""
+    """All listed evaluations that match, in the wanted order. Hidden text is not searched either."""
     matches = list(_matching(view, filters, now, text=text))
     if filters.order == "newest":
         matches.reverse()

@@ -167,7 +167,7 @@ class Bin:
 
 
 class ScoreSeries:
-    """What one evaluator made of one monitor's traffic.
+    """The scores of one evaluator for one monitor's traffic.
 
     A column's error counts only its own scores, so that long conversations do not blow it up; that of several columns
     together also counts the products between them, as the exported sums do.
@@ -211,7 +211,7 @@ class ScoreSeries:
         return self._unsaved.setdefault(partition, {}).setdefault(minute, Bin(ScoreSums(), ScoreSums()))
 
     def take_unsaved(self, partition: int) -> dict[int, Bin]:
-        """What a partition has added to each minute since this was called last."""
+        """The sums that a partition has added to each minute since the last call."""
         return self._unsaved.pop(partition, {})
 
     def restore(self, minute: int, what: Bin) -> None:
@@ -232,7 +232,7 @@ class ScoreSeries:
         return self._along.add(None, evaluation.subject.conversation_id, weight=weight, score=score, time=time)
 
     def _audit(self, evaluation: Evaluation, along: BoundedIncrements | None, time: float) -> AuditedSums | None:
-        """What a score adds to the sums of audits, if there are audits."""
+        """The amounts that a score adds to the sums of audits, if there are audits."""
         if self.audit_version is None or along is None or evaluation.score is None:
             return None
         audit = audit_of(evaluation)

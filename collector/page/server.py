@@ -107,7 +107,7 @@ class Page:
     async def follow(self, guarded: Guarded = _unguarded) -> None:
         """Keep the view up to date with all three logs until cancelled. `guarded` wraps the folds of each.
 
-        What the history has is counted before: what follows it is read from the evaluations.
+        The history is counted first; everything after it is read from the evaluations.
         """
         if self._history is not None:
             read = partial(self._history.read_on, self._clock() - RETENTION)

@@ -20,7 +20,7 @@ _EXPLORE = (
 
 
 class TraceLinkSettings(BaseModel):
-    """Where a trace can be looked at."""
+    """The address at which a trace can be viewed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

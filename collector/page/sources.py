@@ -71,7 +71,7 @@ class DeferredView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficView:
-    """What a monitor did with turns since the start, by outcome; the monitor "" counts those that none watches."""
+    """A monitor's turns since the start, by outcome; the monitor "" counts the turns that no monitor watches."""
 
     monitor: str
     counts: dict[str, int]
@@ -116,7 +116,7 @@ class AgreementView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeopleView:
-    """What people's labels say of one monitor's scores: `sums` correct the mean, unless it is `withheld`."""
+    """The results of people's labels for one monitor's scores: `sums` correct the mean, unless it is `withheld`."""
 
     withheld: str
     sums: AuditedSums

@@ -1,7 +1,7 @@
 """The page's folds: they keep the view up to date with the logs of turns, evaluations and labels.
 
-The low watermarks are those of the oldest turn and evaluation on the page, so that a restart reads them back. What a
-partition gave is forgotten when the partition is opened again, not when it is closed: evaluations that go take their
+The low watermarks are those of the oldest turn and evaluation on the page, so that a restart reads them back. The
+contents of a partition are forgotten when it is opened again, not when it is closed: evaluations that go take their
 texts along, and at a stop the other log's fold would commit that nothing is needed any more. Labels are all read again.
 """
 

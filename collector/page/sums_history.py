@@ -35,7 +35,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class HistoryStretch:
-    """What the evaluations from offset `first` up to `next` of a partition add to each minute of each series."""
+    """The sums that a partition's evaluations from offset `first` up to `next` add to each minute of each series."""
 
     partition: int
     first: int

@@ -33,7 +33,7 @@ class EvaluatorView:
     audit_version: str | None = None
     """The version of who audits it; None if nobody does."""
     asks: str = ""
-    """What it judges by, in words."""
+    """Its criterion, in words."""
 
 
 @dataclass(slots=True)
@@ -267,7 +267,7 @@ class View:
             self.score_series.setdefault(key, ScoreSeries()).restore(minute, what)
 
     def take_stretch(self, partition: int, now: float, *, after: float) -> HistoryStretch | None:
-        """What a partition has added for `after` seconds or more at `now` (s), to be stored; None if there is none."""
+        """The unsaved sums of a partition, if they began `after` seconds or more before `now` (s); else None."""
         first = self._unsaved.get(partition)
         if first is None or now - first[1] < after:
             return None

@@ -1,4 +1,4 @@
-"""Who may send: bearer tokens and client certificates, and what is refused without either."""
+"""Authenticates senders by bearer tokens and client certificates, and refuses requests without either."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class BearerTokens:
 
     @staticmethod
     def sign(token: str, text: str) -> str:
-        """What a token makes of a text: nobody gets it without one, and nobody gets a token out of it."""
+        """A keyed hash of a text: it takes a token to make one, and the token cannot be recovered from it."""
         return _signature(_hash(token), text)
 
     def verify(self, text: str, signature: str) -> bool:

@@ -162,7 +162,7 @@ def form_of(content_type: str) -> Form | None:
 
 
 def success(signal: Signal, *, rejected: int = 0, message: str = "") -> Answer:
-    """What says that a request is durable, all but the `rejected` spans or log records."""
+    """The answer that a request is durable, except the `rejected` spans or log records."""
     if signal == "traces":
         answer = ExportTraceServiceResponse()
         if rejected:

@@ -14,7 +14,7 @@ from collector.redact.redactor import Redactor
 
 @dataclass(frozen=True, slots=True)
 class FeedbackRules:
-    """What is taken: comments if texts are stored at all, experts' feedback of tenants that may have experts.
+    """The accepted feedback: comments if texts are stored at all, experts' feedback of tenants that may have experts.
 
     `experts` are the names of those tenants, "" for senders without a name; None for all senders.
     """
@@ -23,7 +23,7 @@ class FeedbackRules:
     experts: frozenset[str] | None = frozenset()
 
     def believes(self, entry: FeedbackEntry) -> bool:
-        """Whether the sender may say that an expert says so. Who is no tenant is an operator, and may."""
+        """Whether the sender may say that an expert says so. A sender that is no tenant is an operator, and may."""
         return entry.source != "expert" or entry.tenant is None or self.experts is None or entry.tenant in self.experts
 
 

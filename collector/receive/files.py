@@ -55,7 +55,7 @@ class FileRequest:
 
 @dataclass(frozen=True, slots=True)
 class FileCount:
-    """What was read: requests and the like, spans, log records and turns, and the requests that could not be read."""
+    """Counts of the requests and the like, spans, log records and turns that were read, and of unreadable requests."""
 
     requests: int
     items: int
@@ -291,7 +291,7 @@ def _signal_of_json(body: bytes, path: Path) -> Incoming:
 
 
 def _document_kind(path: Path) -> Literal["references", "feedback"] | None:
-    """What a file holds by its name, if that is no traffic."""
+    """The contents of a file by its name, if they are not traffic."""
     for kind in ("references", "feedback"):
         if path.name.endswith((f".{kind}.json", f".{kind}.jsonl")):
             return kind
@@ -307,7 +307,7 @@ _OTLP_FIRST = re.compile(rb'\s*\{\s*"resource_?(?:Spans|Logs|spans|logs)"')
 
 
 def _holds_turns(body: bytes) -> bool:
-    """Whether the first document is no request. What has a key of OTLP is one, whatever else it has."""
+    """Whether the first document is no request. A document with a key of OTLP is a request, whatever else it has."""
     try:
         first = next(iter(documents_in(body)), None)
     except BadInput:

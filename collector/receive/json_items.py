@@ -1,4 +1,4 @@
-"""What is said of turns apart from traces, as JSON: read and redacted in one way, and what comes of it."""
+"""JSON about turns that comes apart from traces: read and redacted in one way, and the result."""
 
 from __future__ import annotations
 

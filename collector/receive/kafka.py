@@ -50,7 +50,7 @@ class ParsedMessage(Protocol):
 
     @property
     def records(self) -> list[Record]:
-        """What to append."""
+        """The records to append."""
         ...
 
     def count(self, telemetry: Telemetry, source: str, size: int, now: float | None = None) -> None:

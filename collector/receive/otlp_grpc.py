@@ -1,10 +1,10 @@
 """OTLP over gRPC: `TraceService/Export` and `LogsService/Export`, protobuf, into the spans log. Needs the extra `grpc`.
 
-OK means durable, as 200 does over HTTP. What cannot be accepted now gets RESOURCE_EXHAUSTED (too much at once) or
-UNAVAILABLE (the log, or the stop), both with a RetryInfo, without which no sender retries after the first of
-them. What can never be accepted is INVALID_ARGUMENT, also where it is too large: some senders retry after every
-RESOURCE_EXHAUSTED. Only messages of more than twice the limit end with the library's own RESOURCE_EXHAUSTED, without a
-RetryInfo. Metrics are UNIMPLEMENTED with one sentence, so that a sender of all three signals continues.
+OK means durable, as 200 does over HTTP. Requests that cannot be accepted now get RESOURCE_EXHAUSTED (too much at
+once) or UNAVAILABLE (the log, or the stop), both with a RetryInfo, without which no sender retries after the first of
+them. Requests that can never be accepted get INVALID_ARGUMENT, also if they are too large: some senders retry after
+every RESOURCE_EXHAUSTED. Only messages of more than twice the limit end with the library's own RESOURCE_EXHAUSTED,
+without a RetryInfo. Metrics are UNIMPLEMENTED with one sentence, so that a sender of all three signals continues.
 
 Methods are served as streams of requests, which are the same bytes on the wire: so a sender is authenticated before its
 request is read, and the request has a deadline. Compressed requests are decompressed here and not by the library: some
@@ -180,7 +180,7 @@ class OtlpGrpcReceiver:
         return response
 
     async def _sender(self, context: Context) -> Sender:
-        """Who sends, by token, certificate or address."""
+        """The sender, by token, certificate or address."""
         address = self._relay.address_of(unquote(context.peer()).partition(":")[2]) if self._relay else None
         tenant = await self._tokens.require(_authorization(context), address_key(address)) if self._tokens else None
         subjects: list[str] = []

@@ -1,8 +1,8 @@
 """OTLP over HTTP: `POST /v1/traces` and `/v1/logs`, protobuf or JSON, into the spans log; references beside it.
 
-200 means durable: the response is sent when the spans log has accepted everything. What cannot be accepted now gets 503
-with `Retry-After`, which every OTLP sender obeys; what can never be accepted 400, 413 or 415 with a sentence. Spans
-without a valid trace id are rejected as OTLP's partial success; log records without one belong to no trace and are
+200 means durable: the response is sent when the spans log has accepted everything. Requests that cannot be accepted
+now get 503 with `Retry-After`, which every OTLP sender obeys; those that can never be accepted get 400, 413 or 415
+with a sentence. Spans without a valid trace id are rejected as OTLP's partial success; log records without one belong to no trace and are
 ignored. `/v1/references` takes JSON into the turns log, `/v1/feedback` into the labels log, under the same limits.
 `/v1/metrics` answers 404 with one sentence, so that a sender of all three signals keeps the other two.
 """
@@ -118,7 +118,7 @@ class OtlpHttpReceiver:
         return response
 
     async def _sender(self, request: web.Request) -> Sender:
-        """Who sends, by token, certificate or address."""
+        """The sender, by token, certificate or address."""
         tenant: Tenant | None = None
         if self._guard:
             await self._guard(request)

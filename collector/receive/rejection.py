@@ -53,7 +53,7 @@ class Rejected(Exception):
 
 
 def rejection_of(error: Exception, retry_after: float) -> Rejected | None:
-    """What to answer on an error; None for one that neither a request nor the log can cause.
+    """The answer to an error; None for one that neither a request nor the log can cause.
 
     OTLP senders give up at 400 and 413 and try again after 503, in `retry_after` seconds.
     """
@@ -79,7 +79,7 @@ def rejection_of(error: Exception, retry_after: float) -> Rejected | None:
 
 
 def internal_error(error: Exception) -> Rejected:
-    """What to answer on an error of our own; logs where it was raised, not its message: it may quote texts."""
+    """The answer to an error of our own; logs where it was raised, not its message: it may quote texts."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     logger.error("receiving failed: %s at %s:%s", type(error).__name__, frame.filename, frame.lineno)
     return Rejected(500, "internal error")

@@ -14,10 +14,10 @@ _MOST_GUARANTEED = 0.9
 
 
 class OtlpSettings(BaseModel):
-    """What a receiver of OTLP holds to, by whichever protocol.
+    """The limits of a receiver of OTLP, for both protocols.
 
-    What is always too much is answered with 413 over HTTP and INVALID_ARGUMENT over gRPC, what is too much now with
-    503 and with RESOURCE_EXHAUSTED and a RetryInfo.
+    Requests that are always too much are answered with 413 over HTTP and INVALID_ARGUMENT over gRPC, those that are
+    too much now with 503 and with RESOURCE_EXHAUSTED and a RetryInfo.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

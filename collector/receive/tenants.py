@@ -45,7 +45,7 @@ class CertificateTenant(Tenant):
 
 
 class Sender(NamedTuple):
-    """Whoever sends a request: `key` is the tenant, the certificate or else the address, as limits count it."""
+    """The sender of a request: `key` is the tenant, the certificate or else the address, as limits count it."""
 
     key: str
     tenant: Tenant | None = None

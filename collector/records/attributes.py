@@ -21,7 +21,7 @@ FIELDS = ("service", "model", "dialect")
 RECORDED = ("service_version", "environment", "provider", "agent", "prompt", "prompt_version")
 """Attributes of a turn that are there without being declared, and also attributes of its evaluations."""
 DERIVED = ("tools", "language", "tenant")
-"""What is derived from a turn when it is judged."""
+"""The values derived from a turn when it is judged."""
 STANDARD = (*FIELDS, *RECORDED, *DERIVED)
 
 _OF_TURNS = ("span_name", "scope", "root", "finish", "input_uncertain", "attachments_left_out")

@@ -40,7 +40,7 @@ def audit_in(noted: Json) -> AuditScore | None:
 
 
 def noted_audit(evaluation: Evaluation) -> Mapping[str, Json] | None:
-    """What a label stores of an evaluation's audit."""
+    """The part of an evaluation's audit that a label stores."""
     audit = audit_of(evaluation)
     if audit is None:
         return None
@@ -48,7 +48,7 @@ def noted_audit(evaluation: Evaluation) -> Mapping[str, Json] | None:
 
 
 def audit_outcome(evaluation: Evaluation) -> str | None:
-    """What came of an evaluation's audit: `scored`, or the reason why not; None if it was not drawn for one."""
+    """The result of an evaluation's audit: `scored`, or the reason why not; None if it was not drawn for one."""
     noted = evaluation.details.get("audit")
     if not isinstance(noted, Mapping):
         return None

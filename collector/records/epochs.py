@@ -2,7 +2,7 @@
 
 Kafka gives a partition to another process when its owner stands still. The owner that wakes up again does not know, and
 what it had in hand still reaches the log. So each owner begins with a *claim*, a control record with an epoch one above
-the last, and stamps what it writes with that epoch. What comes behind the claim of a later owner is void, for every
+the last, and stamps what it writes with that epoch. A record behind the claim of a later owner is void, for every
 reader: a `Fence` reads the records of a partition in order and says which ones count.
 
 Records without an epoch always count: those of older releases, of logs that only one process can consume, and of

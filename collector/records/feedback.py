@@ -1,7 +1,7 @@
 """Feedback: what a user, an expert or a program says of a turn or a conversation, as JSON from outside and in the log.
 
 It is stored in the labels log twice: as it came, under the ids that its sender knows, and once more when it has joined
-what it is about, or when the wait for that is over. Both records have the same `feedback_id` and partition. Where it
+what it is about, or when the wait for that is over. Both records have the same `feedback_id` and partition. If it
 came again since, a third one says, a wait later, that it is over.
 """
 
@@ -32,7 +32,7 @@ REPEATED_HEADERS: Headers = (("feedback", b"repeated"),)
 
 Source = Literal["user", "expert", "code"]
 JoinOutcome = Literal["joined", "unmatched", "crowded_out"]
-"""What became of it: joined, nobody came within the wait, or given up as too much waited."""
+"""The result: joined, no subject within the wait, or given up because too much was waiting."""
 
 IDS = ("evaluation_id", "turn_id", "span_id", "response_id", "trace_id", "conversation_id")
 """By what feedback says whom it concerns, the most exact first."""
@@ -57,7 +57,7 @@ _BAD = frozenset(
 class FeedbackEntry:
     """One piece of feedback as it came, about what has all of the ids that are there.
 
-    Where it came in a trace, `spans` are those that it is about: of the turns of the trace that of one of them is
+    If it came in a trace, `spans` are those that it is about: of the turns of the trace that of one of them is
     preferred, and in any trace the one with the `response_id`.
     `tenant` is that of the sender; None for one who may say something of every tenant's turns. `author` is who says so
     within the source, `at` when, as far as the sender tells.
@@ -105,7 +105,7 @@ class FeedbackEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackSubject:
-    """What feedback has joined: a turn or a conversation that a monitor judges, and how it came to be judged."""
+    """The subject that feedback has joined: a turn or a conversation judged by a monitor, and how it was chosen."""
 
     monitor: str
     conversation_id: str
@@ -118,7 +118,7 @@ class FeedbackSubject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedFeedback:
-    """What became of one piece of feedback: `subjects` are empty unless it `joined`.
+    """The result for one piece of feedback: `subjects` are empty unless it `joined`.
 
     `score` is its value on 0..1 by the configuration of the time, `series` its name in metrics.
     """
@@ -234,17 +234,17 @@ def entries_of_turn(turn: Turn, tenant: str) -> Iterator[FeedbackEntry]:
 
 
 def feedback_record(entry: FeedbackEntry) -> Record:
-    """What to append to the labels log: the same feedback is in the same partition again."""
+    """The record to append to the labels log: the same feedback is in the same partition again."""
     return Record(entry.feedback_id.encode(), to_json(entry), FEEDBACK_HEADERS)
 
 
 def joined_record(joined: JoinedFeedback, partition: int) -> Record:
-    """What became of it, for the partition that has it."""
+    """The result record, for the partition of the feedback."""
     return Record(joined.entry.feedback_id.encode(), to_json(joined), JOINED_HEADERS, partition)
 
 
 def repeated_record(feedback_id: str, partition: int) -> Record:
-    """What says once more that feedback is over which came again; its key is its whole content."""
+    """The record that ends repeated feedback once more; its key is its whole content."""
     return Record(feedback_id.encode(), b"", REPEATED_HEADERS, partition)
 
 

@@ -1,8 +1,8 @@
 """Turns that a producer made itself: turns and conversations as JSON, and plain chats `{messages: […]}`.
 
-What a producer does not name is named here, so that the same is named the same again. A turn without an id gets one
-from its conversation, its words, when it began, and which of several equal ones it is; and from the place where it
-stood, unless it belongs to a named conversation and there tells of its own which turn it is: by when it began, or by
+A thing that the producer leaves unnamed gets a name here, the same one each time. A turn without an id gets one from
+its conversation, its words, when it began, and which of several equal ones it is; and from the place where it
+stood, unless it belongs to a named conversation and itself shows there which turn it is: by when it began, or by
 coming with its conversation. So a chat that is published again whenever it has grown brings the turns that it brought
 before, wherever it stands, and also when its oldest messages are cut off; and two people who say the same in two
 messages are two.
@@ -31,7 +31,7 @@ from evaluators.cases import Attachment, AttachmentPlace, Conversation, Json, Me
 from evaluators.texts.exact_json import parse_exactly
 
 Incoming: TypeAlias = Signal | Literal["turns", "references", "feedback"]
-"""What comes in: a signal of OTLP, ready-made turns, references, or feedback."""
+"""The kind of input: a signal of OTLP, ready-made turns, references, or feedback."""
 
 LONGEST_ID = 1000
 """Characters: ids are kept for as long as a conversation is open."""
@@ -93,7 +93,7 @@ def comes_again(document: object) -> bool:
 def turns_in(document: object, place: str = "") -> Iterator[Turn]:
     """The turns of a document: itself, those of a conversation, or one per answer of a chat.
 
-    What it does not say is derived from what it says: see above for ids. `place` is where it stood, the same whenever
+    Missing values are derived from the given ones: see above for ids. `place` is where it stood, the same whenever
     it is read there again.
 
     Raises:
@@ -200,7 +200,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,59}")
 
 
 def _chat_id(document: Mapping[str, Any]) -> str | None:
-    """What names the chat: a text or a whole number."""
+    """The name of the chat: a text or a whole number."""
     for name in ("conversation_id", "id"):
         value = document.get(name)
         if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):

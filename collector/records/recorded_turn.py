@@ -1,8 +1,8 @@
 """A turn as its record has it: what sampling and conversations need is read at once, the rest where somebody asks.
 
 Most turns that a conversation is made of are read, packed and nothing else: to make a value of each of their fields
-and to write them again took half of a restart. Which records are turns is still said by `turn_from_json`: what is not
-surely one at a glance is given to it.
+and to write them again took half of a restart. `turn_from_json` still decides which records are turns: it
+gets each record that is not surely one at a glance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from evaluators.cases import Incomplete, Json, ToolCall, Turn
 
 
 class TurnFields(Protocol):
-    """What both a turn and its record have, in the same form: enough to know whether anybody wants it."""
+    """The fields that a turn and its record share, in the same form: enough to know whether a monitor wants it."""
 
     @property
     def turn_id(self) -> str: ...  # noqa: D102 - these are fields of `Turn`
@@ -120,7 +120,7 @@ class RecordedTurn:
         return "history" in self._fields if self._fields is not None else bool(self.turn.history)
 
     def earlier_inputs(self) -> Iterator[str]:
-        """What users said in its history."""
+        """The words of users in its history."""
         if self._fields is None:
             yield from (message.content for message in self.turn.history if message.role == "user" and message.content)
             return

@@ -37,7 +37,7 @@ _LOWER = frozenset({"trace_id", "span_id"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What is known of every turn that has all of these ids, or of a conversation if only its id is there.
+    """The facts about every turn that has all of these ids, or of a conversation if only its id is there.
 
     `outcomes` are what came of it, by name: numbers, texts, true or false. `tenant` is that of the sender; None for one
     who may say something of every tenant's turns. `reference_id` stands for all of it: the same, sent twice, is one.
@@ -121,7 +121,7 @@ def _id(name: str, value: object, tenant: str | None) -> str:
 
 
 def reference_records(reference: Reference, log: Log) -> Iterator[Record]:
-    """What to append to the turns log."""
+    """The record to append to the turns log."""
     value = _to_json(reference)
     if reference.conversation_id is not None:
         yield Record(reference.conversation_id.encode("utf-8", "replace"), value, REFERENCE_HEADERS)

@@ -35,7 +35,7 @@ HEADERS: Headers = (("pieces", b"1"),)
 """The headers of a record that several pieces share."""
 
 MOST_BYTES = 256 << 10
-"""What pieces may come to that share a record: far below the 1 MB that a broker accepts unless it is told otherwise."""
+"""The largest size of the pieces that share a record: far below the 1 MB that a broker accepts by default."""
 
 MOST_PIECES = 1000
 """Pieces that may share a record. `StoredRecord.number` has room for 32,768."""
@@ -106,7 +106,7 @@ def share_records(
 
 
 def divide_records(records: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
-    """The records with a piece each, in order. What is not of this form stays: whoever reads it reports it."""
+    """The records with a piece each, in order. Records of another form stay: their reader reports them."""
     if not any(map(is_shared, records)):
         return records
     divided: list[StoredRecord] = []

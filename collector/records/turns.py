@@ -17,7 +17,7 @@ def turn_record(turn: Turn) -> Record:
 
 
 def conversation_key(turn: TurnFields) -> str:
-    """What ties a turn to its conversation; a turn without conversation id is a conversation of its own."""
+    """The ties between a turn and its conversation; a turn without conversation id is a conversation of its own."""
     return turn.conversation_id or turn.trace_id or turn.turn_id
 
 
@@ -27,7 +27,7 @@ def turn_key(turn: Turn) -> bytes:
 
 
 def without_content(turn: Turn) -> Turn:
-    """What is stored of a turn that no monitor can want: which it is, whose, and when."""
+    """The record of a turn that no monitor can want: its id, its conversation, and its time."""
     tenant = tenant_of(turn)
     return Turn(
         turn_id=turn.turn_id,

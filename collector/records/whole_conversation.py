@@ -1,4 +1,4 @@
-"""What is said of a conversation as a whole, and travels with its turns: through the logs there are only turns."""
+"""Facts about a conversation as a whole, which travel with its turns: through the logs there are only turns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def with_conversation_fields(turn: Turn, document: Mapping[str, object]) -> Turn
 
 
 def conversation_fields(turns: Iterable[Turn]) -> dict[str, Any]:
-    """What turns say of their conversation, texts by the names of its fields; the last that says something counts."""
+    """The texts of turns about their conversation, by the names of its fields; the last non-empty one counts."""
     fields: dict[str, Any] = {}
     for turn in turns:
         for name in _FIELDS:

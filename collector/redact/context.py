@@ -41,7 +41,7 @@ _CJK = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 def find_by_context(text: str, lowered: str) -> Iterator[Finding]:
-    """What follows a word of the context in a text; `lowered` is the same text, of the same length."""
+    """The text behind a word of the context; `lowered` is the same text, of the same length."""
     data = lowered.encode("utf-8", "replace")
     if not _ANY_WORD.occurs_in(data):
         return

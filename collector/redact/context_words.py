@@ -46,7 +46,7 @@ COPULAS = (
     "is|ist|lautet|war|est|es|era|é|è|to|är|er|on|je|este|este:|mea|mea este|meu é|saya|saya adalah|adalah|của tôi là"
     "|là|это|мой|είναι|هي|هو|است|היא|שלי היא|है|—|–|-|->|は|是|为|은|는|이|가"
 )
-"""What may stand between such a word and a password instead of a colon."""
+"""The pattern that may stand between such a word and a password instead of a colon."""
 
 PHONES = {
     "en": "phone|ring|phone number|telephone|tel|mobile|cell|cellphone|fax|call me|call us|text me|ring me|reach me"

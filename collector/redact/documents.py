@@ -10,7 +10,7 @@ from collector.redact.redactor import Redactor
 from evaluators.cases import Json
 
 _NO_TEXT = frozenset({"started_at", "ended_at", "usage", "incomplete", "revision"})
-"""Whoever reads the document takes nothing but times, counts and words of ours there, and refuses all else."""
+"""Readers of the document accept nothing but times, counts and words of ours there, and refuse all else."""
 
 _IDS = {
     "trace_id": re.compile("[0-9a-fA-F]{32}"),

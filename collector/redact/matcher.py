@@ -30,7 +30,7 @@ class ByteMatcher:
         return self.find(data, 0) >= 0
 
     def find(self, data: bytes, start: int) -> int:
-        """Where the first occurrence that begins at `start` or behind it begins; -1 if there is none."""
+        """The start of the first occurrence at `start` or behind it; -1 if there is none."""
         return self._match(self._anywhere, data, start, len(data))[0][0]
 
     def occurs_in_text(self, text: str) -> bool:

@@ -34,7 +34,7 @@ class TextRedactSettings(BaseModel):
 
 
 class RedactSettings(TextRedactSettings):
-    """What is taken out of texts before they are stored in a log, and again before a judge sees them."""
+    """The kinds of data taken out of texts before they are stored in a log, and again before a judge sees them."""
 
     tenants: dict[str, TextRedactSettings] = Field(
         default_factory=dict[str, TextRedactSettings],

@@ -69,7 +69,7 @@ class RequestRedaction:
                 self._span(item)
 
     def _around(self, group: Outline, about: Outline, *texts: str) -> None:
-        """What a resource or scope says of all its items."""
+        """The attributes that a resource or scope gives to all its items."""
         self._text(group, "schema_url")
         if hasattr(about, "entity_refs"):
             del about.entity_refs[:]  # nobody reads them

@@ -105,7 +105,7 @@ _KEY = re.compile(
 )
 _MAY_BE_KEY = ByteMatcher(KEY_STARTS)
 _ANY_START = ByteMatcher(f"{KEY_STARTS}|{LETTERED}|{_DOT_WORD}")
-"""What a key, an id that begins with letters and an address that is spelt out have, as one look."""
+"""The common start of keys, ids that begin with letters and spelt-out addresses, as one search."""
 _BEARER = re.compile(
     r"(?i:\b(?:bearer|basic))[ ]{1,4}(?=[A-Za-z.\-]{0,200}(?:[0-9+/=_~]|[a-z][A-Z]))"
     r"([A-Za-z0-9._~+/=\-]{16,4000})"
@@ -173,7 +173,7 @@ def _find(text: str) -> Iterator[Finding]:
 
 
 def _find_by_letters(text: str) -> Iterator[Finding]:
-    """What only a text with letters has; and of the keys, one kind begins with 1//0."""
+    """The kinds that only a text with letters has; and of the keys, one kind begins with 1//0."""
     if "eyJ" in text:
         yield from _whole(_JWT, text, "JWT")
     if "PRIVATE KEY" in text:
@@ -228,7 +228,7 @@ def built_in() -> Detector:
 def configured(patterns: Mapping[str, str], clock: Callable[[], float] = time.thread_time) -> Detector:
     """A detector of one's own regular expressions, by the kind each finds. A group named `value` narrows what goes.
 
-    They are searched by RE2, in linear time for each match. Where many matches that each look far ahead take longer
+    They are searched by RE2, in linear time for each match. If many matches that each look far ahead take longer
     than a text of its length may, the search ends with TimeoutError; `clock` gives seconds of CPU.
 
     Raises:
@@ -354,7 +354,7 @@ def _ibans(text: str) -> Iterator[Finding]:
 
 
 def _end_of(text: str, length: int) -> int | None:
-    """Where in a text with spaces its first so many characters end: the words behind an IBAN are none of it."""
+    """The end of the first so many characters in a text with spaces: the words behind an IBAN are not part of it."""
     for place, char in enumerate(text):
         length -= char.isascii() and char.isalnum()
         if not length:

@@ -49,7 +49,7 @@ QUERY_NAMES = (
 )
 """Parameters of a URL that carry a secret."""
 _VALUE = rf"""(?:\\[nrtbf]?|[ \t\r\n"'])*(?:\x12|[:=]|is |[{_OTHER}]{{2}}|\\+u(?i:ff1a|00a0))"""
-"""What is between a name and its value: quotes and spaces, escaped as often as JSON is in JSON."""
+"""The characters between a name and its value: quotes and spaces, escaped as often as JSON is in JSON."""
 
 
 def _raw(text: str) -> str:
@@ -72,15 +72,15 @@ def _forms(char: str) -> tuple[str, ...]:
 
 
 _BEFORE_WORD = r"(?s:^.?|[^A-Za-z0-9].?|b.|\\u[0-9A-Fa-f]{4})"
-"""What is before a word that begins there: no letter or digit, or one that is part of an escape, or the string's length
-in a message, behind its tag (`b` is that of a log record's event name). Without it the ids of most answers,
+"""The characters before the start of a word: no letter or digit, or one that is part of an escape, or the string's
+length in a message, behind its tag (`b` is that of a log record's event name). Without it the ids of most answers,
 `chatcmpl-…`, have the word `tc` of a Turkish id.
 """
 _UNTIL_NUMBER = r"(?:[^0-9\n]|u[0-9A-Fa-f]{4})*?"
-"""What is between a word and the first number behind it: anything on the same line, with escapes."""
+"""The characters between a word and the first number behind it: anything on the same line, with escapes."""
 _AFTER_WORD = r"[^0-9ac-ik-oq-y]"
-"""What is between a word that has no ending and what follows: no letter. In a message it is the next tag, b, j, p or z
-at the worst; capitals are let through. Without it most resources have the word `tel`, of `telemetry.sdk.name`.
+"""The characters behind a word without an ending: no letter. In a message it is the next tag, b, j, p or z at the
+worst; capitals are let through. Without it most resources have the word `tel`, of `telemetry.sdk.name`.
 """
 _ANY_NUMBER = r"[0-9][0-9 .()/\-\x80-\xff]{5,}[0-9]|[0-9][0-9A-Z ./\-]{3,}[0-9A-Z]"
 """A telephone number, or a national id."""
@@ -205,7 +205,7 @@ def suspects_of(parts: Iterable[bytes]) -> set[bytes]:
 
 
 _WINDOW = 1 << 13
-"""Bytes that are looked over at once. What hits in them makes the rest be looked over again, so they are few."""
+"""Bytes that are searched at once. A hit causes another search of the rest, so they are few."""
 _BETWEEN = b"\n"
 """Stands before each part: it is no letter or digit, as the patterns have it for a beginning, and ends a line."""
 

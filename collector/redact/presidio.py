@@ -26,7 +26,7 @@ def open_presidio() -> Detector:
 
 
 def detector_of(engine: Any) -> Detector:
-    """What an analyser finds, as findings."""
+    """The results of an analyser, as findings."""
 
     def find(text: str) -> Iterator[Finding]:
         for each in engine.analyze(text=text, language="en", score_threshold=_LEAST):

@@ -1,7 +1,7 @@
 """Detectors put together: what they find becomes a pseudonym, the same for the same thing.
 
 In the logs a pseudonym is `<EMAIL_k3f7x2ab>`: a keyed hash, so that every process and every replay writes the same one
-with no state and no table that leads back. What a judge sees is numbered instead, `<EMAIL_1>`, in the order of
+with no state and no table that leads back. For a judge they are numbered instead, `<EMAIL_1>`, in the order of
 appearance in the turn or conversation that is judged.
 
 A turn or conversation is redacted as a log holds it, or for a judge, who sees numbers, the same all through it.
@@ -49,7 +49,7 @@ Fail = Callable[[], None]
 
 
 class RedactionFailed(Exception):
-    """A detector failed. What it looked at must not be stored or sent. The message holds nothing of the text."""
+    """A detector failed. Its input must not be stored or sent. The message holds nothing of the text."""
 
 
 class CleanParts:

@@ -67,7 +67,7 @@ class CorrectedMean:
 
 
 def audit_name(evaluator: str) -> str:
-    """What an evaluator's series by its audits is called where evaluators are named: `helpful:audit`."""
+    """The name of an evaluator's series by its audits, where evaluators are named: `helpful:audit`."""
     return f"{evaluator}:audit"
 
 
@@ -77,12 +77,12 @@ def scored_name(name: str) -> str:
 
 
 def people_name(evaluator: str) -> str:
-    """What the series of an evaluator by people's labels is called: `helpful:people`, also where it is audited."""
+    """The name of an evaluator's series by people's labels: `helpful:people`, also where it is audited."""
     return f"{scored_name(evaluator)}:people"
 
 
 def audited_weight(sampling: Sampling, audit: AuditScore) -> Weight:
-    """What an audit stands for: as much as its evaluation, times 1 / the probability of its draw."""
+    """The weight of an audit: that of its evaluation, times 1 / the probability of its draw."""
     weight = Weight.of(sampling)
     return Weight(weight.full / audit.probability, weight.own / audit.probability)
 
@@ -185,7 +185,7 @@ def product_name(one: str, other: str) -> str:
 
 
 def growth(before: Sequence[float], more: Sequence[float]) -> AuditedSums:
-    """What the sums grow by where a conversation's totals grow from `before` by `more`; none of it is negative."""
+    """The growth of the sums when a conversation's totals grow from `before` by `more`; none of it is negative."""
     return AuditedSums((*more, *_products(before, more)))
 
 
@@ -195,7 +195,7 @@ def _products(before: Sequence[float], more: Sequence[float]) -> Iterator[float]
 
 
 def totals_of(weight: float, score: float, audit: AuditScore | None) -> tuple[float, ...]:
-    """What a cheap score of this weight adds to the totals of its conversation."""
+    """The amount that a cheap score of this weight adds to the totals of its conversation."""
     audited = weight / audit.probability if audit is not None else 0.0
     dear = audit.score if audit is not None else 0.0
     return audited, audited * dear, audited * score, weight, weight * score
@@ -208,7 +208,7 @@ class _Totals:
 
 
 class AuditedClusters:
-    """What the scores of recent conversations sum up to, by series.
+    """The sums of the scores of recent conversations, by series.
 
     At most `capacity` conversations, each for `memory` seconds from its first score, as in
     `collector.statistics.estimator.Clusters`.

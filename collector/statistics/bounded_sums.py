@@ -6,12 +6,12 @@ standard error says so only afterwards. So what a conversation may weigh is boun
 weighed, before the score was known:
 
 - In the sums for the mean a conversation counts for at most 20 times their mean weight, which is 2 % of all their
-  weight. What is beyond is left out of the sums, and added up as `clipped`: a clipped weight is a bias, at most
-  clipped / (W + clipped) of the mean of what was clipped. Where one conversation in twenty is heavy, the bound grows
+  weight. The excess is left out of the sums, and added up as `clipped`: a clipped weight is a bias, at most
+  clipped / (W + clipped) of the mean of what was clipped. If one conversation in twenty is heavy, the bound grows
   with them until nothing is clipped.
 - In the sums for the drop detector, weights are shares of a scale: the weight of a conversation below which 95 % of all
   weight lies. So none of them is above 1, whatever the sampling rates, which the detector's guarantee needs; and bets
-  are as large as the weights that occur allow. What is beyond is left out here, too.
+  are as large as the weights that occur allow. The excess is left out here, too.
 
 Until 20 conversations are known, a score counts for at most 20 times the weight that is our own sampling's, and the
 scale is four times the largest weight so far. Weights are bounded for each process: a restart begins again.
@@ -57,7 +57,7 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class BoundedIncrements:
-    """What a score adds to the sums of the mean and of the detector, and how much of its weight is in neither.
+    """A score's additions to the sums of the mean and of the detector, and the part of its weight that is in neither.
 
     `before` are the detector's sums of weights, and of weights times scores, of the conversation before this score.
     """
@@ -89,7 +89,7 @@ class _Bin:
 
 @dataclass(slots=True)
 class WeightHistory:
-    """What the last conversations of a series weighed."""
+    """The weights of the last conversations of a series."""
 
     largest: float = 0.0
     """The largest weight of a score so far."""
@@ -153,7 +153,7 @@ class WeightHistory:
 
 
 class BoundedSums:
-    """What the scores of recent conversations sum up to, by series.
+    """The sums of the scores of recent conversations, by series.
 
     At most `capacity` conversations, each for `memory` seconds from its first score, as in `Clusters`.
     """

@@ -46,7 +46,7 @@ class JudgedVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What is known of the true failure rate. `judged` is the rate by the judge alone, `labels` how many there were."""
+    """The knowledge of the true failure rate. `judged` is the rate by the judge alone, `labels` how many there were."""
 
     bound: float
     rate: float

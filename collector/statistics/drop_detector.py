@@ -81,7 +81,7 @@ class DropDetector:
         return bet * self.shortfall(sums.w, sums.wy) - self.coefficient(bet) * bet**2 * squares
 
     def log_gain(self, bet: float, w: float, wy: float) -> float:
-        """What a conversation's scores with these sums add to the logarithm of a bet's state; `w` is at most 1."""
+        """The gain of the logarithm of a bet's state by a conversation's scores with these sums; `w` is at most 1."""
         return math.log1p(bet * self.shortfall(w, wy))
 
     def advance(self, states: Sequence[float], increments: Iterable[float], intervals: int = 1) -> list[float]:

@@ -100,7 +100,7 @@ class Sums:
 
 
 def increments(w: float, wy: float, weight: float, score: float) -> Sums:
-    """What a score adds whose conversation has the sums `w` and `wy` already."""
+    """The sums that a score adds if its conversation has the sums `w` and `wy` already."""
     more = weight * score
     return Sums(
         w=weight,
@@ -121,7 +121,7 @@ class _Cluster:
 
 
 class Clusters:
-    """What the scores of recent conversations sum up to.
+    """The sums of the scores of recent conversations.
 
     At most `capacity` conversations, each for `memory` seconds from its first score; what is beyond is forgotten, the
     oldest first.

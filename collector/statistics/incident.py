@@ -31,8 +31,8 @@ from collector.statistics.drop_detector import (
 from collector.statistics.estimator import Sums
 
 STAKES = (0.04, 0.1, 0.2, 0.4, 0.75)
-"""What a bet within an incident may lose on one conversation, as a share of its capital. Why few: the levels they are
-about are known to a half, so that steps of two lose little."""
+"""The largest loss of a bet within an incident on one conversation, as a share of its capital. Why few: the levels
+they are about are known to a half, so that steps of two lose little."""
 LARGEST_MARGIN = 0.1
 """How far from the target a mean may be at most to have recovered."""
 LEAST_SPAN = 0.001

@@ -6,7 +6,7 @@ With the residual squares r = Σ (b - mean · a)² + v · Σ a² over a window's
     error = √ max(r, N / N_day · r_day) / W
 
 where r_day and N_day are those of the last 24 hours. The first is Hájek's estimator by Taylor's linearisation. It knows
-only what came. Where a sampler before us keeps all errors and a twentieth of the rest, an hour without any of the rest
+only what came. If a sampler before us keeps all errors and a twentieth of the rest, an hour without any of the rest
 is 40 errors of weight 1: their mean is 0.3, they agree with each other, and they are 40 effective conversations, more
 than an hour has that holds some of the heavy ones. That it fails just where the sample's weights are smaller than usual
 is known of ratios (Royall and Cumberland 1981, An empirical study of the ratio estimator and estimators of its

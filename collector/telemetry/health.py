@@ -11,14 +11,14 @@ from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import HEALTH_CHECK
 
 Check = Callable[[], str | None]
-"""What is wrong now, in a few words; None if nothing is. It answers at once: /readyz waits for it."""
+"""The present problem in a few words; None if there is none. It answers at once: /readyz waits for it."""
 
 Status = Literal["ok", "degraded", "failing"]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check found. With `degraded` the process still does all that is sent to it; with `failing` it does not."""
+    """The result of a check. A `degraded` process still handles all that it receives; a `failing` one does not."""
 
     status: Status
     detail: str = ""
@@ -53,7 +53,7 @@ class Health:
 
     @property
     def results(self) -> Mapping[str, CheckResult]:
-        """What each check finds now, by name."""
+        """The present result of each check, by name."""
         return {name: _result(*check) for name, check in self._checks.items()}
 
     def problems(self, results: Mapping[str, CheckResult]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Literal
 
 Kind = Literal["counter", "gauge", "histogram"]
 OTHER = "other"
-"""What a label value becomes beyond the cap."""
+"""The label value that stands for all values beyond the cap."""
 
 
 @dataclass(frozen=True, slots=True)

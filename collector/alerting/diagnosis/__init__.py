@@ -1,1 +1,1 @@
-"""Which part of the traffic explains that scores fell."""
+"""Finds the part of the traffic that explains a fall of scores."""

@@ -1,4 +1,4 @@
-"""Which slices explain a drop: those that fell more than the rest of the traffic did, beyond chance.
+"""Finds the slices that explain a drop: those that fell more than the rest of the traffic did, beyond chance.
 
 For a slice, a value or a pair, its change against that of the rest is compared with its error. The error rate is held
 over all slices that are looked at (Bonferroni): half of it for single values, half for pairs, and over the steps. The
@@ -60,7 +60,7 @@ class SliceDrop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropExplanation:
-    """What explains a change of the mean: nothing, or slices, the surest first."""
+    """The explanation of a change of the mean: no slices, or some, the surest first."""
 
     before: SliceSums
     after: SliceSums
@@ -207,7 +207,7 @@ class _Comparison:
         return self.drop_of(of, self.before.get(of, SliceSums()), self.after[of], z=z)
 
     def drop_of(self, of: Slice, own_before: SliceSums, after: SliceSums, *, z: float) -> SliceDrop:
-        """What a slice with these sums explains."""
+        """The part of the change that a slice with these sums explains."""
         whole_before, whole_after = self.before[EVERYTHING], self.after[EVERYTHING]
         is_known = self._is_large(own_before)
         before, rest_before = (

@@ -67,7 +67,7 @@ class RecentScores:
 def causes(
     scores: Collection[tuple[float, ScoredItem]], since: float, *, lower_is_better: bool, evaluators: int
 ) -> tuple[Cause, ...]:
-    """What explains that scores fell at `since` (s); empty if nothing does, or there are too few scores.
+    """The causes of a fall of scores at `since` (s); empty if nothing explains it, or there are too few scores.
 
     `evaluators` share the error rate: the chance that anything is named where no part has fallen more than the rest.
     """

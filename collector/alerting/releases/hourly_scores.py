@@ -41,7 +41,7 @@ class ComparedAttribute:
 
 
 class ComparedPlace(NamedTuple):
-    """What is compared: an attribute of a monitor, within a value of another one ("" where there is none)."""
+    """The thing compared: an attribute of a monitor, within a value of another one ("" where there is none)."""
 
     monitor: str
     attribute: str
@@ -122,7 +122,7 @@ class HourlyScores:
                 self._numbers.pop(place, None)
 
     def _versions(self, attribute: ComparedAttribute, evaluation: Evaluation, value: str) -> Versions | None:
-        """Where a value is remembered, and its score counted; None where there is no room for it."""
+        """The slot that remembers a value and counts its score; None if all slots are taken."""
         place = ComparedPlace(evaluation.monitor, attribute.name, _scope(attribute, evaluation.attributes))
         known = self.places.get(place)
         if known is None:

@@ -1,4 +1,4 @@
-"""Which versions are compared with which, and what came out.
+"""Pairs of versions to compare, and the results of the comparisons.
 
 A version that comes when others have been there for an hour is a release. It is compared with the one that had most
 scores in the day before, until it is a week old or has not been seen for a day; of each place the newest five are.
@@ -37,7 +37,7 @@ _SETTLING = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRules:
-    """What is compared, and when it is said to be worse.
+    """The comparisons to make, and when a release counts as worse.
 
     `error_rate` is the share of releases without a change of which it is ever said, over all evaluators of a monitor;
     `drift` is how much a mean may change with time alone. `lower` are the evaluators where lower is better.
@@ -71,7 +71,7 @@ class Release:
 
     @property
     def state(self) -> str:
-        """What can be said: worse, better, alike (the difference is surely small), open, or waiting."""
+        """The verdict: worse, better, alike (the difference is surely small), open, or waiting."""
         if self.difference is None:
             return "waiting"
         if self.is_worse:

@@ -50,7 +50,7 @@ class ReleaseStage:
         self._folds: dict[int, ReleaseFold] = {}
 
     def reconfigure(self, rules: ReleaseRules) -> None:
-        """From now on these rules count. What only they compare has no scores of before, until a restart."""
+        """Use these rules from now on. Comparisons that only they make lack earlier scores until a restart."""
         self.rules = rules
         for fold in self._folds.values():
             fold.scores.reconfigure(rules.attributes)

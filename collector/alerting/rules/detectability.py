@@ -162,7 +162,7 @@ def smallest_detectable_drop(
 
 
 def _fixed(model: DelayModel, *, clustered: bool) -> float:
-    """What no fall is large enough to save; a window needs so many conversations, not turns."""
+    """The advice if no fall is large enough to be detected; a window needs so many conversations, not turns."""
     return model.fixed * (CLUSTERING if clustered else 1.0)
 
 

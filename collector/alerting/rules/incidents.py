@@ -89,7 +89,7 @@ def ending_rules(states: States, detector: DropDetector, recovers: float) -> Ite
     ends = f"({states.now(series.RECOVERY_EVIDENCE)} > {recovers:.4f})"
 
     def fixed(record: str, value: str) -> RecordingRule:
-        """What is written down when the alert fires, and then stays."""
+        """The values recorded when the alert fires; they stay the same afterwards."""
         stays = f"{states.last(record)} and {states.in_incident} and {states.scraped}"
         return states.rule(record, f"(({value}) and {fires}) or ({stays})")
 

@@ -53,7 +53,7 @@ class AlertingRule:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
     board: str = "plumbing"
-    """Which dashboard shows it: quality, trust, cost or plumbing."""
+    """The dashboard that shows it: quality, trust, cost or plumbing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def process_group(stages: Sequence[str], rules_hash: str, alerts: AlertSettings,
 
 
 def _missing(stage: str, timing: Timing) -> AlertingRule:
-    """A process that ended cannot say so; others miss its stage. Where none is left, EvalstreamDown says so."""
+    """A process that ended cannot say so; others miss its stage. If no process is left, EvalstreamDown says so."""
     return AlertingRule(
         name=STAGE_DOWN,
         expr=f"absent({STAGE_UP.name}{selector(stage=stage)}) and on () count({STAGE_UP.name}) > 0",

@@ -190,7 +190,7 @@ def _staleness(targets: Sequence[Target], alerts: AlertSettings, timing: Timing)
 
 
 def _stale(target: Target, timing: Timing) -> AlertingRule:
-    """Evaluations are started and none is scored. Where nothing is sampled, nothing is expected.
+    """Evaluations start and no score arrives. If nothing is sampled, no score is expected.
 
     Why not by the monitor's sampled turns: each evaluator may have a rate of its own, and a turn that two monitors give
     to one evaluator is evaluated for the first of them only.
@@ -378,7 +378,7 @@ _CHECKS: Sequence[tuple[str, Severity, str]] = (
 
 
 def _losses(timing: Timing) -> Iterator[AlertingRule]:
-    """What retention deletes before it is read, and what it is about to."""
+    """Records that retention deleted before they were read, and records that it will delete soon."""
     labels, window = "consumer, log, reason", timing.text(900)
     yield AlertingRule(
         name=LOST,

@@ -42,7 +42,7 @@ class States:
         return RecordingRule(record, expr, self.where | dict(labels or {}))
 
     def now(self, name: str) -> str:
-        """What an earlier rule of the same interval has written."""
+        """The value that an earlier rule of the same interval has written."""
         return f"{name}{selector(**self.where)}"
 
     def recent(self, name: str, labels: Mapping[str, str] | None = None) -> str:

@@ -59,7 +59,7 @@ class Target:
 
     @property
     def measure(self) -> str:
-        """What its mean is, in the texts of alerts."""
+        """Its mean, as the texts of alerts name it."""
         if self.audited:
             return "the mean by audits"
         return "the mean score" if self.label is None else "the share of the label"

@@ -146,7 +146,7 @@ def target_misses(
 def _mean_of(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tuple[Sums, float] | None:
     """The sums that a window's mean is made of, and its standard error; None if it needs audits and has too few.
 
-    Where audits correct the mean, the sums are those of as many equal scores as would be as sure.
+    If audits correct the mean, the sums are those of as many equal scores as would be as sure.
     """
     audited = [bucket.audited for number, bucket in buckets.items() if number >= first and bucket.audited is not None]
     if not audited and any(bucket.audited is not None for bucket in buckets.values()):

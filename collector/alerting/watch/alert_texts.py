@@ -26,7 +26,7 @@ class Watched:
     detector: DropDetector
     of_label: bool = False
     causes: tuple[Cause, ...] = ()
-    """What explains that its scores fell."""
+    """The causes of the fall of its scores."""
     uncalibrated: str = ""
     """Why its alerts do not page, if they ask for a judge of proven agreement and it is none."""
 
@@ -37,7 +37,7 @@ class Watched:
 
 
 def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, settings: AlertSettings) -> AlertInstance:
-    """The mean has fallen: since when, from which level to which. Each fall of an incident is an alert of its own."""
+    """The mean has fallen: since when, from which level to which. Each fall of an incident is a separate alert."""
     before = "an unknown level" if fall.before is None else f"{fall.before:.3g}"
     change = "risen" if watched.detector.lower_is_better else "dropped"
     now = "" if miss is None else f" Now: {_mean(miss)}."

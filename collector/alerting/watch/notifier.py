@@ -25,7 +25,7 @@ class AlertInstance:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     causes: tuple[Cause, ...] = ()
-    """What explains a drop; the texts name it, too."""
+    """The causes of a drop; the texts name them, too."""
 
     @property
     def key(self) -> str:

@@ -107,7 +107,7 @@ class WatchStage:
         self._suspects: dict[Series, float] = {}
         """The series whose mean may have fallen, and since when (s)."""
         self._causes: dict[Series, tuple[float, tuple[Cause, ...]]] = {}
-        """What explains their falls, and when it is computed again (s)."""
+        """The causes of their falls, and when they are next computed (s)."""
         self.rules = rules
         self._shares = _share_names(rules.labels)
         self._telemetry = telemetry
@@ -123,7 +123,7 @@ class WatchStage:
         """The alerts that fired at the last evaluation."""
 
     def reconfigure(self, rules: WatchRules) -> None:
-        """From now on these targets count. What is known of a series that has one stays, but for causes of drops."""
+        """Use these targets from now on. A series that has one keeps its state, except the causes of drops."""
         for series in self._causes:
             self._show(series, ())
         self._causes.clear()
@@ -368,7 +368,7 @@ class WatchFold:
             self._stage.recent.add(key, evaluation, audit.score, time)
 
     def _series_of(self, evaluation: Evaluation) -> Iterator[tuple[str, float | None, DropDetector]]:
-        """What an evaluation adds to: its evaluator's mean, and the shares of labels, as far as they have targets."""
+        """The series with targets that an evaluation adds to: its evaluator's mean, and the shares of labels."""
         labels = self._stage.rules.labels.get((evaluation.monitor, evaluation.evaluator), ())
         audits = ((audit_name(evaluation.evaluator), evaluation.score),)
         own = ((evaluation.evaluator, evaluation.score), *label_scores(evaluation, labels))

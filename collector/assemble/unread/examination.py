@@ -1,4 +1,4 @@
-"""What is to be said of traces in files beside how their spans were read: unread text, settings, competing ids.
+"""Remarks on traces in files, beside how their spans were read: unread text, settings, competing ids.
 
 Conversation ids are compared over many traces: one that never repeats while another one does was made up for each run.
 
@@ -44,7 +44,7 @@ class UnrepeatedId:
     traces: int
 
     def sentence(self) -> str:
-        """What it means, with the setting that chooses the other one."""
+        """Its meaning, with the setting that chooses the other one."""
         return (
             f"{self.attribute} of {self.service or 'a service without a name'} names another conversation in each of "
             f"{self.traces} traces, while {self.repeated} repeats; "
@@ -133,10 +133,10 @@ _MOST = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """What was found in traces without a complete turn, and about the ids of all of them.
+    """The findings in traces without a complete turn, and about the ids of all of them.
 
-    `unread` are the places of texts that nobody reads, `proposal` a mapping that reads them, `settings` those that make
-    libraries write messages, by scope.
+    `unread` are the places of texts that no dialect reads, `proposal` a mapping that reads them, `settings` those that
+    make libraries write messages, by scope.
     """
 
     traces: int = 0
@@ -159,7 +159,7 @@ class Examination:
         }
 
     def lines(self) -> Iterator[str]:
-        """What to tell the user; no judged text."""
+        """The message for the user, without judged text."""
         if self.unread:
             yield f"text in {self.traces} traces without a complete turn:"
             for text in self.unread[:_MOST]:

@@ -132,7 +132,7 @@ def _names_model(group: Sequence[TextAt]) -> bool:
 
 
 def _match(scope: str, shape: str, group: Sequence[TextAt], traces: Sequence[CollectedTrace]) -> SpanMatch:
-    """What selects the spans of a group: the scope, and where others have it too, an attribute or the name."""
+    """The selector of a group's spans: the scope and, if other spans share it, an attribute or the name."""
     ids = {text.span.span_id for text in group}
     others = [span for trace in traces for span in trace.spans if span.scope == scope and span.span_id not in ids]
     if scope and not others:

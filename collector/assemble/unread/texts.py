@@ -46,7 +46,7 @@ class TextAt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadText:
-    """Where a text is that nobody reads: its place, the scope and name of the spans, how many, what it looks like."""
+    """A text that no dialect reads: its place, the scope and name of the spans, their number, and its appearance."""
 
     place: str
     scope: str
@@ -167,7 +167,7 @@ _CODE = ("SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH ", "CREATE ", "HTTP",
 
 
 def _hint(place: str) -> tuple[Side | None, int]:
-    """What the name of a place looks like, and how much: the last words count most."""
+    """The kind that a place's name suggests, and how strongly: the last words count most."""
     words = [word.lower() for word in _WORD.findall(place.replace("_", " "))]
     if _NEITHER.intersection(words):
         return None, -3

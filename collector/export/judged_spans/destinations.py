@@ -1,4 +1,4 @@
-"""Where judged spans are written: an OTLP endpoint, or a Kafka topic as the Collector's Kafka exporter writes it."""
+"""The destinations of judged spans: an OTLP endpoint, or a Kafka topic as the Collector's Kafka exporter writes it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from collector.telemetry.registry import Telemetry
 GROUP = "judged_spans"
 """The group under which the cursor of this fold is stored."""
 STAGE = "export_spans"
-"""What the counters of losses call it."""
+"""Its name in the counters of losses."""
 
 
 class JudgedSpansStage:

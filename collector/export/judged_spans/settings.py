@@ -52,7 +52,7 @@ class JudgedSpansKafkaSettings(BaseModel):
 
 
 class JudgedSpansSettings(ExporterSettings):
-    """Where judged spans go, and how long they are waited for."""
+    """The destination of judged spans, and how long they are waited for."""
 
     otlp: JudgedSpansOtlpSettings | None = Field(default=None, description="To an OTLP/HTTP endpoint.")
     kafka: JudgedSpansKafkaSettings | None = Field(default=None, description="To a Kafka topic.")

@@ -27,7 +27,7 @@ _LONGEST = {"name": 100, "label": 200, "comment": 4000, "author": 80}
 
 
 class CorrectedPlatformSettings(PlatformSettings):
-    """What the sections of platforms have from which corrections are read."""
+    """The settings of platforms from which corrections are read."""
 
     corrections: Seconds | None = Field(
         default=None,
@@ -55,11 +55,11 @@ class CorrectedPlatform(Protocol):
     """Whether its API lists corrections only of subjects that are named."""
 
     def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
-        """Where to GET what people said since a time, of these subjects where the API asks for their ids."""
+        """The address to GET people's corrections since a time, of these subjects where the API asks for their ids."""
         ...
 
     def corrections_in(self, path: str, answer: bytes) -> CorrectionPage:
-        """What the answer from a path has."""
+        """The corrections in the answer from a path."""
         ...
 
 
@@ -73,7 +73,7 @@ class CorrectionReading:
     back: float
 
     async def read(self, since: datetime, subjects: Sequence[Subject]) -> list[Document]:
-        """What people said since a time, as feedback. Raises ExportUnavailable."""
+        """The corrections by people since a time, as feedback. Raises ExportUnavailable."""
         documents: list[Document] = []
         pages = 0
         for first in self.platform.correction_paths(since, subjects):

@@ -67,5 +67,5 @@ class PlatformExporter:
         return CorrectionReading(platform, self._sender.get, every=settings.corrections, back=settings.corrections_back)
 
     async def export(self, batch: Sequence[Evaluation]) -> int:
-        """Write a batch; returns how many the platform refused for good. What it has no place for is left out."""
+        """Write a batch, except values without a place on the platform; returns how many it refused for good."""
         return sum([await self._sender.send(request) for request in self._platform.requests(batch)])

@@ -84,7 +84,7 @@ class Langfuse(WithoutLookUp):
                 yield from (PlatformRequest(path=_PATH, body=score, evaluations=piece) for score in scores)
 
     def refused(self, answer: bytes) -> int:
-        """What a 207 counts as rejected."""
+        """The number of rejected events in a 207."""
         try:
             parsed: Any = orjson.loads(answer)
         except orjson.JSONDecodeError:

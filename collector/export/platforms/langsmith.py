@@ -153,7 +153,7 @@ def _correction(feedback: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _corrected(feedback: dict[str, Any]) -> dict[str, Any] | None:
-    """What a person wants our score to be; who it was, the API does not say."""
+    """The score that a person gives instead of ours; the API does not name the person."""
     evaluation = object_in(object_in(feedback, "feedback_source"), "metadata").get("evalstream.evaluation.id")
     correction = object_in(feedback, "correction")
     score, value = correction.get("score"), correction.get("value")

@@ -17,7 +17,7 @@ from evaluators.results import Evaluation
 
 
 class PlatformSettings(ExporterSettings):
-    """What every platform's section has."""
+    """The settings that every platform's section has."""
 
     timeout: Seconds = Field(default=10.0, gt=0, description="Deadline of one request.")
     give_up_after: Seconds = Field(
@@ -66,7 +66,7 @@ class Platform(Protocol):
         ...
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
-        """The requests for a batch. What the platform has no place for is in none of them."""
+        """The requests for a batch. Values without a place on the platform are left out."""
         ...
 
     def refused(self, answer: bytes) -> int:
@@ -82,7 +82,7 @@ class Platform(Protocol):
         ...
 
     def after_look_up(self, request: PlatformRequest, answer: bytes) -> PlatformRequest | None:
-        """What to send now that the answer to `look_up` is known; None if the platform has the evaluation already.
+        """The request to send after the answer to `look_up`; None if the platform has the evaluation already.
 
         Raises:
             TraceMissing: the platform does not have the trace or span.
@@ -91,7 +91,7 @@ class Platform(Protocol):
 
 
 class WithoutLookUp:
-    """What most platforms have in common: the evaluation's id prevents a second one, and acceptance is for all."""
+    """The common behaviour of most platforms: the evaluation's id prevents a second one, and acceptance is for all."""
 
     def signature(self, request: PlatformRequest, body: bytes, now: float) -> Mapping[str, str]:
         """None."""
@@ -125,7 +125,7 @@ def page_link(evaluation: Evaluation, page: str | None) -> str | None:
 
 
 def metadata_of(evaluation: Evaluation, page: str | None) -> dict[str, Any]:
-    """Where a score comes from, for the platforms that keep an object beside it: ids, version, sampling, no texts.
+    """The origin of a score, for the platforms that keep an object beside it: ids, version, sampling, no texts.
 
     `page` is the address of evalstream's page, to which `evalstream.url` leads.
     """
