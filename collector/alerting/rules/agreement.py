@@ -41,8 +41,8 @@ def by_proof(target: Target, alerts: Iterable[AlertingRule]) -> Iterator[Alertin
 def uncalibrated(evaluator: str, least: float) -> str:
     """Why an alert does not page."""
     return (
-        f"Uncalibrated: that the judge of {evaluator} agrees with people is not proven (kappa of {least:g} or more, by "
-        "the lower end of its interval), so this is a warning, and no page."
+        f"Uncalibrated: the judge of {evaluator} has no proven agreement with people (a kappa of {least:g} or more at "
+        "the lower end of its interval), so this alert warns and does not page."
     )
 
 
@@ -63,9 +63,9 @@ def uncalibrated_alert(target: Target, timing: Timing) -> Iterator[AlertingRule]
         summary="{label:evaluator} of {label:monitor}: its agreement with people is not proven",
         description=(
             "Alerts on {label:evaluator} ({label:monitor}) page only for a judge whose agreement with people is "
-            f"proven: a kappa of at least {target.min_agreement:g} at the lower end of its interval. That of version "
-            "{label:evaluator_version} is {low}, from {number} effective labelled conversations (? is none). Until it "
-            "is proven they warn. Label what the queue of the page asks for."
+            f"proven: a kappa of at least {target.min_agreement:g} at the lower end of its interval. For version "
+            "{label:evaluator_version} it is {low}, from {number} effective labelled conversations (? means none). "
+            "Until it is proven, they warn. Label the conversations in the queue of the page."
         ),
         facts={"low": Fact(PEOPLE_AGREEMENT.name, _JUDGE, low), "number": Fact(PEOPLE_LABELS.name, _JUDGE)},
     )

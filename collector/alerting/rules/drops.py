@@ -2,8 +2,8 @@
 
 The state covers all replicas and is in Prometheus. Increments are exact differences of the counters. Why not
 `increase()`: it extrapolates to the ends of the window, and the bound on false alarms needs the exact sums. A replica
-that restarted is left out for two intervals. What a state is, when evidence starts over, and when an alert ends, is as
-in `collector.statistics.incident`; the states within an incident are `incidents.py`.
+that restarted is left out for two intervals. The meaning of a state, the restart of evidence and the end of an
+alert are as in `collector.statistics.incident`; the states within an incident are `incidents.py`.
 """
 
 from __future__ import annotations
@@ -120,10 +120,10 @@ def _dropped(target: Target, detector: DropDetector, alerts: AlertSettings, stat
         summary=f"{{label:evaluator}} of {{label:monitor}}: {subject} {change} from {{before}} to {{level}}; {whose} "
         f"target is {detector.target:g}",
         description=(
-            f"Since {{since}} the mean of {{label:evaluator}} ({{label:monitor}}) is {{level}}; before, it was "
+            f"The mean of {{label:evaluator}} ({{label:monitor}}) has been {{level}} since {{since}}; before, it was "
             f"{{before}}. Its target is {detector.target:g}. Over the last hour it is {{mean}} ± {{error}} from {{n}} "
-            "effective conversations. The alert ends when scores show that the mean has recovered, and not before. "
-            "Other alerts that fire for it explain at most {doubt} of the distance to the target. {causes}"
+            "effective conversations. The alert ends once scores show a recovery. "
+            "Other firing alerts explain at most {doubt} of the distance to the target. {causes}"
         ),
         facts={
             word: Fact(name, tuple(states.by), {"window": "1h"})

@@ -54,8 +54,8 @@ def _rules(alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule | Al
         summary="{label:monitor}: feedback {label:feedback} of {label:source} is worse than in the week before",
         description=(
             "Over a day the mean of {label:feedback} ({label:source}, {label:monitor}) is {mean} ± {error} from {n} "
-            f"effective conversations; in the week before it was {{before}}. That is more than {_ERRORS:g} standard "
-            "errors less. It is the mean of those who gave some, and not of the users."
+            f"effective conversations; in the week before it was {{before}}. It fell by more than {_ERRORS:g} "
+            "standard errors. It covers only the users who gave feedback."
         ),
         facts={
             "mean": Fact(series.FEEDBACK_MEAN, BY, {"window": _NOW}),

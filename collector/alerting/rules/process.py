@@ -36,8 +36,8 @@ def _missing(stage: str, timing: Timing) -> AlertingRule:
         labels={"stage": stage},
         summary="No process runs the stage {label:stage}",
         description=(
-            "Prometheus scrapes processes of evalstream, and none of them runs the stage {label:stage}. What comes "
-            "waits in the log before it: nothing is lost until the log's retention ends, and no score arrives."
+            "Prometheus scrapes evalstream, but no process runs the stage {label:stage}. Records wait in the log "
+            "before it: no score arrives, and nothing is lost until the log's retention ends."
         ),
     )
 

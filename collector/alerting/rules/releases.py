@@ -24,9 +24,9 @@ def release_group(monitors: Sequence[str], alerts: AlertSettings, timing: Timing
         summary="{label:evaluator} of {label:monitor}: {label:version} is worse than {label:baseline}",
         description=(
             "The mean of {label:evaluator} ({label:monitor}) with {label:attribute} {label:version} differs from that "
-            "with {label:baseline} by {difference}, between {low} and {high}. An interval that may be looked at at any "
-            f"time; of {1 / alerts.release_error_rate:.0f} releases that change nothing, at most one is ever said to "
-            "be worse. The two may have had different traffic: see the runbook."
+            "with {label:baseline} by {difference}, between {low} and {high}. The interval holds at any time: "
+            f"of {1 / alerts.release_error_rate:.0f} releases that change nothing, at most one is ever reported as "
+            "worse. The two may have had different traffic: see the runbook."
         ),
         facts={
             "difference": Fact(RELEASE_DIFFERENCE.name, by),

@@ -167,7 +167,7 @@ def _dominated(timing: Timing, by: Sequence[str]) -> AlertingRule:
         description=(
             "Over {label:window} the mean of {label:evaluator} ({label:monitor}) is {mean} from {n} effective "
             "conversations. A share of {clipped} of the weight is left out of it, as no conversation may outweigh the "
-            "others. Either one is very long, or a tracestate that is trusted claims that very little was sampled."
+            "others. Either one is very long, or a trusted tracestate claims a very low sampling rate."
         ),
         facts={
             "mean": Fact(series.SCORE_MEAN, labels),
@@ -222,7 +222,7 @@ def _below(target: Target, mean: float, errors: float, severity: Severity, n: fl
             "Over {label:window} the mean of {label:evaluator} ({label:monitor}) is {value} ± {error} (standard error) "
             f"from {{n}} effective conversations; the target is {mean:g}. That is more than {errors:g} standard errors "
             "on the wrong side. A share of {clipped} of the weight is left out of the mean, as no conversation may "
-            "outweigh the others. Other alerts that fire for it explain at most {doubt} of the distance to the target. "
+            "outweigh the others. Other firing alerts explain at most {doubt} of the distance to the target. "
             "{causes}"
         ),
         facts={

@@ -119,8 +119,8 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
         summary="{label:evaluator} of {label:monitor}: too many evaluations have no score",
         description=(
             "In the last hour a share of {value} of the evaluations by {label:evaluator} ({label:monitor}) has no "
-            f"score; the limit is {alerts.max_unscored_share:g}. What fails is rarely like the rest, so the mean may "
-            "be off by as much. Alerts on it fire for what is off by more."
+            f"score; the limit is {alerts.max_unscored_share:g}. Failures are rarely random, so the mean may "
+            "be off by as much. Until this ends, score alerts fire only for larger differences."
         ),
     )
     # What waits for batches has its weights up to a day after its traffic: over hours they do not add up to it.
@@ -213,7 +213,7 @@ def _stale(target: Target, timing: Timing) -> AlertingRule:
         summary="{label:evaluator} of {label:monitor}: evaluations start, but none is scored",
         description=(
             "About {value} evaluations by {label:evaluator} started for {label:monitor} in the last "
-            f"{Timing().text(900.0 + target.delay)}, and none was scored. Means shown are old."
+            f"{Timing().text(900.0 + target.delay)}, and none was scored. The means shown are old."
         ),
     )
 
@@ -239,7 +239,7 @@ def _shifted(alerts: AlertSettings) -> AlertingRule:
         description=(
             "On the golden set the scores of {label:evaluator} by {label:judge} differ by {shift} ± {error} from "
             f"their references; the limit is {alerts.judge_shift_tolerance:g}. Only the judge can have caused "
-            "this. Alerts on scores of this evaluator fire meanwhile only for drops that are larger."
+            "this. Until it ends, score alerts on this evaluator fire only for larger drops."
         ),
         facts={
             "shift": Fact(shift, ("evaluator", "evaluator_version", "judge")),
@@ -339,8 +339,8 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         REFUSED,
         f"max({CONFIGURATION_REFUSED.name}) > 0",
         "a changed configuration is refused",
-        "The configuration file was changed and is refused; that of before runs on. The log, /readyz and the page of "
-        "evalstream have the reason.",
+        "The changed configuration file was refused; the previous configuration stays in force. The log, /readyz and "
+        "the page of evalstream give the reason.",
     )
     yield alert(
         OUTRUN,
@@ -348,7 +348,7 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         f"max({CONFIGURATION_NUMBER.name}) - min({CONFIGURATION_NUMBER.name}) > 0"
         f" unless max({CONFIGURATION_REFUSED.name}) > 0",
         "a process has not taken the newest configuration",
-        "Some process is {value} configurations behind the newest one, and does not refuse it. What it owns is judged "
+        "A process is {value} configurations behind the newest one, and has not refused it. It judges its partitions "
         "by an older one.",
     )
     behind = f"sum by (consumer) ({CONSUMER_LAG_RECORDS.name}) > {alerts.max_backlog:g}"

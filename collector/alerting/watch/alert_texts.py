@@ -48,10 +48,9 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
         watched.labels | {"fall": str(fall.number)},
         f"{watched.evaluator} of {watched.monitor}: {subject} {change} from {before} to {fall.level:.3g}; "
         f"{whose} target is {watched.detector.target:g}{_mark(watched)}",
-        f"Since {_time(fall.since)} the mean of {watched.evaluator} ({watched.monitor}) is {fall.level:.3g}; "
+        f"The mean of {watched.evaluator} ({watched.monitor}) has been {fall.level:.3g} since {_time(fall.since)}; "
         f"before, it was {before}. Its target is {watched.detector.target:g}.{now} "
-        "The alert ends when scores show that the mean has "
-        f"recovered, and not before. {_explained(watched.causes)}{_unproven(watched)}",
+        f"The alert ends once scores show a recovery. {_explained(watched.causes)}{_unproven(watched)}",
         settings,
         watched.causes,
     )
@@ -100,7 +99,7 @@ def _mean(miss: TargetMiss) -> str:
 
 
 def _left_out(clipped: float) -> str:
-    return f", {clipped:.0%} of the weight left out of it" if clipped >= 0.005 else ""
+    return f", {clipped:.0%} of the weight left out" if clipped >= 0.005 else ""
 
 
 def _alert(
