@@ -1,4 +1,4 @@
-"""Audits as evaluations have them: a dear verdict on a random share of what a cheap one has scored."""
+"""Audits as evaluations have them: an expensive verdict on a random share of what a cheap one has scored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FEWEST_AUDITS = 30
 
 @dataclass(frozen=True, slots=True)
 class AuditScore:
-    """A dear verdict on the subject of a cheap one, on [0, 1], and the probability with which it was drawn for it.
+    """An expensive verdict on the subject of a cheap one, on [0, 1], and the probability of its draw.
 
     `version` is that of who gave it.
     """
@@ -26,7 +26,7 @@ class AuditScore:
 
 
 def audit_of(evaluation: Evaluation) -> AuditScore | None:
-    """The audit in an evaluation's details; None if it was not drawn for one, or the dear judge has no score."""
+    """The audit in an evaluation's details; None if it was not drawn for one, or the expensive judge has no score."""
     return None if evaluation.score is None else audit_in(evaluation.details.get("audit"))
 
 

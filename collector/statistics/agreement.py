@@ -1,4 +1,7 @@
-"""Measures of agreement between a judge's scores and people's. Plain functions over equally long sequences."""
+"""Measures of agreement between a judge's scores and people's. Plain functions over equally long sequences.
+
+Each function names the source of its formula.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ ScorePair = tuple[float, float]
 
 
 def spearman(pairs: Sequence[ScorePair]) -> float:
-    """Spearman's rank correlation, ties at their mean rank; NaN if one side is constant."""
+    """Spearman's rank correlation (1904), ties at their mean rank; NaN if one side is constant."""
     return pearson(_ranks([judge for judge, _ in pairs]), _ranks([human for _, human in pairs]))
 
 
 def pearson(xs: Sequence[float], ys: Sequence[float]) -> float:
-    """The product-moment correlation; NaN if one side is constant."""
+    """Pearson's product-moment correlation; NaN if one side is constant."""
     mean_x, mean_y = math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)
     covariance = math.fsum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
     spread = math.fsum((x - mean_x) ** 2 for x in xs) * math.fsum((y - mean_y) ** 2 for y in ys)
@@ -31,7 +34,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def kendall(pairs: Sequence[ScorePair]) -> float:
-    """Kendall's tau-b; NaN if one side is constant. O(n log n) comparisons (Knight 1966)."""
+    """Kendall's tau-b (1945); NaN if one side is constant. O(n log n) comparisons (Knight 1966)."""
     ordered = sorted(pairs)
     total = len(pairs) * (len(pairs) - 1) // 2
     ties_judge, ties_human = (_tied(Counter(side)) for side in zip(*pairs, strict=True))
@@ -49,7 +52,7 @@ def _tied(counts: Counter[float] | Counter[ScorePair]) -> int:
 
 
 def weighted_kappa(pairs: Sequence[ScorePair], levels: int = 5) -> float:
-    """Cohen's kappa with quadratic weights, scores put into equally wide levels; NaN without any spread."""
+    """Cohen's kappa (1968) with quadratic weights, scores put into equally wide levels; NaN without any spread."""
     rated = [(_level(judge, levels), _level(human, levels)) for judge, human in pairs]
     observed = sum((judge - human) ** 2 for judge, human in rated) / len(rated)
     judges, humans = Counter(judge for judge, _ in rated), Counter(human for _, human in rated)
@@ -62,7 +65,7 @@ def _level(score: float, levels: int) -> int:
 
 
 def cohen_kappa(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
-    """Cohen's kappa of the verdicts: the judge passes from `threshold` on, people from `bar` on; NaN without spread."""
+    """Cohen's kappa (1960) of verdicts: judges pass from `threshold` on, people from `bar` on; NaN without spread."""
     verdicts = [(judge >= threshold, human >= bar) for judge, human in pairs]
     n = len(verdicts)
     judges, humans = sum(judge for judge, _ in verdicts) / n, sum(human for _, human in verdicts) / n
@@ -72,7 +75,7 @@ def cohen_kappa(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) 
 
 
 def krippendorff(pairs: Sequence[ScorePair]) -> float:
-    """Krippendorff's alpha for interval data and two raters without gaps; NaN without any spread."""
+    """Krippendorff's alpha (1970) for interval data and two raters without gaps; NaN without any spread."""
     pooled = [score for pair in pairs for score in pair]
     n = len(pooled)
     within = 2 * math.fsum((judge - human) ** 2 for judge, human in pairs) / n
@@ -82,17 +85,17 @@ def krippendorff(pairs: Sequence[ScorePair]) -> float:
 
 
 def sensitivity(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
-    """Of what people call good (at or above `bar`), the share that the judge passes; NaN if nothing is."""
+    """The judge's pass rate on answers that people call good, at or above `bar` (Yerushalmy 1947); NaN without any."""
     return _share([judge >= threshold for judge, human in pairs if human >= bar])
 
 
 def specificity(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
-    """Of what people call bad, the share that the judge fails; NaN if nothing is."""
+    """The judge's failure rate on answers that people call bad, below `bar` (Yerushalmy 1947); NaN without any."""
     return _share([judge < threshold for judge, human in pairs if human < bar])
 
 
 def youden(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
-    """Sensitivity + specificity - 1 (Youden 1950): 0 is a judge whose verdicts say nothing; NaN without both kinds."""
+    """Sensitivity + specificity - 1 (Youden 1950): 0 is a judge without information; NaN without both kinds."""
     return sensitivity(pairs, threshold, bar) + specificity(pairs, threshold, bar) - 1.0
 
 
@@ -101,7 +104,7 @@ def _share(hits: Sequence[bool]) -> float:
 
 
 def threshold_for(pairs: Sequence[ScorePair], target: float, bar: float = 0.5) -> float | None:
-    """The lowest threshold at which what is bad fails with at least the share `target`; None if there is none."""
+    """The lowest threshold whose specificity is at least `target`; None if there is none."""
     for threshold in sorted({judge for judge, _ in pairs}):
         if specificity(pairs, threshold, bar) >= target:
             return threshold
@@ -111,9 +114,9 @@ def threshold_for(pairs: Sequence[ScorePair], target: float, bar: float = 0.5) -
 def interval(
     pairs: Sequence[ScorePair], measure: Callable[[Sequence[ScorePair]], float], *, samples: int = 1000, seed: int = 0
 ) -> tuple[float, float] | None:
-    """The percentile bootstrap's 95 % interval of a measure; None if it has no value in most resamples.
+    """The percentile bootstrap's 95 % interval (Efron and Tibshirani 1993) of a measure.
 
-    Resamples without a value (one side constant) are omitted.
+    None if the measure has no value in most resamples; those without one (one side constant) are omitted.
     """
     chance = Random(seed)
     resampled = sorted(

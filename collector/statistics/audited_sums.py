@@ -1,7 +1,7 @@
-"""The mean by a dear judge, from a cheap one on everything and the dear one on a random part: sums, on a stream.
+"""The mean by an expensive judge, from a cheap one on everything and the other on a random part: sums, on a stream.
 
-With w = 1 / sampling probability, x the cheap score, and y the dear one of what was drawn for an audit with probability
-p, each conversation has five totals,
+With w = 1 / sampling probability, x the cheap score, and y the expensive one of a subject drawn for an audit
+with probability p, each conversation has five totals,
 
     a = Σ w/p,  ay = Σ w/p · y,  ax = Σ w/p · x  over its audited scores,    w = Σ w,  wx = Σ w · x  over all of them.
 
@@ -48,10 +48,10 @@ _FLAT = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMean:
-    """A mean by the dear judge with its standard error.
+    """A mean by the expensive judge with its standard error.
 
     `power` is λ, `audits` the effective number of audited conversations, and `gain` how many times as many of them the
-    dear judge alone would need for this error.
+    expensive judge alone would need for this error.
     """
 
     mean: float
@@ -62,7 +62,7 @@ class CorrectedMean:
 
     @property
     def worth(self) -> float:
-        """How many audits alone would be as sure: the effective number of dear verdicts."""
+        """How many audits alone would be as sure: the effective number of expensive verdicts."""
         return self.audits * self.gain
 
 
@@ -111,7 +111,7 @@ class AuditedSums:
         return sums["a"] ** 2 / sums["a_a"] if sums["a_a"] else 0.0
 
     def corrected(self, *, fewest: float = FEWEST_AUDITS) -> CorrectedMean | None:
-        """The mean by the dear judge; None with fewer effective audits than `fewest`, which is above 2."""
+        """The mean by the expensive judge; None with fewer effective audits than `fewest`, which is above 2."""
         audits = self.audits
         if audits < max(fewest, 2.0) or audits <= 2.0:
             return None
@@ -197,8 +197,8 @@ def _products(before: Sequence[float], more: Sequence[float]) -> Iterator[float]
 def totals_of(weight: float, score: float, audit: AuditScore | None) -> tuple[float, ...]:
     """The amount that a cheap score of this weight adds to the totals of its conversation."""
     audited = weight / audit.probability if audit is not None else 0.0
-    dear = audit.score if audit is not None else 0.0
-    return audited, audited * dear, audited * score, weight, weight * score
+    expensive = audit.score if audit is not None else 0.0
+    return audited, audited * expensive, audited * score, weight, weight * score
 
 
 @dataclass(slots=True)

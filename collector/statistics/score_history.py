@@ -29,8 +29,8 @@ class PastScore(NamedTuple):
 class ScoreHistory:
     """The figures of past scores.
 
-    `clustering` is the variance of the mean over what it would be if all scores were independent; `wave` how far the
-    mean of an hour of the day is from that of all at most (its first harmonic's amplitude, less what chance makes).
+    `clustering` is the variance of the mean over its variance with independent scores (the design effect, Kish 1965).
+    `wave` is the amplitude of the daily wave: the first harmonic, fitted by least squares, less the part by chance.
     """
 
     scores: int
