@@ -1,8 +1,8 @@
 """The turn of a trace with one model call, found without reading what was said.
 
-A trace of an application that asks a model once is much of the traffic. Whose conversation it is and when it happened
-stands in attributes beside the messages; where nobody wants the content, the rest of assembling would be for nothing.
-Pure; where anything is in doubt there is no such turn, and the trace must be assembled.
+A trace of an application that asks a model once is much of the traffic. Its conversation and time stand in attributes
+beside the messages; if no monitor wants the content, the rest of assembling would be for nothing. Pure; if anything is
+in doubt there is no such turn, and the trace must be assembled.
 
 Why one call below agents, workflows and chains is one turn, whatever its words are: such a span either takes over the
 call's draft or leaves it (`enclosing_spans`). Beside the call an agent or a workflow may be a turn by itself, while a

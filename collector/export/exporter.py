@@ -88,13 +88,13 @@ class MonitoredEvaluator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportContext:
-    """What the service gives to every exporter.
+    """The parts of the service that every exporter receives.
 
     Spans and log records that `own` has signed are recognised when they come back as traffic.
     `confirm` waits until this process certainly is the one that exports. An exporter that tries again by itself calls
     it before each attempt: while the process stood still, another one may have taken over.
     `judged_spans` is the log in which spans and evaluations meet, if one is configured; `confirm_spans` is the same
-    for its consumer. `page` is the address under which people reach evalstream's page, where it is known.
+    for its consumer. `page` is the address under which people reach evalstream's page, if it is known.
     `metrics_socket` is the file on which a process serves its metrics to the one that serves those of all.
     """
 

@@ -141,7 +141,7 @@ class Batches:
         )
 
     async def start(self) -> None:
-        """Follow the batches of earlier runs. What endures does not wait for its endpoints.
+        """Follow the batches of earlier runs. A service (`enduring`) does not wait for its endpoints.
 
         Raises:
             ConfigError: an endpoint takes no batches.

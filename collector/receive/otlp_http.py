@@ -2,9 +2,9 @@
 
 200 means durable: the response is sent when the spans log has accepted everything. Requests that cannot be accepted
 now get 503 with `Retry-After`, which every OTLP sender obeys; those that can never be accepted get 400, 413 or 415
-with a sentence. Spans without a valid trace id are rejected as OTLP's partial success; log records without one belong to no trace and are
-ignored. `/v1/references` takes JSON into the turns log, `/v1/feedback` into the labels log, under the same limits.
-`/v1/metrics` answers 404 with one sentence, so that a sender of all three signals keeps the other two.
+with a sentence. Spans without a valid trace id are rejected as OTLP's partial success; log records without one belong
+to no trace and are ignored. `/v1/references` takes JSON into the turns log, `/v1/feedback` into the labels log, under
+the same limits. `/v1/metrics` answers 404 with one sentence, so that a sender of all three signals keeps the other two.
 """
 
 from __future__ import annotations

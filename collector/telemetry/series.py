@@ -82,7 +82,7 @@ AUDITED_SUMS = Series(
 AUDITS = Series(
     "evalstream_audits_total",
     "counter",
-    "Audits by what came of them: scored, or the reason why the dear judge gave no score.",
+    "Audits by what came of them: scored, or the reason why the expensive judge gave no score.",
     ("evaluator", "monitor", "outcome"),
 )
 ESTIMATOR_CLIPPED = Series(
