@@ -28,7 +28,7 @@ _COUNT = re.compile(r"\d{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What may be put into a request. Starts with everything; each refusal takes one thing away.
+    """The features that may be put into a request. Starts with everything; each refusal takes one thing away.
 
     `top_logprobs` is how many alternatives per token, 0 for no token probabilities. `limit` is the name under which the
     endpoint takes the length limit of the answer, None if under neither.

@@ -36,7 +36,7 @@ _UNREADABLE = frozenset({"judge_reply_invalid", "judge_reply_truncated", "judge_
 
 
 def cascade_model(first: str, then: str, doubt: float, share: float) -> str:
-    """What two models are called as a cascade: like `gpt-5 where gpt-5-nano doubts (0.5, 0.05)`."""
+    """The name of two models as a cascade: like `gpt-5 where gpt-5-nano doubts (0.5, 0.05)`."""
     return f"{then} where {first} doubts ({doubt:g}, {share:g})"
 
 
@@ -79,7 +79,7 @@ class Cascade:
         raise JudgeRejected("a cascade answers no single question: give it to evaluators.evaluate")
 
     def escalation(self, evaluator: Evaluator[Any], case: Turn | Conversation, outcome: Outcome) -> Escalation | None:
-        """What follows from the first judge's outcome; None where that is the end, for there is no score by it."""
+        """The decision after the first judge's outcome; None where that is the end, for there is no score by it."""
         if isinstance(outcome, Failure) and outcome.type in _UNREADABLE:
             return Escalation(reason="unreadable", probability=1.0)
         if not isinstance(outcome, Score):

@@ -23,7 +23,7 @@ from evaluators.texts.exact_json import parse_json
 
 _NEVER = -9999.0  # what servers report for a token that could not have been
 NULL = msgspec.Raw(b"null")
-"""What a form has where a body has nothing."""
+"""The placeholder of a form for a missing part of a body."""
 
 Entry = TypeVar("Entry")
 
@@ -49,7 +49,7 @@ class LazyTokens(Sequence[Token], Generic[Entry]):
 
     def __init__(self, texts: Sequence[str], entries: Sequence[Entry], read: Callable[[Entry], Token]) -> None:
         self.texts = texts
-        """What the tokens spell, one by one, without making them."""
+        """The texts of the tokens, one by one, without building token objects."""
         self._entries = entries
         self._read = read
 
@@ -97,7 +97,7 @@ def read_passing_over(body: bytes, decoder: msgspec.json.Decoder[Any]) -> dict[s
 
 
 def _value_of(part: Any) -> Any:
-    """What a part of a form stands for: objects as dictionaries, values of any kind parsed."""
+    """The value that a part of a form stands for: objects as dictionaries, values of any kind parsed."""
     if isinstance(part, msgspec.Raw):
         return parse_json(bytes(part))
     if isinstance(part, list):
@@ -187,7 +187,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What came back from one request."""
+    """The answer to one request."""
 
     choices: Sequence[Choice]
     model: str | None

@@ -100,7 +100,7 @@ def _key(model: str, prompt: Prompt, reply: type[R]) -> str:
 
 
 async def _follow(task: asyncio.Task[Verdict[Any]]) -> Verdict[Any]:
-    """What another's question brings, without its bill."""
+    """The answer to another caller's question, without its bill."""
     try:
         return _for_free(await asyncio.shield(task))
     except JudgeError as error:

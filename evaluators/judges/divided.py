@@ -30,5 +30,5 @@ class DividedJudge:
 
 
 def divided_model(extract: str, decide: str) -> str:
-    """What two models are called together: like `gpt-6-luna (decisions 1) after gpt-4.1-mini`."""
+    """The name of two models together: like `gpt-6-luna (decisions 1) after gpt-4.1-mini`."""
     return f"{decide} after {extract}"

@@ -35,7 +35,7 @@ class RequestOutdated(Exception):
 
 
 class PostsRequests(Protocol):
-    """Where a judge's requests go."""
+    """The destination of a judge's requests."""
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -145,7 +145,7 @@ class Prices:
     cache_write: float | None = None
 
     def cost(self, usage: Usage) -> float | None:
-        """What a request costs, in US dollars; None without prices."""
+        """The cost of a request, in US dollars; None without prices."""
         if self.input is None or self.output is None:
             return None
         cached = min(usage.cached_input_tokens or 0, usage.input_tokens)
@@ -157,27 +157,27 @@ class Prices:
 
 
 class Billed(Protocol):
-    """What one request brought, as far as it is billed."""
+    """The billed part of one response."""
 
     @property
     def model(self) -> str | None:
-        """Who answered."""
+        """The model that answered."""
         ...
 
     @property
     def fingerprint(self) -> str | None:
-        """Which build of it."""
+        """The build of that model."""
         ...
 
     @property
     def usage(self) -> Usage:
-        """What it is billed for."""
+        """The billed usage."""
         ...
 
 
 @dataclass(slots=True)
 class CostTracker:
-    """What one question has cost so far, over all its requests, and who answered last."""
+    """The cost of one question so far, over all its requests, and the last model that answered."""
 
     prices: Prices
     usage: Usage = field(default_factory=Usage)

@@ -87,7 +87,7 @@ def error_inside(content: bytes) -> HttpStatusError:
 
 
 def to_judge_error(error: HttpStatusError) -> JudgeError:
-    """What a response with an error means. The message holds the status and the error's code, no free text."""
+    """The meaning of an error response. The message holds the status and the error's code, no free text."""
     status = error.status
     code = _code(error.body)
     inside = " with an error inside" if status < _REDIRECTS else ""
@@ -113,7 +113,7 @@ def _about_question(code: str | None, error: HttpStatusError) -> bool:
 
 
 def _remedy(status: int, code: str | None, error: HttpStatusError) -> Remedy | None:
-    """What an operator has to correct before the endpoint takes any request; None for other errors."""
+    """The correction that an operator has to make before the endpoint takes any request; None for other errors."""
     if code is not None and (remedy := _REMEDIES_BY_CODE.get(code.lower())) is not None:
         return remedy
     if (remedy := _REMEDIES.get(status)) is not None:

@@ -20,7 +20,7 @@ _PASS = 0.5  # what a score has to reach for a vote, where the evaluator has no 
 
 
 def jury_model(combine: Combine, models: Sequence[str]) -> str:
-    """What a panel of these models is called: like `median(gpt-4o, llama-3)`."""
+    """The name of a panel of these models: like `median(gpt-4o, llama-3)`."""
     return f"{combine}({', '.join(models)})"
 
 
@@ -64,7 +64,7 @@ class Jury:
 
 @dataclass(frozen=True, slots=True)
 class MemberOutcome:
-    """What one judge of a panel came to."""
+    """The verdict of one judge of a panel."""
 
     model: str
     outcome: Outcome
@@ -96,7 +96,7 @@ def combine_outcomes(panel: Jury, evaluator: Evaluator[Any], opinions: Sequence[
 
 
 def common_stamp(model: str, stamps: Sequence[JudgeStamp]) -> JudgeStamp | None:
-    """Which judges answered, by the name `model` of them all; the prompt's hash, if all were asked the same."""
+    """The judges that answered, by the name `model` of them all; the prompt's hash, if all were asked the same."""
     if not stamps:
         return None
     hashes = {stamp.prompt_hash for stamp in stamps}

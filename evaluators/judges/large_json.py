@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def read_large(body: bytes, read: Callable[[bytes], T]) -> T:
-    """What is read of a JSON body, of which it should hold no more than it needs.
+    """Selective reading of a large JSON body, which keeps only the needed parts in memory.
 
     Token probabilities are tens of thousands of small objects. Python looks for garbage every few hundred of them,
     among all that were made before: most of the time that reading such a body takes, and none of them is garbage yet.

@@ -28,7 +28,7 @@ MOST_EMBEDDED = 8_000
 
 
 def local_model() -> str:
-    """What the model is called in the identities of evaluations: its name, and the version of its wheel.
+    """The model's name in the identities of evaluations: its name, and the version of its wheel.
 
     Raises:
         ImportError: the extra is not installed, or cannot run on this machine; the message says what to do.

@@ -73,7 +73,7 @@ class Metered(JudgeWrapper):
         return frozenset[str]().union(*(material.injection_signs for material in self._materials))
 
     def unsupported_quotes(self, reason: str) -> tuple[str, ...]:
-        """What a reason quotes that nothing of what was shown holds."""
+        """Quotes in a reason that do not occur in the shown texts."""
         return unsupported_quotes(reason, [material.content for material in self._materials])
 
     @property
@@ -89,7 +89,7 @@ class Metered(JudgeWrapper):
 
     @property
     def stamp(self) -> JudgeStamp | None:
-        """Which judge answered which questions; None if none was asked.
+        """The judge that answered each question; None if none was asked.
 
         The model and fingerprint are those of the last answer, the configured model's name where none came. The hash
         is of the last question's fixed part, or over all of them where there were several.

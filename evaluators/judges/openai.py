@@ -110,7 +110,7 @@ class OpenAIJudge:
         self._endpoint = settings.posting(settings.endpoint(api))
 
     def _hopes(self) -> Capabilities:
-        """What the endpoint is taken to be able to do before the first answer."""
+        """The endpoint's assumed capabilities before the first answer."""
         settings = self._settings
         hopes = Capabilities(optional=(*self._optional, *([_CACHE_KEY] if self._has_cache_key else ())))
         if settings.top_logprobs is not None:
@@ -126,7 +126,7 @@ class OpenAIJudge:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the endpoint is believed to be able to do."""
+        """The endpoint's capabilities, as far as known."""
         return self._features
 
     async def __aenter__(self) -> Self:

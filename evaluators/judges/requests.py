@@ -1,4 +1,4 @@
-"""What a request asks for, and the messages of a question: where every wire format of a judge that writes begins."""
+"""The content of a request and the messages of a question: the start of every wire format with written answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GO = "Do what the instructions ask, and answer in the form they give."
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for, apart from the messages and from what the endpoint can do."""
+    """The requested answer, apart from the messages and from what the endpoint can do."""
 
     model: str
     temperature: float
@@ -44,7 +44,7 @@ class Request:
     reply: type[BaseModel] | None = None
     """The form of the answer; None for a pack's."""
     shared: str = ""
-    """What the user's message begins with that other questions about the same subject begin with, too."""
+    """The beginning of the user's message that all questions about the same subject share."""
     constant: bool = False
     """Whether it holds nothing of a case: others wait for its answer, and it is kept."""
     alone: bool = False
@@ -68,7 +68,7 @@ class Request:
 
 
 ALONE = "Give the verdict alone, at once: the same JSON object without any reason in it."
-"""What is said after a question whose answer was cut off in its reasons."""
+"""The text after a question whose answer was cut off in its reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,12 @@ _FRAME = "You judge material by instructions that come after it, and answer in t
 
 
 def subject_first_model(model: str) -> str:
-    """What a model that is shown the subject first is called in identities: its scores may be others."""
+    """The name in identities of a model that is shown the subject first, since its scores may differ."""
     return f"{model} (subject first {SUBJECT_FIRST_REVISION})"
 
 
 def question_with_subject_first(prompt: Prompt, secret: bytes, *, keyed: bool) -> Question:
-    """What is judged first and the instructions after it, so that questions about one subject share a cached prefix."""
+    """The subject first and the instructions after it, so that questions about one subject share a cached prefix."""
     if prompt.constant:
         return _question(prompt, GO)
     isolated = wrap_subject_first(prompt.instructions, prompt.material, secret, keyed=keyed)

@@ -38,7 +38,7 @@ class Definition:
 
     @property
     def fields(self) -> dict[str, Json]:
-        """What of it a proposer has to know."""
+        """The part of it that a proposer has to know."""
         return {key: value for key, value in self.values.items() if key not in ("judge", "scope", "audit")}
 
 
@@ -153,7 +153,7 @@ def _with_rubric(evaluator: Evaluator[Any], levels: Sequence[ProposedLevel]) -> 
 
 
 def _answers(evaluator: Evaluator[Any]) -> tuple[dict[str, Json], dict[str, Json]] | None:
-    """What a judge should answer about a case that fails, and one that passes; None if the kind has no examples."""
+    """The answers a judge should give about a case that fails and one that passes; None if the kind has no examples."""
     if isinstance(evaluator, Rating) and not getattr(evaluator, "guidelines", ()):
         ends = (0, 1) if evaluator.strict_mode else scale_of(evaluator)
         worst, best = ends if evaluator.direction == "higher_is_better" else ends[::-1]

@@ -98,7 +98,7 @@ class LabelToLearn:
 
 @dataclass(frozen=True, slots=True)
 class ProposalRequest:
-    """What a proposer is asked: the definition is the configuration's, the rest was written by anybody."""
+    """The question to a proposer: the definition is the configuration's, the rest was written by anybody."""
 
     definition: Mapping[str, Json]
     changes: frozenset[Change]
@@ -147,7 +147,7 @@ def _verdict(*, passes: bool) -> str:
 
 
 def likely_usd(prompt: Prompt, prices: tuple[float, float]) -> float:
-    """What a question probably costs at most, by US dollars for a million tokens in and out."""
+    """The probable highest cost of a question, by US dollars for a million tokens in and out."""
     characters = len(prompt.instructions) + size_of(dict(prompt.material))
     return (characters / _CHARACTERS_PER_TOKEN * prices[0] + _MAX_TOKENS * prices[1]) / 1e6
 
@@ -155,7 +155,7 @@ def likely_usd(prompt: Prompt, prices: tuple[float, float]) -> float:
 async def propose(
     name: str, judge: Judge, prompt: Prompt, *, patience: float = PATIENCE
 ) -> tuple[Proposals, float | None]:
-    """What the judge called `name` proposes, at least one change, and its cost in US dollars (None: unknown).
+    """Proposal of the judge called `name`, at least one change, and its cost in US dollars (None: unknown).
 
     Raises:
         NoProposal: it gave no answer, none in the asked form, or proposed nothing; one sentence.

@@ -20,7 +20,7 @@ from evaluators.results import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class ReplayBench:
-    """Who judges, and how: `expected_usd` is what an evaluation probably costs."""
+    """The judge and its settings: `expected_usd` is the probable cost of an evaluation."""
 
     run: Run
     judge: Judge

@@ -59,7 +59,7 @@ class ProposingJudge:
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """What is searched for, and how far: changes tried at most, US dollars, and seconds for the proposer's answer."""
+    """The goal of a search and its limits: changes tried at most, US dollars, and seconds for the proposer's answer."""
 
     evaluator: str
     candidates: int

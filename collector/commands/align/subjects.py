@@ -48,7 +48,7 @@ class LabelledSubject:
 
 
 def material_of(case: Turn | Conversation, evaluator: Evaluator[Any]) -> dict[str, Json]:
-    """What an evaluator sees of a case, as far as it is there; of a conversation what was said."""
+    """The part of a case that an evaluator sees, as far as it is there; of a conversation, its messages."""
     if isinstance(case, Conversation):
         return {"turns": [_fields(turn, _OF_A_TURN) for turn in case.turns]}
     return _fields(case, sorted(name for name in evaluator.requires if hasattr(case, name)))

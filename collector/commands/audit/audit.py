@@ -126,7 +126,7 @@ def _left_out(letters: Collection[LetterState]) -> _LeftOut:
 
 
 def _what_was_processed(record: StoredRecord, letters: Sequence[LetterState]) -> StoredRecord | None:
-    """What is left of a record without what was dead-lettered of it; None if that is nothing."""
+    """The rest of a record without its dead-lettered pieces; None if nothing is left."""
     if not is_shared(record) or any(letter.size == len(record.value) for letter in letters):
         return None
     return without_pieces(record, {letter.piece for letter in letters})

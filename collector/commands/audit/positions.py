@@ -69,7 +69,7 @@ async def content_of(log: Log) -> LogContent:
 
 
 def reading_of(group: str, content: LogContent, committed: Mapping[int, Committed]) -> Reading:
-    """What a group has read, by its commits from before `content` was looked at, and its records were read."""
+    """Records that a group has read, by its commits from before `content` was looked at, and its records were read."""
     read = behind = 0
     lost: list[tuple[int, int, int]] = []
     beyond: list[tuple[int, int, int]] = []

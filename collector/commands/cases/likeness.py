@@ -1,4 +1,4 @@
-"""What makes a case nearly the same as one before it: its letters, or the vectors of a model of embeddings."""
+"""Rules by which a case is nearly the same as an earlier one: its letters, or the vectors of a model of embeddings."""
 
 from __future__ import annotations
 

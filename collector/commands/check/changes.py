@@ -48,7 +48,7 @@ class NumberChange:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What another configuration would change.
+    """The changes that another configuration would make.
 
     `live` are keys that a running service takes, `restart` those for which it refuses the whole file. `cost` is in US
     dollars a day at the expected traffic, or for 1,000 matching turns where none is configured; None: not known.
@@ -180,7 +180,7 @@ class Compared:
     knows_secrets: bool = True
 
     def changes_by(self, config: Config) -> Changes:
-        """What another configuration would change of it."""
+        """The changes that another configuration would make to it."""
         return changes_of(self.config, config, knows_secrets=self.knows_secrets)
 
 

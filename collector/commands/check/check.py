@@ -247,7 +247,7 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
 
 
 def _audit(audit: AuditSettings, rate: float) -> str:
-    """Who audits, and how many matching turns bring the audits that a corrected mean needs."""
+    """The auditing judge, and how many matching turns bring the audits that a corrected mean needs."""
     fewest = FEWEST_AUDITS / (rate * audit.share)
     return (
         f"audit: {_share(audit.share)} again by {audit.judge or audit.evaluator}; means, targets and drops are by the "

@@ -23,7 +23,7 @@ _PATIENCE = 5.0
 
 
 def deferred_lines(name: str, config: Config) -> Iterator[str]:
-    """Which judges' batches a monitor uses, how many evaluations wait at most, and what has to be larger for that."""
+    """Judges whose batches a monitor uses, how many evaluations wait at most, and what has to be larger for that."""
     monitor = config.settings.monitors[name]
     if monitor.urgency == "now":
         return
@@ -50,7 +50,7 @@ def deferred_lines(name: str, config: Config) -> Iterator[str]:
 
 
 def batch_lines(config: Config) -> Iterator[str]:
-    """Which judges of monitors whose evaluations may wait have batches, as their endpoints say."""
+    """The judges of monitors whose evaluations may wait that have batches, as their endpoints say."""
     part = deferred_part(config)
     if part is not None:
         yield from asyncio.run(_endpoint_lines(part))

@@ -59,7 +59,7 @@ class CacheEstimate(NamedTuple):
 
 
 def cache_lines(monitor: MonitorSettings, config: Config) -> Iterator[str]:
-    """What is expected of the caches of a monitor's judges that begin with the subject, or have a price for it."""
+    """The expected savings by the caches of a monitor's judges that begin with the subject, or have a price for it."""
     packed = {name for pack in packs_of(monitor, config.evaluators) for name in pack}
     apart = [config.evaluators[use.name] for use in monitor.uses if use.name not in packed]
     for name, judge in config.settings.judges.items():
@@ -80,7 +80,7 @@ def cache_lines(monitor: MonitorSettings, config: Config) -> Iterator[str]:
 
 
 def estimate(evaluators: Sequence[Evaluator[Any]]) -> CacheEstimate:
-    """What the questions of evaluators of one scope share where their subject comes first, each asked apart."""
+    """The text that questions of evaluators of one scope share where their subject comes first, each asked apart."""
     with ThreadPoolExecutor(max_workers=1) as thread:  # the caller may be in an event loop of its own
         prompts = thread.submit(asyncio.run, _questions(evaluators)).result()
     known: dict[str, str] = {}

@@ -70,7 +70,7 @@ def _cluster_lines(settings: KafkaSettings, groups: Mapping[str, Sequence[str]])
 
 
 def room_lines(room: RetentionRoom) -> Iterator[str]:
-    """What a consumer has left of a topic's retention, and the remedy where that is little."""
+    """The rest of a topic's retention for a consumer, and the remedy if it is short."""
     nothing = "has all the time: nothing is deleted" if room.readable else "unknown: DescribeConfigs is not granted"
     yield f"retention  {room.topic}: {room.group} {' and '.join(_uses(room)) or nothing}"
     if room.lost:

@@ -35,7 +35,7 @@ Counts = dict[tuple[str, str], dict[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class RunningService:
-    """What answers on the port of /metrics. `metrics` is its text, if it is a service with this configuration.
+    """The answer on the port of /metrics. `metrics` is its text, if it is a service with this configuration.
 
     `problem` says why it is not, in words.
     """
@@ -113,7 +113,7 @@ def parse_counts(text: str) -> Counts:
 
 
 def arrival_lines(metrics: str, *, has_turns: bool) -> Iterator[str]:
-    """What came, what dialects read of it, and where text is that nobody reads: all that is before a turn."""
+    """Received items, how much dialects read of them, and unread text: everything before a turn."""
     refused = {
         f"with {status}": number
         for status, number in _sums(metrics, RECEIVE_REQUESTS, "status").items()

@@ -22,7 +22,7 @@ _NO_TRACES = (".references", ".feedback")
 
 
 def trace_lines(config: Config, named: Sequence[Path] = ()) -> Iterator[str]:
-    """What is to be said of the named files; without any, of those that `receive.files` has, and only what is wrong.
+    """The findings about the named files; without any, of those that `receive.files` has, and only what is wrong.
 
     Raises:
         ConfigError: a named file does not exist or has other content.

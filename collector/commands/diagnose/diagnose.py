@@ -51,7 +51,7 @@ class DiagnoseOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What explains the change of one evaluator's mean, and for each slice the worst evaluations, to read."""
+    """The slices that explain the change of one evaluator's mean, and for each slice the worst evaluations, to read."""
 
     evaluator: str
     explanation: DropExplanation

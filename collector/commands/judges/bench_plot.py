@@ -61,7 +61,7 @@ def _low(judge: JudgeFigures) -> float:
 
 
 def _place(amounts: Sequence[float]) -> Callable[[float], float]:
-    """Where an amount is across the picture, on a logarithmic scale."""
+    """The position of an amount across the picture, on a logarithmic scale."""
     logs = [math.log10(amount) for amount in amounts] or [0.0]
     first, span = min(logs), max(logs) - min(logs)
     return lambda amount: _EDGE + _WIDTH * (0.1 + 0.8 * ((math.log10(amount) - first) / span if span else 0.5))

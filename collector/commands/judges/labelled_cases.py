@@ -19,7 +19,7 @@ from evaluators.cases import Conversation, Turn
 from evaluators.texts.exact_json import parse_exactly
 
 OWN_KEYS = ("human", "evaluator", "evaluation_id", "monitor", "label_probability", "segment")
-"""What stands beside a case: the label, and what `labels next` says of where it comes from."""
+"""The fields beside a case: the label, and its origin as `labels next` writes it."""
 EXAMPLE = '{"input": "…", "actual_output": "…", "human": true}'
 
 

@@ -1,4 +1,4 @@
-"""What goes where when the logs of a deployment are copied: log by log, state before what is still to be read."""
+"""The plan of a copy of a deployment's logs: log by log, state before what is still to be read."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ class LogCopy:
                 await writer.copy(record)
 
     async def _copy_turns(self) -> None:
-        """What was read is history; then the state as records of its own; then what was not read."""
+        """Records that were read are history; then the state as records of its own; then what was not read."""
         source, writer = self._sources["turns"], self._writers["turns"]
         evaluations, commits = self._sources["evaluations"].log, source.commits[GROUP]
         for partition in range(source.log.partitions):

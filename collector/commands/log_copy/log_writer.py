@@ -23,7 +23,7 @@ class Place:
 
 @dataclass(slots=True)
 class _Mark:
-    """Where in each partition of the target the first record is that lies at or behind an offset of the source."""
+    """In each partition of the target, the place of the first record at or behind an offset of the source."""
 
     offsets: Mapping[int, int]
     places: dict[int, int] = field(default_factory=dict[int, int])
@@ -64,7 +64,7 @@ class LogWriter:
         self._places[partition, offset, piece] = None
 
     def place_of(self, partition: int, offset: int, piece: int = 0) -> Place | None:
-        """Where a noticed record is; None if it was not copied."""
+        """The place of a noticed record; None if it was not copied."""
         return self._places.get((partition, offset, piece))
 
     def end(self, partition: int) -> int:
@@ -158,7 +158,7 @@ def _new_digest() -> Any:
 
 
 def _bytes_of(record: Record | StoredRecord) -> bytes:
-    """What makes a record another one."""
+    """The values that tell one record from another."""
     parts: list[bytes] = [b"" if record.key is None else b"k" + record.key, record.value]
     parts += [part for name, value in record.headers for part in (name.encode(), value)]
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)

@@ -12,7 +12,7 @@ from collector.logs.log import Log, StoredRecord
 from collector.records.shared_records import divide_records
 
 CHUNK_RECORDS, CHUNK_BYTES = 5_000, 8 << 20
-"""What is read of a partition at once, when others are read beside it."""
+"""The number of records read from a partition at once, when others are read beside it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ class CommandRunner:
         self._config = config
 
     async def run(self, command: str, options: Mapping[str, str | None], flags: Sequence[str] = ()) -> str:
-        """What a command writes; with what is wrong, if it fails. Values are no options, whatever they begin with."""
+        """A command's output, with its error message if it fails. Values are no options, whatever they begin with."""
         words = [f"{name}={value}" for name, value in options.items() if value is not None]
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "collector.cli", command, f"--config={self._config}", *words, *flags,

@@ -90,12 +90,12 @@ class Tools:
         until: Moment | None = None,
         evaluator: EvaluatorName = None,
     ) -> str:
-        """Which part of the traffic explains that scores fell, beyond chance, with evaluations to read; or none."""
+        """Finds the traffic that explains a fall of scores, beyond chance, with evaluations to read; or none."""
         options = {"--monitor": monitor, "--from": since, "--to": until, "--evaluator": evaluator}
         return await self._commands.run("diagnose", options, ["--json"])
 
     async def check_configuration(self) -> str:
-        """What `evalstream check` says of the configuration: mistakes with remedies, the plan, what it will cost."""
+        """Returns what `evalstream check` prints: mistakes with remedies, the plan, what it will cost."""
         return await self._commands.run("check", {})
 
     async def cost_of_judging_again(

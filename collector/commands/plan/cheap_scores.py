@@ -16,7 +16,7 @@ from collector.evaluate.planned_rates.day_figures import DayFigures
 FEWEST_PAIRS = 100
 """Subjects that both have scored, below which nothing is said: of many evaluators one agrees by chance."""
 LEAST_GAIN = 0.9
-"""What a proposal costs at most, as a part of what it takes the place of."""
+"""The highest cost of a proposal, as a share of the cost that it replaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

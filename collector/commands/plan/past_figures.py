@@ -128,7 +128,7 @@ def _index(stratum: str, strata: Sequence[str]) -> int:
 
 
 def _audit_usd(scored: Iterable[PricedEvaluation]) -> float | None:
-    """What an audit costs: how much more audited evaluations do than others; None if there are no two kinds."""
+    """The cost of an audit: how much more audited evaluations do than others; None if there are no two kinds."""
     audited: dict[bool, list[float]] = {True: [], False: []}
     for evaluation in scored:
         audited[evaluation.was_audited].append(evaluation.usd or 0.0)

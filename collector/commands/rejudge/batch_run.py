@@ -1,4 +1,4 @@
-"""What a stretch of the past lacks, made by the command itself in its judges' batches, and written into the log."""
+"""Missing evaluations of a past period, made by the command itself in its judges' batches, and written into the log."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Candidates:
-    """What of a stretch is to be made by a plan; `plan` has the wanted monitors and evaluators alone.
+    """The evaluations of a period that a plan still has to make; `plan` has the wanted monitors and evaluators alone.
 
     Iterate over it as often as needed, after `prepare`: each time it reads the turns log again, so that memory does not
     grow with the stretch. `is_over` says whether the service has come to a job of a partition, and will not make it.
@@ -99,7 +99,7 @@ class Candidates:
         return past_jobs(self.turns, partition, self.plan, self.controls[partition], self.stretch)
 
     async def all(self) -> AsyncIterator[Candidate]:
-        """What is to be made and was not requested yet, about in the order of time."""
+        """Evaluations that are due and not requested yet, about in the order of time."""
         self.left_out.unsampled = self.left_out.in_hand = 0
         self.left_out.no_reference = self._unreferenced
         partitions = () if self.what == "failed" else range(self.turns.partitions)
@@ -119,7 +119,7 @@ class Candidates:
                 yield candidate
 
     async def _new(self, partition: int) -> AsyncIterator[Candidate]:
-        """What was never made by this definition, with the draw that it has."""
+        """Evaluations that this definition never made, with their draws."""
         async for past_due_job in self._due(partition):
             job = past_due_job.job
             name = job.assignment.evaluation_id(*subject_id_of(past_due_job.case))

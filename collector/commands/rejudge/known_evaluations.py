@@ -13,7 +13,7 @@ from collector.past.owed import is_owed, is_unmade
 
 @dataclass(slots=True)
 class KnownEvaluations:
-    """What there is of these evaluators (all, if none are named), each in its version of now.
+    """Known evaluations by these evaluators (all, if none are named), each in its version of now.
 
     `live` are ids of what was made as the traffic came. `by_subject` has the newest score's id of each evaluator and
     subject, None where none is a score. `owed` are failures and what was not even tried, if nothing supersedes it.

@@ -53,7 +53,7 @@ class FallDelay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What alerts with a target would have done: the times of pages, and how soon they would have found falls."""
+    """The alerts that a target would have raised: the times of pages, and how soon they would have found falls."""
 
     target: float
     pages: tuple[float, ...]

@@ -42,7 +42,7 @@ class NumberedQuestion:
 
     @property
     def meanings(self) -> Mapping[str, str]:
-        """What the options mean, in the order in which they are shown."""
+        """Meanings of the options, in the order shown."""
         meanings = {option.value: option.meaning for option in self.question.options}
         return {value: meanings[value] for value in self.order}
 
@@ -64,7 +64,7 @@ UNUSABLE = Decision({}, problem="judge_reply_invalid")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRequest:
-    """What is sent: the judged material, as an object and inside its fence, and the questions about it."""
+    """The request: the judged material, as an object and inside its fence, and the questions about it."""
 
     model: str
     material: Mapping[str, Json]
@@ -75,7 +75,7 @@ class DecisionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionReply:
-    """What came back: a decision for each question, in their order."""
+    """The answer: a decision for each question, in their order."""
 
     decisions: Sequence[Decision]
     model: str | None

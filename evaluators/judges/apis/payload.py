@@ -46,7 +46,7 @@ def text(value: Any) -> str | None:
 
 
 def usage_of(used: Mapping[str, Any]) -> Usage:
-    """What a request is billed for, as OpenAI's newer formats say it."""
+    """The billed usage of a request, in OpenAI's newer formats."""
     details = mapping(used.get("input_tokens_details"))
     return Usage(
         input_tokens=count(used.get("input_tokens")),

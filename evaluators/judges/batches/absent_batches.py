@@ -1,4 +1,4 @@
-"""Which endpoints take no batches, as was found out: what could have been in a batch is asked at once there."""
+"""Endpoints that were found to take no batches: their requests are sent at once instead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LOOK_AGAIN = 3600.0
 
 
 class AbsentBatches:
-    """What is known of the endpoints of a process, by home (`BatchTerms`); all partitions share it."""
+    """Knowledge about the endpoints of a process, by home (`BatchTerms`); all partitions share it."""
 
     def __init__(self) -> None:
         self._absent: set[str] = set()
@@ -35,5 +35,5 @@ class AbsentBatches:
         return True
 
     def slots(self, home: str, count: int) -> asyncio.Semaphore:
-        """What bounds the requests at once to an endpoint."""
+        """The limit of simultaneous requests to an endpoint."""
         return self._slots.setdefault(home, asyncio.Semaphore(count))

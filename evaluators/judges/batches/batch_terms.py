@@ -1,4 +1,4 @@
-"""What a batch endpoint is told: whose requests it gathers, its waits, and who hears of its progress."""
+"""Terms of a batch endpoint: the owner of its requests, its waits, and the receiver of its progress."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTerms:
-    """Whose requests they are, what a batch costs less than the list price, and who is told.
+    """The owner of the requests, the discount of a batch on the list price, and the receiver of reports.
 
     `home` names the judge and its endpoint in the journal. `timeout` is that of a request outside of batches.
     `most_items` is how many requests are in a batch at most, if that is less than the provider takes. Before anything

@@ -39,7 +39,7 @@ class JournalInUse(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """What is known of a request: it is in a batch, or has an answer, or has none after `attempts` batches.
+    """The state of a request: it is in a batch, or has an answer, or has none after `attempts` batches.
 
     `at_once` says that it was answered outside of batches, at the full price.
     """
@@ -105,7 +105,7 @@ class BatchJournal:
 
     @property
     def secret(self) -> bytes:
-        """What requests are marked with: the same for all runs, so that one question is one request."""
+        """The mark of requests: the same for all runs, so that one question is one request."""
         return self._secret
 
     def _stored_secret(self) -> bytes:
@@ -117,7 +117,7 @@ class BatchJournal:
         return bytes(row[0])
 
     def entry(self, home: str, name: str) -> JournalEntry | None:
-        """What is known of a request; None if it was never sent."""
+        """The state of a request; None if it was never sent."""
         with closing(self._file.cursor()) as cursor:
             row = cursor.execute(
                 "SELECT batch, attempts, at_once, status, content, missing FROM request WHERE home = ? AND name = ?",

@@ -64,7 +64,7 @@ class OwnedRequests:
 
 
 def owner_name(owner: str) -> str:
-    """What the names of an evaluation's requests begin with: 32 hex digits."""
+    """The prefix of the names of an evaluation's requests: 32 hex digits."""
     return hashlib.sha256(owner.encode()).hexdigest()[:_DIGITS]
 
 

@@ -34,7 +34,7 @@ class PatientCalls:
         return error.status in PASSING or (self._terms.endures and error.status in _FIXABLE)
 
     async def call(self, request: Callable[[], Awaitable[T]], patience: float | None) -> T:
-        """What a request brings, tried again while it fails for now: for so many seconds, or for as long as it takes.
+        """Response to a request, tried again while it fails for now: for so many seconds, or for as long as it takes.
 
         Raises:
             HttpStatusError, JudgeError: as of the last attempt.

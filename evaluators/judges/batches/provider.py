@@ -68,7 +68,7 @@ Missing = Literal["expired", "cancelled", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What came of one request: the status and body of its response, or why there is none."""
+    """The result of one request: the status and body of its response, or why there is none."""
 
     name: str
     status: int | None

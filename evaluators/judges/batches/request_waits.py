@@ -1,4 +1,4 @@
-"""Who waits for the answer to which request."""
+"""The waiters for the answer to each request."""
 
 from __future__ import annotations
 

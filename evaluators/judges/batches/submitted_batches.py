@@ -32,7 +32,7 @@ _RECORDED_AT_ONCE = 200
 _FOR_NOW = frozenset({"token_limit_exceeded"})
 """Codes of batches that are refused as a whole, as too much waits at the provider now."""
 _GONE: Collection[Remedy] = ("model or address", "address")
-"""What has to be corrected where a batch is not where it was."""
+"""The remedy for a batch that has disappeared."""
 GONE = "gone"
 """The status of a batch that was submitted, and that the provider does not know any more."""
 _NOT_AGAIN = frozenset({"cancelled", GONE})
@@ -89,7 +89,7 @@ class SubmittedBatches:
         self._begin(key, self._submit(key, items), names)
 
     async def _call(self, request: Callable[[], Awaitable[T]]) -> T:
-        """What a request brings, however long the provider is unavailable: the batch is there all the same."""
+        """The response to a request, however long the provider is unavailable: the batch is there all the same."""
         return await self._calls.call(request, None)
 
     def learn_absence(self, error: NoBatches) -> None:
@@ -284,14 +284,14 @@ class SubmittedBatches:
         self._begin(batch.key, self._continue(batch), self._journal.names(batch.key))
 
     def _key(self, names: Sequence[str]) -> str:
-        """What the batch of these requests is called: it is another one when they are in their second."""
+        """The name of the batch of these requests: their second batch has another one."""
         entries = ((name, self._journal.entry(self._terms.home, name)) for name in names)
         tries = [f"{self._terms.home} {name} {0 if entry is None else entry.attempts}" for name, entry in entries]
         return hashlib.sha256("\n".join(sorted(tries)).encode()).hexdigest()[:32]
 
 
 async def _unless_absent(call: Callable[[], Awaitable[T]]) -> T:
-    """What a call about batches brings.
+    """The response to a call about batches.
 
     Raises:
         NoBatches: there are none.
