@@ -196,4 +196,4 @@ def test_only_alerts_of_judges_ask_and_they_say_uncalibrated() -> None:
     assert {each.severity for each in warned} == {"warning"}
     on_scores = [each for each in warned if each.name != UNCALIBRATED]
     assert on_scores
-    assert all("uncalibrated" in each.summary and "not proven" in each.description for each in on_scores)
+    assert all("uncalibrated" in each.summary and "no proven agreement" in each.description for each in on_scores)
