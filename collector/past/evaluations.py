@@ -80,16 +80,17 @@ def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> Selec
     newest: dict[tuple[Hashable, ...], PastEvaluation] = {}
     known = 0
     superseded: set[str] = set()
-    for evaluation in past:
+    for candidate in past:
         known += 1
-        superseded.update(evaluation.evaluation.supersedes)
-        if selection.matches(evaluation.evaluation):
-            key = subject_key(evaluation.evaluation)
+        evaluation = candidate.evaluation
+        superseded.update(evaluation.supersedes)
+        if selection.matches(evaluation):
+            key = subject_key(evaluation)
             rival = newest.get(key)
-            if rival is None or rival.evaluation.ended_at <= evaluation.evaluation.ended_at:
-                newest[key] = evaluation
-    current = [evaluation for evaluation in newest.values() if evaluation.evaluation.evaluation_id not in superseded]
-    scored = tuple(evaluation for evaluation in current if evaluation.evaluation.score is not None)
+            if rival is None or rival.evaluation.ended_at <= evaluation.ended_at:
+                newest[key] = candidate
+    current = [candidate for candidate in newest.values() if candidate.evaluation.evaluation_id not in superseded]
+    scored = tuple(candidate for candidate in current if candidate.evaluation.score is not None)
     return SelectedEvaluations(scored, len(current) - len(scored), known)
 
 
