@@ -28,7 +28,6 @@ COMMANDS = {
         "run",
         "rules",
         "dead-letters",
-        "retry",
         "rejudge",
         "export",
         "parquet",
@@ -55,6 +54,9 @@ COMMANDS = {
 }
 """The commands by heading, in the order of `evalstream --help`."""
 
+RENAMED = {"retry": "rejudge --what failed"}
+"""Commands of earlier releases, and what took their place."""
+
 
 class GroupedCommands(TyperGroup):
     """The root command, whose help lists the commands under headings."""
@@ -68,6 +70,12 @@ class GroupedCommands(TyperGroup):
                 formatter.write_dl(
                     [(f"{name:<{width}}", self.commands[name].get_short_help_str(limit)) for name in names]
                 )
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; an earlier name is answered with the present one."""
+        if args and args[0] in RENAMED:
+            raise ConfigError(f"evalstream {args[0]} is now: evalstream {RENAMED[args[0]]}")
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(
@@ -697,47 +705,6 @@ def replay(
 
 
 @app.command()
-def retry(
-    config: ConfigFile = DEFAULT_CONFIG,
-    failed: Annotated[bool, typer.Option("--failed", help="Required: repeat failed evaluations.")] = False,
-    reason: Annotated[
-        list[str] | None, typer.Option(help="Only failures of this type, like judge_timeout; repeatable.")
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(help="Only failures since: a time like 2026-11-20T09:00 (UTC), or a duration like 24h or 7d."),
-    ] = None,
-    evaluator: Evaluators = None,
-    monitor: Monitors = None,
-    max_usd: Annotated[
-        float | None,
-        typer.Option("--max-usd", min=0, help="Stop at this expected cost; the oldest are requested first."),
-    ] = None,
-    dry_run: DryRun = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also request evaluations that were requested before and are still missing.")
-    ] = False,
-) -> None:
-    """Repeat failed evaluations.
-
-    The requests go into the log; the running service carries them out, each once. The new evaluation supersedes the
-    failed one, and the two count as one.
-    """
-    from collector.commands.retry import RetryOptions, retry_failed
-    from collector.past.evaluations import EvaluationFilter
-
-    if not failed:
-        raise ConfigError("name what to make again: evalstream retry --failed")
-    selection = EvaluationFilter(
-        since=_parse_moment("--since", since), monitors=tuple(monitor or ()), evaluators=tuple(evaluator or ())
-    )
-    options = RetryOptions(
-        selection=selection, reasons=tuple(reason or ()), max_usd=max_usd, dry_run=dry_run, again=again
-    )
-    _finish(retry_failed(_load(config), options, print))
-
-
-@app.command()
 def rejudge(
     config: ConfigFile = DEFAULT_CONFIG,
     since: Since = "24h",
@@ -749,6 +716,9 @@ def rejudge(
             "all: also what was judged by another version."
         ),
     ] = "unscored",
+    reason: Annotated[
+        list[str] | None, typer.Option(help="With failed: only failures of this type, like judge_timeout; repeatable.")
+    ] = None,
     evaluator: Evaluators = None,
     monitor: Monitors = None,
     max_usd: Annotated[
@@ -793,6 +763,7 @@ def rejudge(
     options = RejudgeOptions(
         stretch=Stretch(begin, end),
         what=what,
+        reasons=tuple(reason or ()),
         monitors=tuple(monitor or ()),
         evaluators=tuple(evaluator or ()),
         max_usd=max_usd,

@@ -15,7 +15,7 @@ from collector.page.score_series import RANGES, Bin, ScoreSums, total
 from collector.page.settings import PageSettings
 from collector.page.sources import AgreementView, PeopleView, Sources
 from collector.page.view import ListedEvaluation, View
-from collector.past.owed import is_owed
+from collector.past.evaluations import is_owed
 from collector.records.feedback import JoinedFeedback
 from collector.records.json import evaluation_to_json, label_to_json, turn_to_json
 from collector.statistics.audited_sums import AuditedSums, CorrectedMean, corrected_by_people, sums_of_scores

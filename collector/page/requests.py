@@ -15,7 +15,7 @@ from collector.evaluate.retry.request import RetryRequest
 from collector.logs.log import Log, Record
 from collector.page.score_series import RANGES
 from collector.page.view import ListedEvaluation, View
-from collector.past.owed import is_owed
+from collector.past.evaluations import is_owed
 from collector.past.turns import case_of
 from collector.receive.rejection import Rejected
 from collector.records.attributes import STANDARD
@@ -205,7 +205,8 @@ def build_retry(view: View, listed: ListedEvaluation) -> RetryRequest:
     turns = {turn.turn_id: turn for turn in view.turn_cache.turns(conversation)}
     case = case_of(listed.evaluation, {conversation: turns})
     if case is None:
-        raise Rejected(409, "its turns are not on the page any more; evalstream retry --failed reads them from the log")
+        remedy = "evalstream rejudge --what failed reads them from the log"
+        raise Rejected(409, f"its turns are not on the page any more; {remedy}")
     return RetryRequest(listed.evaluation, case)
 
 

@@ -13,6 +13,7 @@ from collector.logs.log import Log, StoredRecord
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from evaluators.results import Evaluation
+from evaluators.skip_reasons import UNMADE
 
 REPLAY_OF = "replay_of"
 """The attribute by which an evaluation says which one it repeats."""
@@ -149,3 +150,15 @@ def read_file(path: Path) -> Iterator[PastEvaluation]:
                     f"{path}: line {number}: not an evaluation ({error}); "
                     "name a file that evalstream score --output or the jsonl exporter wrote"
                 ) from error
+
+
+def is_unmade(evaluation: Evaluation) -> bool:
+    """Whether it was skipped without being tried."""
+    return evaluation.reason_code in UNMADE
+
+
+def is_owed(evaluation: Evaluation) -> bool:
+    """Whether it failed, or is a retry that was not even tried."""
+    if evaluation.outcome == "failed":
+        return True
+    return evaluation.retry is not None and is_unmade(evaluation)

@@ -42,9 +42,6 @@ class World:
         path.write_text(yaml.safe_dump(self.settings | changes))
         return path
 
-    async def retry(self, *arguments: str) -> Result:
-        return await self.command("retry", "--failed", *arguments)
-
     async def command(self, name: str, *arguments: str) -> Result:
         command = [name, "-c", str(self.folder / "evalstream.yaml"), *arguments]
         return await asyncio.to_thread(CliRunner().invoke, app, command)

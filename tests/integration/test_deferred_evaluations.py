@@ -390,14 +390,14 @@ async def test_a_denied_key_is_waited_for(tmp_path: Path) -> None:
 
 
 async def test_audit_and_check_know_that_it_waits(tmp_path: Path) -> None:
-    """What waits on purpose is not missing, and `retry` has nothing to do."""
+    """What waits on purpose is not missing, and `rejudge` has nothing to do."""
     async with batch_server(looks=10**9) as server:
         path = configure(tmp_path, server.base_url)
         async with service(path) as started:
             await started.logs.turns.append(turns(COUNT))
             await submitted(server)
             await asyncio.sleep(0.3)
-        for command, expected in (("audit", 0), ("retry --failed", 0)):
+        for command, expected in (("audit", 0), ("rejudge --what failed --dry-run", 0)):
             done = await asyncio.to_thread(CliRunner().invoke, app, [*command.split(), "-c", str(path)])
             assert done.exit_code == expected, (command, done.output, done.exception)
         server.looks = 1

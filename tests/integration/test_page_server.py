@@ -174,7 +174,7 @@ async def test_turns_that_are_not_cached_any_more_are_left_to_the_command(shown:
     await shown.until_listed(2)
     status, body, _ = await ask(shown, retry_path(failure), "POST", json={})
     assert status == 409
-    assert "evalstream retry --failed reads them from the log" in body["error"]
+    assert "evalstream rejudge --what failed reads them from the log" in body["error"]
 
 
 async def test_labels_that_are_none_and_labels_of_nothing_are_refused_in_a_sentence(shown: Shown) -> None:

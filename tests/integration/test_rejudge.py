@@ -24,6 +24,7 @@ from collector.evaluate.sampling.draw import draw
 from collector.logs.log import Record
 from collector.records.json import turn_to_json
 from evaluators.cases import Turn
+from evaluators.identity import retry_id
 from evaluators.results import Evaluation
 
 PAST = 40
@@ -158,7 +159,34 @@ async def test_what_failed_is_made_as_part_of_its_time_and_counts_once(world: Wo
     retried = [each for each in await world.ledger() if each.retry]
     assert len(retried) == PAST
     assert all(each.supersedes and each.happened_at for each in retried)
-    assert "no failed evaluation to make again" in (await world.retry()).stdout, "one concept with retry"
+    async with world.serving():
+        again = await rejudge(world, "--what", "failed", "--max-usd", "1")
+    assert "there is nothing to make" in again.stdout
+
+
+async def test_a_repetition_that_fails_is_repeated_and_the_chain_counts_once(world: World) -> None:
+    world.configure(**monitored(world, "helpful"))
+    world.judge.faults = BAD_REQUEST
+    await live(world)
+    async with world.serving():
+        await rejudge(world, "--what", "failed", "--max-usd", "1")
+        other = await rejudge(world, "--what", "failed", "--reason", "judge_timeout", "--max-usd", "1")
+        assert "there is nothing to make" in other.stdout, "they failed of another reason"
+        world.judge.faults = Faults()
+        done = await rejudge(world, "--what", "failed", "--reason", "judge_rejected", "--max-usd", "1")
+    assert f"made {PAST} of {PAST} ({PAST} scored)" in done.stdout, done.output
+    ledger = await world.ledger()
+    first = [each for each in ledger if each.retry is None]
+    third = {each.evaluation_id: each for each in ledger if each.retry and each.retry.attempt == 3}
+    for failed in first:
+        middle = retry_id(failed.evaluation_id)
+        assert third[retry_id(middle)].supersedes == (middle, failed.evaluation_id)
+
+
+async def test_the_earlier_name_is_answered_with_the_present_one(world: World) -> None:
+    done = await world.command("retry", "--failed")
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception) == "evalstream retry is now: evalstream rejudge --what failed"
 
 
 async def test_what_the_evaluator_did_not_draw_while_it_was_at_work_stays_out(world: World) -> None:
@@ -213,6 +241,7 @@ async def test_budgets_of_the_traffic_of_now_neither_pay_for_the_past_nor_stop_i
         ([], {}, "--max-usd: say what judging the past may cost"),
         (["--monitor", "al"], {}, "--monitor: unknown monitor 'al'; did you mean 'all'?"),
         (["--evaluator", "helpfull"], {}, "--evaluator: unknown evaluator 'helpfull'; did you mean 'helpful'?"),
+        (["--reason", "judge_timeout"], {}, "--reason: selects failures; add --what failed"),
         (["--to", "8d"], {}, "the stretch must begin before it ends"),
     ],
 )

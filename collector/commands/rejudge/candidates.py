@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
@@ -21,8 +21,7 @@ from collector.evaluate.references.subject import (
 from collector.evaluate.retry.past_jobs import PastDueJob, Stretch, ended_at, past_jobs
 from collector.evaluate.retry.request import BackfillRequest, PastRequest, RetryRequest
 from collector.logs.log import Log
-from collector.past.evaluations import REPLAY_OF, PastEvaluation, subject_key
-from collector.past.owed import is_owed
+from collector.past.evaluations import REPLAY_OF, PastEvaluation, is_owed, subject_key
 from collector.past.turns import case_of, turns_in_log
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import subject_of
@@ -72,6 +71,7 @@ class Candidates:
     known: KnownEvaluations
     stretch: Stretch
     what: What
+    reasons: Collection[str]
     requested: frozenset[str]
     is_over: Callable[[int, Job], bool] = lambda _partition, _job: True
     left_out: LeftOut = field(default_factory=LeftOut)
@@ -178,6 +178,8 @@ class Candidates:
         if evaluation.time < self.stretch.since:
             return False  # it was made after its subject ended
         if self.what == "failed" and not is_owed(evaluation):
+            return False
+        if self.reasons and evaluation.reason_code not in self.reasons:
             return False
         # With `all`, what failed by an earlier definition is made by that of now as something new.
         version = self.known.versions[evaluation.evaluator]

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from collector.evaluate.retry.past_jobs import Stretch
 from collector.logs.log import Log
-from collector.past.evaluations import PastEvaluation, evaluations_in, subject_key
-from collector.past.owed import is_owed, is_unmade
+from collector.past.evaluations import PastEvaluation, evaluations_in, is_owed, is_unmade, subject_key
 
 
 @dataclass(slots=True)

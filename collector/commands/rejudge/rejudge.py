@@ -35,12 +35,14 @@ PATIENCE = 120.0
 class RejudgeOptions:
     """The command's options: `what` is missing of subjects that ended in a stretch, of these evaluators (none: all).
 
-    `max_usd` is the limit of what all backfills of the stretch by these evaluators cost, earlier runs included. With
-    `batch` the command makes them itself, by batches, at a pace; they are in `output` until they are in the log.
+    With `reasons`, only failures of these types. `max_usd` is the limit of what all backfills of the stretch by these
+    evaluators cost, earlier runs included. With `batch` the command makes them itself, by batches, at a pace; they are
+    in `output` until they are in the log.
     """
 
     stretch: Stretch
     what: What = "unscored"
+    reasons: Collection[str] = ()
     monitors: Collection[str] = ()
     evaluators: Collection[str] = ()
     max_usd: float | None = None
@@ -72,6 +74,7 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
             known=known,
             stretch=options.stretch,
             what=options.what,
+            reasons=options.reasons,
             requested=frozenset(requested),
             is_over=await over_for_the_service(logs.turns) if options.batch else _always,
         )
@@ -134,6 +137,8 @@ async def _request_all(
 def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
     """The wanted evaluators, each with its version of now."""
     settings = config.settings
+    if options.reasons and options.what != "failed":
+        raise ConfigError("--reason: selects failures; add --what failed")
     if not settings.store_text:
         raise ConfigError(
             f"{config.source}: store_text is false, so the texts are not stored and cannot be judged again; "

@@ -18,7 +18,6 @@ from collector.past.evaluations import (
     select,
     selected_in,
 )
-from collector.past.owed import read_owed
 from collector.records.epochs import claim_record, stamped
 from collector.records.json import evaluation_to_json
 from evaluators.results import Evaluation
@@ -49,22 +48,6 @@ async def test_all_partitions_are_read_without_what_does_not_count() -> None:
     assert [each.evaluation.evaluation_id async for each in evaluations_in(log, [1])] == ["e1", "e5"]
     selected = [each.evaluation_id async for each in selected_in(log, EvaluationFilter())]
     assert selected == ["e2", "e1"], "a replay is not selected"
-
-
-async def test_a_failure_is_owed_until_another_evaluation_supersedes_it() -> None:
-    log = MemoryLog("evaluations", partitions=2)
-    await log.append(
-        [
-            record(bare(1, None, ended_at=NOW + timedelta(hours=1)), 0),
-            record(bare(2, None), 1),
-            record(bare(3, None), 1),
-            record(bare(4, 0.5, supersedes=("e3",), cost_usd=0.5), 0),
-            record(bare(5, 0.5, cost_usd=0.25), 1),
-        ]
-    )
-    owed = await read_owed(log, lambda _: True)
-    assert [(each.evaluation.evaluation_id, each.partition) for each in owed.evaluations] == [("e2", 1), ("e1", 0)]
-    assert owed.mean_usd == {"helpful": 0.375}
 
 
 def test_the_newest_of_each_subject_is_taken_and_nothing_that_was_superseded() -> None:
