@@ -1,4 +1,4 @@
-"""The schema of a tool's arguments, reduced to what their types are: no texts, no references, bounded in size."""
+"""The schema of a tool's arguments, reduced to what they may be: no texts, no references, bounded in size."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ _LONGEST_VALUE = 100
 _MOST_VALUES = 50
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _DEFINITIONS = ("$defs", "definitions")
+_LIMITS = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    *("minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
+)
 
 
 class _SchemaTooLarge(Exception):
@@ -27,7 +31,7 @@ class _SchemaReader:
     parts: int = 0
 
     def read(self, value: Json, depth: int = 0) -> dict[str, Json]:
-        """A schema without what says nothing of types; references are replaced by what they refer to."""
+        """A schema without what says nothing of values; references are replaced by what they refer to."""
         self.parts += 1
         if self.parts > _MOST_PARTS:
             raise _SchemaTooLarge
@@ -55,8 +59,12 @@ class _SchemaReader:
         for name in ("anyOf", "oneOf", "any_of"):
             if isinstance(fields.get(name), list):
                 schema["anyOf"] = [self.read(field, depth + 1) for field in fields[name]]
-        if isinstance(fields.get("allOf"), list) and len(fields["allOf"]) == 1:
-            schema |= self.read(fields["allOf"][0], depth + 1)
+        schema |= {name: fields[name] for name in _LIMITS if isinstance(fields.get(name), bool | int | float)}
+        if isinstance(fields.get("pattern"), str) and len(fields["pattern"]) <= _LONGEST_VALUE:
+            schema["pattern"] = fields["pattern"]
+        if isinstance(fields.get("allOf"), list):
+            parts = [self.read(part, depth + 1) for part in fields["allOf"]]
+            schema |= parts[0] if len(parts) == 1 else {"allOf": parts} if parts else {}
         return schema
 
     def _referred(self, reference: str) -> Json:

@@ -1,103 +1,235 @@
-"""Whether the arguments of a tool call are those that its definition asks for: names and types, in linear time."""
+"""Whether the arguments of a tool call fit the JSON Schema of its definition, within a bounded number of steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import cast
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import import_module
+from itertools import islice
+from typing import Any, cast
+
+import orjson
 
 from evaluators.cases import Json
+from evaluators.texts.linear_regex import matches
+from evaluators.texts.linear_schema import linear
 
-_DEEPEST = 20
-_MOST_ITEMS = 1000
-"""Items of a list that are looked at."""
+_MOST_STEPS = 50_000
+"""Keywords that are applied to the arguments of one call; the schema comes from a trace, and `$ref` can double work."""
+_TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+_COMBINATIONS = frozenset(
+    {"additionalProperties", "unevaluatedProperties", "patternProperties", "allOf", "anyOf", "oneOf", "if", "$ref"}
+)
+"""Keywords beside `properties` that may permit more names than are listed there."""
+_STRICT = "$strict"
 
 
-def find_problems(arguments: Json, schema: Mapping[str, Json], path: str = "", depth: int = 0) -> Iterator[str]:
-    """Returns the faults of a value, one clause for each and without the value itself; nothing if it fits.
+class _TooManySteps(Exception):
+    pass
 
-    Understands the types, `properties`, `required`, `additionalProperties`, `items`, `enum` and `anyOf` of JSON Schema.
-    A property that is not listed is wrong unless `additionalProperties` permits any, as tools refuse it.
+
+_steps_left: ContextVar[list[int]] = ContextVar("steps left for the arguments of one call")
+
+
+def find_problems(arguments: Json, schema: Mapping[str, Json], most: int) -> list[str] | None:
+    """Returns the first faults of the arguments, one clause for each and without their values; [] if they fit.
+
+    None if they cannot be compared: the schema is no JSON Schema, refers to another document, or takes too many steps.
+    Two things differ from JSON Schema, because tools behave so: an argument that `properties` does not list is wrong
+    where nothing permits it, and an optional argument may be null.
     """
-    if depth > _DEEPEST:
+    from jsonschema.exceptions import SchemaError
+    from referencing.exceptions import Unresolvable
+
+    token = _steps_left.set([_MOST_STEPS])
+    try:
+        validator = _validator(orjson.dumps(schema))
+        return [_clause(error) for error in islice(validator.iter_errors(arguments), most)]
+    except (SchemaError, Unresolvable, RecursionError, _TooManySteps, orjson.JSONEncodeError):
+        return None
+    finally:
+        _steps_left.reset(token)
+
+
+@lru_cache(maxsize=256)
+def _validator(encoded: bytes) -> Any:
+    """Made once per schema; an empty registry, so that no reference makes it fetch anything."""
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    schema = _Strict(orjson.loads(encoded)).whole()
+    checks = _checks(validator_for(schema))
+    checks.check_schema(schema)
+    return checks(schema, registry=cast("Any", Registry)())
+
+
+@lru_cache(maxsize=8)
+def _checks(draft: Any) -> Any:
+    """A draft's class whose keywords count their steps."""
+    base = linear(draft)
+    known: Mapping[str, Any] = base.VALIDATORS
+    keywords = dict(known) | {"properties": _properties, "required": _required, "pattern": _pattern}
+    keywords["additionalProperties"] = _additional_properties(known["additionalProperties"])
+    # Their time grows with the square of the arguments.
+    keywords |= {"unevaluatedItems": _nothing, "unevaluatedProperties": _nothing}
+    extend: Any = import_module("jsonschema.validators").extend  # untyped
+    return extend(base, {name: _counted(keyword) for name, keyword in keywords.items()})
+
+
+def _counted(keyword: Callable[..., Any]) -> Callable[..., Any]:
+    def check(validator: Any, value: Any, arguments: Any, schema: Any) -> Any:
+        left = _steps_left.get()
+        left[0] -= 1 + (len(value) if isinstance(value, list) else 0)  # pyright: ignore[reportUnknownArgumentType]
+        if left[0] < 0:
+            raise _TooManySteps
+        return keyword(validator, value, arguments, schema)
+
+    return check
+
+
+def _nothing(*_: Any) -> tuple[()]:
+    return ()
+
+
+def _properties(validator: Any, properties: Mapping[str, Any], arguments: Any, schema: Any) -> Iterator[Any]:
+    if not isinstance(arguments, Mapping):
         return
-    where = path or "the object of arguments"
-    if options := _list(schema.get("anyOf")):
-        if not any(_fits(arguments, option, path, depth + 1) for option in options[:50]):
-            yield f"{where} is none of what is allowed"
-        return
-    types = schema.get("type")
-    names = [types] if isinstance(types, str) else _list(types)
-    if names and not any(_is_of(arguments, name) for name in names):
-        yield f"{where} should be {' or '.join(map(str, names))}, not {_type_of(arguments)}"
-        return
-    values = _list(schema.get("enum"))
-    if values and not any(_equal(arguments, value) for value in values):
-        yield f"{where} is none of the values that are allowed"
+    required = schema.get("required", ())
+    for name, value in cast("Mapping[str, Json]", arguments).items():
+        if name in properties and not (value is None and name not in required):
+            yield from validator.descend(value, properties[name], path=name, schema_path=name)
+
+
+def _required(_validator: Any, names: list[str], arguments: Any, _schema: Any) -> Iterator[Any]:
     if isinstance(arguments, Mapping):
-        yield from _properties(cast("Mapping[str, Json]", arguments), schema, path, depth)
-    elif isinstance(arguments, list) and isinstance(schema.get("items"), Mapping):
-        for at, argument in enumerate(cast("list[Json]", arguments)[:_MOST_ITEMS]):
-            yield from find_problems(argument, schema["items"], f"{path}[{at}]", depth + 1)
+        yield from (_error(name, "is missing") for name in names if name not in arguments)
 
 
-def _properties(values: Mapping[str, Json], schema: Mapping[str, Json], path: str, depth: int) -> Iterator[str]:
-    properties: Json = schema.get("properties")
-    known = cast("Mapping[str, Json]", properties) if isinstance(properties, Mapping) else None
-    required = [name for name in _list(schema.get("required")) if isinstance(name, str)]
-    for name in required:
-        if name not in values:
-            yield f"{_join(path, name)} is missing"
-    if known is None:
-        return
-    for name, value in values.items():
-        if name in known:
-            if isinstance(known[name], Mapping) and not (value is None and name not in required):
-                yield from find_problems(value, known[name], _join(path, name), depth + 1)
-        elif schema.get("additionalProperties") is not True:
-            yield f"{_join(path, name[:100])} is not a parameter"
+def _additional_properties(original: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    def check(validator: Any, allowed: Any, arguments: Any, schema: Any) -> Iterator[Any]:
+        if allowed is not False or not isinstance(arguments, Mapping) or "patternProperties" in schema:
+            yield from original(validator, allowed, arguments, schema)
+            return
+        known = schema.get("properties", {})
+        names = cast("Mapping[str, Json]", arguments)
+        yield from (_error(name, "is not a parameter") for name in names if name not in known)
+
+    return check
 
 
-def _list(value: Json) -> list[Json]:
-    return cast("list[Json]", value) if isinstance(value, list) else []
+def _pattern(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
+    from jsonschema.exceptions import ValidationError
+
+    try:
+        fits = not isinstance(value, str) or matches(pattern, value)
+    except ValueError:
+        return  # a pattern that cannot be searched in linear time is not checked
+    if not fits:
+        yield ValidationError("")
 
 
-def _fits(value: Json, schema: Json, path: str, depth: int) -> bool:
-    if not isinstance(schema, Mapping):
-        return True
-    return next(find_problems(value, cast("Mapping[str, Json]", schema), path, depth), None) is None
+def _error(name: str, problem: str) -> Any:
+    from jsonschema.exceptions import ValidationError
+
+    return ValidationError(problem, path=(name[:100],), validator="name")
 
 
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+def _clause(error: Any) -> str:
+    """What is wrong, without the arguments' own values; a number of the schema is named."""
+    where = "the object of arguments"
+    for number, part in enumerate(error.absolute_path):
+        where = f"{where}[{part}]" if isinstance(part, int) else f"{where}.{part}" if number else str(part)
+    match error.validator, error.validator_value:
+        case "name", _:
+            return f"{where} {error.message}"
+        case "type", names:
+            wanted = names if isinstance(names, str) else " or ".join(cast("list[str]", names))
+            return f"{where} should be {wanted}, not {_type_name(error.instance)}"
+        case "enum" | "const", _:
+            return f"{where} is none of the values that are allowed"
+        case "anyOf" | "oneOf", _:
+            return f"{where} is none of what is allowed"
+        case keyword, int() | float() as limit:
+            return f"{where} does not fit {keyword} {limit}"
+        case keyword, _:
+            return f"{where} does not fit {keyword}"
 
 
-def _type_of(value: Json) -> str:
-    for name in ("null", "boolean", "integer", "number", "string", "array"):
-        if _is_of(value, name):
-            return name
-    return "object"
-
-
-def _is_of(value: Json, name: Json) -> bool:
-    """Whether a value is of a type of JSON; 3.0 is a whole number, too."""
-    match name:
-        case "null":
-            return value is None
-        case "boolean":
-            return isinstance(value, bool)
-        case "integer":
-            return not isinstance(value, bool) and (
-                isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-            )
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "string":
-            return isinstance(value, str)
-        case "array":
-            return isinstance(value, list | tuple)
+def _type_name(value: Json) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
         case _:
-            return isinstance(value, Mapping)
+            return "object"
 
 
-def _equal(value: Json, other: Json) -> bool:
-    return value == other and isinstance(value, bool) == isinstance(other, bool)
+@dataclass(slots=True)
+class _Strict:
+    """Makes a schema whose objects take only what `properties` lists, wherever nothing beside it permits more.
+
+    Objects below `oneOf`, `allOf` and the like stay as they are: what is permitted there depends on the other parts.
+    A definition is copied for the places where it is strict, so a reference may be strict in one place and not in
+    another.
+    """
+
+    root: dict[str, Json]
+    definitions: dict[str, Json] = field(default_factory=dict[str, Json])
+
+    def whole(self) -> dict[str, Json]:
+        """The root, with the strict definitions beside the others."""
+        schema = cast("dict[str, Json]", self._read(self.root))
+        return {**schema, _STRICT: self.definitions} if self.definitions else schema
+
+    def _read(self, value: Json) -> Json:
+        if not isinstance(value, dict):
+            return value
+        schema = dict(cast("dict[str, Json]", value))
+        if not _known_types(schema.get("type")):
+            del schema["type"]  # "any" and the like say nothing
+        if "required" in schema and not isinstance(schema["required"], list):
+            del schema["required"]  # of a draft before the fourth
+        properties: Json = schema.get("properties")
+        if isinstance(properties, dict):
+            if _COMBINATIONS.isdisjoint(schema):
+                schema["additionalProperties"] = False
+            listed = cast("dict[str, Json]", properties)
+            schema["properties"] = {name: self._read(part) for name, part in listed.items()}
+        if "items" in schema:
+            schema["items"] = self._read(schema["items"])
+        if isinstance(schema.get("anyOf"), list):
+            schema["anyOf"] = [self._read(option) for option in schema["anyOf"]]
+        if isinstance(schema.get("$ref"), str):
+            schema["$ref"] = self._strict_reference(schema["$ref"])
+        return schema
+
+    def _strict_reference(self, reference: str) -> str:
+        """The reference to a strict copy; the same one if the root does not have what it refers to."""
+        target: Json = self.root
+        for part in reference.removeprefix("#/").split("/"):
+            name = part.replace("~1", "/").replace("~0", "~")
+            target = cast("dict[str, Json]", target).get(name) if isinstance(target, dict) else None
+        if not reference.startswith("#/") or not isinstance(target, dict):
+            return reference
+        key = reference.replace("~", "~0").replace("/", "~1")
+        if reference not in self.definitions:
+            self.definitions[reference] = True  # a definition may refer to itself
+            self.definitions[reference] = self._read(cast("Json", target))
+        return f"#/{_STRICT}/{key}"
+
+
+def _known_types(types: Json) -> bool:
+    """Whether `type` is left out or has names of JSON Schema alone."""
+    names = cast("list[Json]", types) if isinstance(types, list) else [types]
+    return types is None or all(isinstance(name, str) and name in _TYPES for name in names)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 from typing import ClassVar, cast
 
 from pydantic import Field
@@ -23,15 +22,16 @@ _MOST_PROBLEMS = 5
 class ArgumentSchema(Evaluator[Turn]):
     """The share of the tool calls whose arguments fit the definition of the tool that was offered.
 
-    Names and types are compared with the schema in the trace: required parameters are present, every argument is a
-    known parameter, of the declared type and one of the declared values. A call is not counted if the trace does not
-    tell what its tool takes, or what it was called with; with `only_offered` a call of a tool that was not offered is
-    wrong. A turn without calls gets 1; a turn without a comparable call is skipped (`missing_field: tools_offered`).
-    For the content of the arguments use `argument_grounding`.
+    Arguments are checked against the JSON Schema in the trace, `$ref`, `oneOf`, `minimum` and `pattern` included. An
+    argument that the schema does not list is wrong, too, and an optional one may be null. A call is not counted if the
+    trace does not tell what its tool takes, or what it was called with; with `only_offered` a call of a tool that was
+    not offered is wrong. A turn without calls gets 1; a turn without a comparable call is skipped (`missing_field:
+    tools_offered`). For the content of the arguments use `argument_grounding`.
     """
 
     kind: ClassVar[str] = "argument_schema"
     needs_judge: ClassVar[bool] = False
+    revision: ClassVar[int] = 2
 
     only_offered: bool = Field(default=False, description="Whether a call of a tool that was not offered is wrong.")
 
@@ -76,4 +76,4 @@ def _problems(call: ToolCall, offered: Mapping[str, Json]) -> list[Json] | None:
     fields = cast("Mapping[str, Json]", arguments)
     if set(fields) == {"args", "kwargs"} and isinstance(fields["kwargs"], Mapping) and not fields["args"]:
         fields = cast("Mapping[str, Json]", fields["kwargs"])  # a call of Python
-    return list(islice(find_problems(fields, cast("Mapping[str, Json]", schema)), _MOST_PROBLEMS))
+    return cast("list[Json] | None", find_problems(fields, cast("Mapping[str, Json]", schema), _MOST_PROBLEMS))

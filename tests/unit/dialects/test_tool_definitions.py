@@ -90,7 +90,7 @@ def test_each_tool_once_with_its_description_and_not_too_many() -> None:
         ([], None),
     ],
 )  # fmt: skip
-def test_schemas_of_arguments_are_reduced_to_types(schema: Any, compact: Any) -> None:
+def test_schemas_of_arguments_are_reduced(schema: Any, compact: Any) -> None:
     assert compact_schema(schema) == compact
 
 
