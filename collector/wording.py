@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 _LIKENESS = 60.0  # percent of two names' characters, in order; below it a suggestion would be a guess
 
+_SLIP = 80.0  # percent; above it a name is another one's misspelling
+
 _TYPES = {
     "string_type": "a string",
     "int_type": "a whole number",
@@ -62,6 +64,13 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     if nearest is not None:
         return f"did you mean {nearest[0]!r}?"
     return f"choose from {', '.join(names)}" if names else "none is defined"
+
+
+def is_like(name: str, known: Iterable[str]) -> bool:
+    """Whether a name is that of a known one but for a slip."""
+    from rapidfuzz import fuzz, process
+
+    return process.extractOne(name, list(known), scorer=fuzz.ratio, score_cutoff=_SLIP) is not None
 
 
 def requirement(detail: ErrorDetails) -> str | None:

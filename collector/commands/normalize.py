@@ -22,6 +22,7 @@ from collector.errors import BadInput, ConfigError
 from collector.otlp.decode import Signal, read_request, split_by_trace
 from collector.otlp.inline_media import omit_from_json, omit_from_request
 from collector.records.attachments import within_limits
+from collector.records.foreign_shapes import csv_rows, rows_of
 from collector.records.json import turn_to_json
 from collector.records.ready_made import is_readymade, turns_in
 from collector.service.assembly_builder import build_assembler, link_turns
@@ -31,7 +32,7 @@ from evaluators.texts.exact_json import parse_exactly
 STDIN = Path("-")
 """The path that means standard input."""
 
-_SUFFIXES = {".pb", ".bin", ".json", ".jsonl", ".ndjson"}
+_SUFFIXES = {".pb", ".bin", ".json", ".jsonl", ".ndjson", ".csv"}
 _GZIP = b"\x1f\x8b"
 _SIGNALS: tuple[Signal, Signal] = ("traces", "logs")
 _SIGNAL_OF = {
@@ -154,7 +155,9 @@ def _read_file(file: tuple[Path, bool], stored_media: int) -> Iterator[Turn | tu
     if is_named and not data.strip():
         raise ConfigError(f"{name}: is empty; give OTLP, or turns with one JSON object per line")
     try:
-        if path.suffix in {".pb", ".bin"} or data.lstrip()[:1] not in {b"{", b"["}:
+        if path.suffix == ".csv":
+            yield from _parse_csv(data, path, stored_media)
+        elif path.suffix in {".pb", ".bin"} or data.lstrip()[:1] not in {b"{", b"["}:
             yield from _parse_protobuf(data, _possible_signals(path), stored_media)
         else:
             yield from _parse_json(data, path, stored_media, is_named=is_named)
@@ -213,20 +216,34 @@ def _parse_json(
     data, _ = omit_from_json(data, stored_media)
     for number, (line, text, document) in enumerate(_load_documents(data), 1):
         signal = _find_signal(document)
-        values = cast("list[object]", document) if isinstance(document, list) else [document]
+        values = rows_of(document) or (cast("list[object]", document) if isinstance(document, list) else [document])
         if signal is not None:
             yield from _parse_protobuf(text, [signal], stored_media)
         elif values and all(map(is_readymade, values)):
             for index, value in enumerate(values):
-                try:
-                    for turn in turns_in(value, f"{path.name}:{number}.{index}"):
-                        yield replace(turn, attachments=within_limits(turn.attachments, stored_media))
-                except BadInput as error:
-                    place = f"line {line}" if line else f"element {index + 1}" if len(values) > 1 else ""
-                    raise BadInput(f"{place}: {error}" if place else str(error)) from None
+                place = f"line {line}" if line else f"element {index + 1}" if len(values) > 1 else ""
+                yield from _turns(value, f"{path.name}:{number}.{index}", place, stored_media)
         elif is_named:
             place = f"line {line}" if line else "the file"
             raise BadInput(f"{place} is neither an OTLP request nor a turn, a conversation or a chat")
+
+
+def _parse_csv(data: bytes, path: Path, stored_media: int) -> Iterator[Turn]:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadInput("not UTF-8; save it as CSV UTF-8") from None
+    for number, row in enumerate(csv_rows(text), 1):
+        yield from _turns(row, f"{path.name}:{number}.0", f"row {number}", stored_media)
+
+
+def _turns(value: object, where: str, place: str, stored_media: int) -> Iterator[Turn]:
+    """The turns of a document; `where` is part of their ids, `place` is where a message says it stands."""
+    try:
+        for turn in turns_in(value, where):
+            yield replace(turn, attachments=within_limits(turn.attachments, stored_media))
+    except BadInput as error:
+        raise BadInput(f"{place}: {error}" if place else str(error)) from None
 
 
 def _load_documents(data: bytes) -> list[tuple[int, bytes, object]]:

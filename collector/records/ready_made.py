@@ -11,10 +11,9 @@ messages are two.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, cast
 
@@ -23,11 +22,11 @@ from collector.dialects.messages import parse_messages, split_system_prompt
 from collector.errors import BadInput
 from collector.otlp.decode import Signal
 from collector.records.attachments import MOST_ATTACHMENTS
+from collector.records.foreign_shapes import chat_fields, conversation_fields, is_case, is_chat, turn_fields
 from collector.records.json import record_of
 from collector.records.nesting import refuse_depth
 from collector.records.whole_conversation import with_conversation_fields
-from collector.wording import suggestion
-from evaluators.cases import Attachment, AttachmentPlace, Conversation, Json, Message, ToolCall, Turn
+from evaluators.cases import Attachment, AttachmentPlace, Json, Message, ToolCall, Turn
 from evaluators.texts.exact_json import parse_exactly
 
 Incoming: TypeAlias = Signal | Literal["turns", "references", "feedback"]
@@ -35,13 +34,6 @@ Incoming: TypeAlias = Signal | Literal["turns", "references", "feedback"]
 
 LONGEST_ID = 1000
 """Characters: ids are kept for as long as a conversation is open."""
-
-_TURN_KEYS = {field.name for field in fields(Turn)}
-_CONVERSATION_KEYS = {field.name for field in fields(Conversation)}
-_CHAT_KEYS = {
-    "messages", "id", "conversation_id", "user_id", "model", "service", "retrieval_context", "context",
-    "expected_output", "attributes",
-}  # fmt: skip
 
 
 class NotReadymade(BadInput):
@@ -52,8 +44,8 @@ def is_readymade(document: object) -> bool:
     """Whether a JSON document has the shape of a turn, a conversation or a chat."""
     if not isinstance(document, Mapping):
         return False
-    keys = cast("Mapping[str, object]", document).keys()
-    return bool({"messages", "turns", "actual_output", "turn_id"} & keys) or keys >= {"input", "error"}
+    fields = cast("Mapping[str, object]", document)
+    return is_case(fields) or fields.keys() >= {"input", "error"}
 
 
 def documents_in(data: bytes | str) -> list[object]:
@@ -127,29 +119,25 @@ def _hash(words: Iterable[str]) -> str:
 
 def _turns(document: dict[str, Any], place: str) -> Iterator[Turn]:
     if "turns" in document:
-        yield from _conversation(document)
-    elif "messages" in document:
+        yield from _conversation(document, place)
+    elif is_chat(document):
         yield from _chat(document, place)
     else:
         yield _turn(document)
 
 
-def _conversation(document: Mapping[str, Any]) -> Iterator[Turn]:
-    _refuse_unknown(document, _CONVERSATION_KEYS, "conversation")
-    identity = document.get("conversation_id")
-    if not isinstance(identity, str) or not identity:
+def _conversation(document: Mapping[str, Any], place: str) -> Iterator[Turn]:
+    conversation = conversation_fields(document)
+    turns = conversation["turns"]
+    identity = conversation.get("conversation_id") or (_hash(("conversation", place)) if turns else None)
+    if not isinstance(identity, str):
         raise BadInput("conversation_id must be a string")
-    if not isinstance(document["turns"], list):
-        raise BadInput("turns must be an array of objects")
     history: tuple[Message, ...] = ()
-    for number, each in enumerate(cast("list[Any]", document["turns"])):
-        if not isinstance(each, dict):
-            raise BadInput(f"turns.{number} must be an object")
-        fields = cast("dict[str, Any]", each)
+    for fields in cast("list[dict[str, Any]]", turns):
         turn = _turn({**fields, "conversation_id": fields.get("conversation_id") or identity})
         turn = turn if turn.history else replace(turn, history=history)
         history = (*turn.history, *_as_messages(turn))
-        yield with_conversation_fields(turn, document)
+        yield with_conversation_fields(turn, conversation)
 
 
 def _as_messages(turn: Turn) -> Iterator[Message]:
@@ -161,9 +149,7 @@ def _as_messages(turn: Turn) -> Iterator[Message]:
 
 def _turn(document: Mapping[str, Any]) -> Turn:
     """A turn as it was said; its id is empty where it names none."""
-    _refuse_unknown(document, _TURN_KEYS, "turn")
-    named = document.get("turn_id")
-    turn = record_of({**document, "turn_id": "" if named is None else named}, Turn)
+    turn = record_of({"turn_id": "", **turn_fields(document)}, Turn)
     refuse_depth(document)
     return replace(
         turn,
@@ -189,16 +175,6 @@ def _utc(when: datetime | None) -> datetime | None:
         raise BadInput("started_at or ended_at is out of range in UTC") from None
 
 
-def _refuse_unknown(document: Mapping[str, Any], known: set[str], what: str) -> None:
-    unknown = sorted(document.keys() - known)
-    if unknown:
-        name = unknown[0] if _NAME.fullmatch(unknown[0]) else "a key"  # else it may be what somebody said
-        raise BadInput(f"{name}: unknown key in a {what}; {suggestion(name, sorted(known))}")
-
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,59}")
-
-
 def _chat_id(document: Mapping[str, Any]) -> str | None:
     """The name of the chat: a text or a whole number."""
     for name in ("conversation_id", "id"):
@@ -215,7 +191,7 @@ def _chat(document: Mapping[str, Any], place: str) -> Iterator[Turn]:
 
     A chat is a conversation, also one without a name: it then gets one from its place and its first words.
     """
-    _refuse_unknown(document, _CHAT_KEYS, "chat")
+    document = chat_fields(document)
     system, messages = split_system_prompt(parse_messages(document["messages"]).messages)
     if not messages:
         raise BadInput("messages must be an array of objects with role and content")

@@ -11,6 +11,7 @@ import orjson
 
 from collector.errors import BadInput
 from collector.logs.log import Headers, Log, Record, StoredRecord
+from collector.records.foreign_shapes import tool_call_fields
 from collector.records.json import record_of
 from collector.records.nesting import refuse_depth
 from collector.records.ready_made import LONGEST_ID
@@ -89,6 +90,11 @@ def reference_of(document: object, *, tenant: str | None) -> Reference:
         raise BadInput(f"a reference says something: one of {', '.join(_CONTENT)} is needed")
     if isinstance(named_fields.get("context"), str):
         named_fields["context"] = [named_fields["context"]]
+    if isinstance(named_fields.get("expected_tools"), list):
+        calls = cast("list[object]", named_fields["expected_tools"])
+        named_fields["expected_tools"] = [
+            tool_call_fields(call, f"expected_tools.{number}") for number, call in enumerate(calls)
+        ]
     outcomes = named_fields.setdefault("outcomes", {})
     _check_outcomes(outcomes)
     for name in IDS:

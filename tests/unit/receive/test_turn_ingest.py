@@ -343,7 +343,7 @@ async def test_a_file_mixes_requests_and_turns(tmp_path: Path, caplog: pytest.Lo
         chat(1),
         TURN | {"input": "resourceSpans"},
         {"resourceSpan": []},
-        {"input": "Hi", "answer": "x"},
+        {"input": "Hi", "anwser": "x"},
         [TURN],
     ]
     texts = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in lines]
@@ -355,7 +355,7 @@ async def test_a_file_mixes_requests_and_turns(tmp_path: Path, caplog: pytest.Lo
     assert len({turn.turn_id for turn in turns}) == 6
     assert (len(await stored(spans)), count.items, count.unreadable) == (1, 7, 3)
     assert f"{tmp_path}/a.jsonl:5 is skipped: no OTLP request (resourceSpans, resourceLogs), and neither" in caplog.text
-    assert f"{tmp_path}/a.jsonl:6 is skipped: answer: unknown key" in caplog.text
+    assert f"{tmp_path}/a.jsonl:6 is skipped: anwser: unknown key" in caplog.text
     assert telemetry.counter(RECEIVE_ITEMS, "files", "turns", "accepted")._value.get() == 6
 
 

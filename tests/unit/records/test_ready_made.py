@@ -137,7 +137,7 @@ def nested(depth: int) -> Any:
         ([1], "neither a turn"),
         ({"question": "Hi"}, "neither a turn"),
         ({"turn_id": 5, "input": "Hi"}, "turn_id"),
-        ({"input": "Hi", "answer": "Hello"}, "answer: unknown key"),
+        ({"input": "Hi", "anwser": "Hello"}, "anwser: unknown key"),
         ({"input": "Hi", "my mail is ada@example.com": 1}, "a key: unknown key"),
         ({"input": "Hi", "started_at": "0001-01-01T00:00:00+14:00"}, "out of range in UTC"),
         ({"input": "Hi", "attributes": {"a": nested(70)}}, "nested deeper"),

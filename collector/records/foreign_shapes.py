@@ -1,0 +1,349 @@
+"""Cases as other libraries write them, in our names: DeepEval, Ragas, promptfoo, OpenAI, LangChain, Anthropic, UiPath.
+
+Each kind of object has one table: every name that stands for a field, and the names that say nothing that an evaluator
+reads. Any other name is refused with a suggestion, so that no misspelt key loses its value in silence.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+from collector.dialects.messages import parse_messages
+from collector.dialects.parts import parse_arguments
+from collector.errors import BadInput
+from collector.wording import is_like, suggestion
+from evaluators.cases import (
+    Attachment,
+    Conversation,
+    Feedback,
+    Message,
+    TokenCount,
+    ToolCall,
+    ToolDefinition,
+    Turn,
+)
+from evaluators.texts.exact_json import parse_exactly
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """The names of one kind of object.
+
+    `names` are other libraries' names in snake case and ours for them; `silent` are names that are left out; an object
+    under a name of `wrappers` is read in place of what encloses it.
+    """
+
+    what: str
+    ours: frozenset[str]
+    names: Mapping[str, str]
+    silent: frozenset[str] = frozenset()
+    wrappers: tuple[str, ...] = ()
+
+    def read(self, value: object, path: str = "") -> dict[str, Any]:
+        """The object in our names, without what is null.
+
+        Raises:
+            BadInput: it is no object, has an unknown name, or two names of one field.
+        """
+        if not isinstance(value, Mapping):
+            raise BadInput(f"{path} must be an object")
+        result: dict[str, Any] = {}
+        for name, item in self._unwrapped(cast("Fields", value)).items():
+            own = self.own_name(name)
+            if own is None:
+                raise BadInput(self._unknown(name, path))
+            if not own or item is None:
+                continue
+            if result.get(own, item) != item:
+                raise BadInput(f"{path}{'.' if path else ''}{name}: says {own} a second time; keep one of them")
+            result[own] = item
+        return result
+
+    def own_name(self, name: str) -> str | None:
+        """Our name for a field, "" for one that is left out; None if nobody uses it."""
+        snake = _CAMEL.sub("_", name).lower()
+        return snake if snake in self.ours else "" if snake in self.silent else self.names.get(snake)
+
+    def _unwrapped(self, item: Fields) -> Fields:
+        for wrapper in self.wrappers:
+            inner = item.get(wrapper)
+            if isinstance(inner, Mapping):
+                rest = {name: value for name, value in item.items() if name not in (wrapper, "name")}
+                return {**rest, **cast("Fields", inner)}
+        return item
+
+    def _unknown(self, name: str, path: str) -> str:
+        shown = name if _NAME.fullmatch(name) else "a key"  # else it may be what somebody said
+        place = f"{path}.{shown}" if path else shown
+        return f"{place}: unknown key in {self.what}; {suggestion(name, sorted(self.ours))}"
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,59}")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def _named(**ours: str) -> dict[str, str]:
+    """Our names by those of others, given the other way round."""
+    return {other: own for own, others in ours.items() for other in others.split()}
+
+
+def _names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+def _fields(kind: type) -> frozenset[str]:
+    return frozenset(field.name for field in fields(kind))
+
+
+_TURN = _Shape(
+    "a turn",
+    _fields(Turn),
+    _named(
+        turn_id="id",
+        input="question query prompt user_input",
+        actual_output="answer response output completion",
+        expected_output="reference ground_truth expected expected_answer reference_output reference_outputs target",
+        retrieval_context="contexts retrieved_contexts documents",
+        context="reference_contexts",
+        expected_tools="reference_tool_calls",
+        attributes="metadata additional_metadata",
+    ),
+    # What DeepEval and Ragas store beside a case, and no evaluator reads.
+    _names(
+        "name comments tags token_cost completion_time source_file custom_column_key_values rubrics multimodal "
+        "retrieved_context_ids reference_context_ids persona_name query_style query_length synthesizer_name "
+        "identifier mcp_servers mcp_tools_called mcp_resources_called mcp_prompts_called"
+    ),
+)
+_CONVERSATION = _Shape(
+    "a conversation",
+    _fields(Conversation),
+    _named(conversation_id="id thread_id session_id", attributes="metadata additional_metadata"),
+    _TURN.silent | {"user_description", "context"},
+)
+_CHAT = _Shape(
+    "a chat",
+    _names("messages id conversation_id user_id model service retrieval_context context expected_output attributes"),
+    _named(messages="user_input", expected_output="reference ground_truth", attributes="metadata"),
+    _TURN.silent,
+)
+_TOOL_CALL = _Shape(
+    "a tool call",
+    _fields(ToolCall),
+    _named(
+        id="call_id tool_call_id tool_use_id",
+        name="tool tool_name",
+        arguments="input_parameters args input parameters kwargs",
+        result="output response",
+    ),
+    frozenset({"type", "index", "status", "description", "reasoning", "invalid_args"}),
+    ("function", "function_call", "functionCall", "tool_use", "toolUse"),
+)
+_MESSAGE = _Shape("a message", _fields(Message), _named(content="text", role="type author"))
+_FEEDBACK = _Shape("feedback", _fields(Feedback), _named(name="key", value="score", comment="reason explanation"))
+_DEFINITION = _Shape(
+    "a tool definition",
+    _fields(ToolDefinition),
+    _named(parameters="input_schema args_schema"),
+    frozenset({"type", "strict", "annotations", "output_schema", "title"}),
+    ("function",),
+)
+_USAGE = _Shape(
+    "usage",
+    _fields(TokenCount),
+    _named(input_tokens="prompt_tokens", output_tokens="completion_tokens"),
+    _names("total_tokens"),
+)
+_ATTACHMENT = _Shape("an attachment", _fields(Attachment), {})
+
+
+def turn_fields(document: Fields) -> dict[str, Any]:
+    """The fields of a turn, in our names down to its tool calls and messages; null is unset.
+
+    Raises:
+        BadInput: a key is unknown; names its path.
+    """
+    turn = _TURN.read(document)
+    for name, read in _PARTS.items():
+        if isinstance(turn.get(name), list):
+            turn[name] = [read(item, f"{name}.{number}") for number, item in enumerate(turn[name])]
+    if isinstance(turn.get("usage"), Mapping):
+        turn["usage"] = _USAGE.read(turn["usage"], "usage")
+    return turn
+
+
+def tool_call_fields(value: object, path: str) -> dict[str, Any]:
+    """The fields of a tool call that any of the libraries wrote; arguments in a text are decoded."""
+    call = _TOOL_CALL.read(value, path)
+    if "arguments" in call:
+        call["arguments"] = parse_arguments(call["arguments"])
+    return call
+
+
+def _message(value: object, path: str) -> Any:
+    """A message in our shape as it is, one of another shape as a trace's would be read."""
+    known = isinstance(_inner(value, "content"), str)
+    parsed = () if known else parse_messages([value]).messages
+    if parsed and (parsed[0].text or parsed[0].tool_calls):
+        return {
+            "role": parsed[0].role,
+            "content": parsed[0].text,
+            "tool_calls": parsed[0].tool_calls,
+            "tool_call_id": parsed[0].tool_call_id,
+        }
+    message = _MESSAGE.read(value, path)
+    if isinstance(message.get("tool_calls"), list):
+        calls = cast("list[object]", message["tool_calls"])
+        message["tool_calls"] = [tool_call_fields(call, f"{path}.tool_calls.{at}") for at, call in enumerate(calls)]
+    return message
+
+
+def _passage(value: object, _path: str) -> object:
+    """The text of a passage: itself, or that of a document of LangChain, LlamaIndex or Haystack."""
+    return next((text for name in ("page_content", "content", "text") if (text := _inner(value, name))), value)
+
+
+_PARTS: Mapping[str, Callable[[object, str], Any]] = {
+    "tools_called": tool_call_fields,
+    "expected_tools": tool_call_fields,
+    "history": _message,
+    "retrieval_context": _passage,
+    "context": _passage,
+    "feedback": _FEEDBACK.read,
+    "tools_offered": _DEFINITION.read,
+    "attachments": _ATTACHMENT.read,
+}
+
+
+def conversation_fields(document: Fields) -> dict[str, Any]:
+    """The fields of a conversation. Turns with `role` and `content` become one turn for each answer.
+
+    Raises:
+        BadInput: a key is unknown, or `turns` is no array of objects; names its path.
+    """
+    conversation = _CONVERSATION.read(document)
+    turns: object = conversation.get("turns")
+    if not isinstance(turns, list):
+        raise BadInput("turns must be an array of objects")
+    listed = cast("list[dict[str, Any]]", turns)
+    for number, turn in enumerate(listed):
+        if not isinstance(turn, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - JSON
+            raise BadInput(f"turns.{number} must be an object")
+    if listed and all("role" in turn for turn in listed):
+        conversation["turns"] = list(_answers(listed))
+    return conversation
+
+
+def chat_fields(document: Fields) -> dict[str, Any]:
+    """The fields of a chat. Raises BadInput if a key is unknown."""
+    return _CHAT.read(document)
+
+
+def _answers(messages: Sequence[Fields]) -> Iterator[dict[str, Any]]:
+    """A turn for each answer, with what the user said since the one before."""
+    said: list[str] = []
+    for message in messages:
+        rest = {name: value for name, value in message.items() if name not in ("role", "content")}
+        if message["role"] == "user":
+            said.append(str(message.get("content") or ""))
+        else:
+            yield {"input": "\n".join(said) if said else None, "actual_output": message.get("content"), **rest}
+            said = []
+
+
+def csv_rows(text: str) -> list[Fields]:
+    """The cases of a CSV file, whose first line names the columns; an empty cell is unset.
+
+    Lists are JSON, or one text. A column that is like no field is an attribute of the application's own.
+
+    Raises:
+        BadInput: a column is nearly the name of a field, or a row has more cells than the first.
+    """
+    rows = csv.DictReader(text.splitlines(keepends=True), strict=True)
+    try:
+        return [_csv_row(row, rows.line_num) for row in rows]
+    except csv.Error as error:
+        raise BadInput(f"line {rows.line_num}: not CSV: {error}") from None
+
+
+def _csv_row(row: Mapping[Any, Any], line: int) -> Fields:
+    if None in row:
+        raise BadInput(f"line {line} has more cells than the first line has names")
+    turn: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for name, cell in row.items():
+        field = _TURN.own_name(name.strip())
+        if field is None and is_like(name, _TURN.ours):
+            raise BadInput(f"the first line: {name}: unknown key in a turn; {suggestion(name, _TURN.ours)}")
+        if cell and field is None:
+            own[name.strip()] = cell
+        elif cell and field:
+            turn[field] = _cell(cell) if field not in _TEXTS else cell
+    for name in ("context", "retrieval_context"):
+        if isinstance(turn.get(name), str):
+            turn[name] = [turn[name]]
+    return turn | ({"attributes": {**own, **turn.get("attributes", {})}} if own else {})
+
+
+_TEXTS = frozenset({"input", "actual_output", "expected_output", "system_prompt", "turn_id", "conversation_id"})
+
+
+def _cell(cell: str) -> Any:
+    if cell.lstrip()[:1] not in ("[", "{"):
+        return cell
+    try:
+        return parse_exactly(cell)
+    except ValueError:
+        return cell
+
+
+def is_case(document: Fields) -> bool:
+    """Whether an object has the keys of a turn with an answer, a conversation or a chat, in anyone's names."""
+    answers = {"actual_output", "actualOutput", *(name for name, own in _TURN.names.items() if own == "actual_output")}
+    questions = {"input", *(name for name, own in _TURN.names.items() if own == "input")}
+    keys = document.keys()
+    return is_chat(document) or bool(
+        keys & {"turns", "actual_output", "turn_id"} or (keys & answers and keys & questions)
+    )
+
+
+def is_chat(document: Fields) -> bool:
+    """Whether an object is a chat: its messages are a list, under our name or that of Ragas."""
+    return "messages" in document or isinstance(document.get("user_input"), list)
+
+
+def rows_of(document: object) -> list[Fields]:
+    """The cases of a file of promptfoo, results or tests; [] if it is none."""
+    found: Any = document
+    while _inner(found, "results"):
+        found = found["results"]
+    rows = cast("list[Fields]", found if isinstance(found, list) else [found])
+    return [_promptfoo(row) for row in rows] if rows and all(_inner(row, "vars") for row in rows) else []
+
+
+def _inner(value: Any, *path: str) -> Any:
+    """The value at a path of keys; None if there is none."""
+    for name in path:
+        value = cast("Fields", value).get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _promptfoo(row: Fields) -> Fields:
+    variables: dict[str, Any] = dict(row["vars"])
+    question = next((variables[name] for name in variables if _TURN.names.get(name, name) == "input"), None)
+    checks: list[Any] = row.get("assert") or _inner(row, "testCase", "assert") or []
+    expected = [_inner(check, "value") for check in checks if _inner(check, "type") in ("equals", "factuality")]
+    turn = {
+        "input": question or (_inner(row, "prompt", "raw") if len(variables) > 1 else next(iter(variables.values()))),
+        "actual_output": _inner(row, "response", "output"),
+        "expected_output": next(iter(expected), None),
+    }
+    turn = {name: value for name, value in turn.items() if isinstance(value, str)}
+    context = variables.get("context")
+    return turn | ({"context": [context]} if isinstance(context, str) else {})
