@@ -487,7 +487,13 @@ def score(
         list[str], typer.Argument(help="Turns, conversations or OTLP: files, directories, globs, or - for stdin.")
     ],
     config: ConfigFile = DEFAULT_CONFIG,
-    evaluator: Evaluators = None,
+    evaluator: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this evaluator; repeatable. Without a configuration file: its kind, like g_eval."),
+    ] = None,
+    criteria: Annotated[
+        str | None, typer.Option(help="Without a configuration file: the criteria of the evaluator.")
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -516,9 +522,15 @@ def score(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Evaluate turns and conversations in files."""
+    """Evaluate turns and conversations in files: OTLP, JSON, JSON lines, CSV, or datasets of other libraries.
+
+    Without a configuration file, name kinds of evaluators; OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL say which
+    judge they ask.
+    """
+    from collector.commands.score.configuration import with_a_monitor, without_file
     from collector.commands.score.score import ScoreOptions
     from collector.commands.score.score import score as score_files
+    from collector.config.attribute_names import refuse_unknown_attributes
 
     options = ScoreOptions(
         paths=paths,
@@ -533,7 +545,14 @@ def score(
         markdown=markdown,
         batch=batch,
     )
-    raise typer.Exit(score_files(_load(config), options))
+    if config == DEFAULT_CONFIG and not config.exists():
+        loaded = without_file(options.evaluators, criteria, os.environ)
+    elif criteria is not None:
+        raise ConfigError(f"--criteria: {config} has the evaluators; write the criteria there")
+    else:
+        loaded = _load(config, complete=False)
+        refuse_unknown_attributes(loaded)
+    raise typer.Exit(score_files(with_a_monitor(loaded), options))
 
 
 @app.command()

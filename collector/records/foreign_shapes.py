@@ -279,8 +279,8 @@ def _csv_row(row: Mapping[Any, Any], line: int) -> Fields:
     own: dict[str, Any] = {}
     for name, cell in row.items():
         field = _TURN.own_name(name.strip())
-        if field is None and is_like(name, _TURN.ours):
-            raise BadInput(f"the first line: {name}: unknown key in a turn; {suggestion(name, _TURN.ours)}")
+        if field is None and is_like(name, known := {*_TURN.ours, *_TURN.names}):
+            raise BadInput(f"the first line: {name}: unknown key in a turn; {suggestion(name, known)}")
         if cell and field is None:
             own[name.strip()] = cell
         elif cell and field:

@@ -139,7 +139,7 @@ def test_a_table() -> None:
     assert first.attributes == {"segment": "gold"}
     assert (second.actual_output, second.retrieval_context, second.attributes) == ("A\nB", ("P",), {})
     for wrong, problem in (
-        ("input,anwser,actual_outptu\nQ,A,B\n", "did you mean 'actual_output'"),
+        ("input,answer,actual_outptu\nQ,A,B\n", "did you mean 'actual_output'"),
         ("input\nQ,A\n", "line 2 has"),
     ):
         with pytest.raises(BadInput, match=problem):

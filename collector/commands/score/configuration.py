@@ -1,0 +1,50 @@
+"""The configuration of `evalstream score`: that of the file, or one made of the options where there is no file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from collector import plugins
+from collector.config.configured import Config
+from collector.config.loading import check
+from collector.config.settings import MonitorSettings
+from collector.errors import ConfigError
+
+_MODEL = "gpt-4.1-mini"
+
+
+def without_file(kinds: Sequence[str], criteria: str | None, environment: Mapping[str, str]) -> Config:
+    """Evaluators of these kinds, with the judge that the environment names as for the `openai` library.
+
+    Raises:
+        ConfigError: no kind is given, a kind is unknown, or it needs more than `criteria`.
+    """
+    if not kinds:
+        raise ConfigError(
+            "evalstream.yaml: no such file; write one with evalstream init, or name a kind of evaluator: "
+            '--evaluator g_eval --criteria "The answer is right and complete."'
+        )
+    judge = {
+        "model": environment.get("OPENAI_MODEL", _MODEL),
+        "base_url": environment.get("OPENAI_BASE_URL", "https://api.openai.com/v1"),
+        "api_key": environment.get("OPENAI_API_KEY", "none"),
+    }
+    evaluators: dict[str, Any] = {}
+    for kind in kinds:
+        cls = plugins.evaluator_class(kind, None)
+        shown = {name: value for name, value in cls.example.items() if name == "evaluation_params"}
+        asks = {"judge": "main"} if cls.needs_judge else {}
+        given = {"criteria": criteria} if criteria is not None and "criteria" in cls.model_fields else {}
+        evaluators[kind] = {"kind": kind, **shown, **asks, **given}
+    return check({"judges": {"main": judge}, "evaluators": evaluators}, "--evaluator", folder=Path(), complete=False)
+
+
+def with_a_monitor(config: Config) -> Config:
+    """The configuration; where it has no monitors, with one of all its evaluators."""
+    if config.settings.monitors or not config.evaluators:
+        return config
+    monitor = MonitorSettings(evaluators=list(config.evaluators))
+    return replace(config, settings=config.settings.model_copy(update={"monitors": {"score": monitor}}))

@@ -1,0 +1,41 @@
+"""`evalstream score` without a configuration file, and with one that has no monitors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from collector.commands.score.configuration import with_a_monitor, without_file
+from collector.config.loading import check
+from collector.errors import ConfigError
+
+
+def test_kinds_and_criteria_make_evaluators() -> None:
+    config = without_file(
+        ["g_eval", "exact_match"], "Is it right?", {"OPENAI_MODEL": "m", "OPENAI_BASE_URL": "http://x/v1"}
+    )
+    assert (config.settings.judges["main"].model, config.settings.judges["main"].base_url) == ("m", "http://x/v1")
+    made: Any = config.evaluators["g_eval"].evaluator
+    assert (made.criteria, made.evaluation_params) == ("Is it right?", ("input", "actual_output"))
+    assert with_a_monitor(config).settings.monitors["score"].evaluators == ["g_eval", "exact_match"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "problem"),
+    [
+        ([], "no such file; write one with evalstream init"),
+        (["g_evil"], "did you mean 'g_eval'?"),
+        (["g_eval"], "criteria"),
+    ],
+)
+def test_what_is_missing_is_said(kinds: list[str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem.replace("?", r"\?")):
+        without_file(kinds, None, {})
+
+
+def test_monitors_of_a_file_stay() -> None:
+    values = {"evaluators": {"a": {"kind": "exact_match"}, "b": {"kind": "latency", "target": 1, "limit": 2}}}
+    assert list(with_a_monitor(check(dict(values), "x", complete=False)).settings.monitors) == ["score"]
+    whole = check(values | {"monitors": {"mine": {"evaluators": ["a"]}}}, "x")
+    assert with_a_monitor(whole) is whole
