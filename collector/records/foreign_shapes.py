@@ -32,7 +32,7 @@ Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _ObjectNames:
     """The names of one kind of object.
 
     `names` are other libraries' names in snake case and ours for them; `silent` are names that are left out; an object
@@ -79,8 +79,8 @@ class _Shape:
         return item
 
     def _unknown(self, name: str, path: str) -> str:
-        shown = name if _NAME.fullmatch(name) else "a key"  # else it may be what somebody said
-        place = f"{path}.{shown}" if path else shown
+        printable = name if _NAME.fullmatch(name) else "a key"  # else it may be what somebody questions
+        place = f"{path}.{printable}" if path else printable
         return f"{place}: unknown key in {self.what}; {suggestion(name, sorted(self.ours))}"
 
 
@@ -101,7 +101,7 @@ def _fields(kind: type) -> frozenset[str]:
     return frozenset(field.name for field in fields(kind))
 
 
-_TURN = _Shape(
+_TURN = _ObjectNames(
     "a turn",
     _fields(Turn),
     _named(
@@ -121,19 +121,19 @@ _TURN = _Shape(
         "identifier mcp_servers mcp_tools_called mcp_resources_called mcp_prompts_called"
     ),
 )
-_CONVERSATION = _Shape(
+_CONVERSATION = _ObjectNames(
     "a conversation",
     _fields(Conversation),
     _named(conversation_id="id thread_id session_id", attributes="metadata additional_metadata"),
     _TURN.silent | {"user_description", "context"},
 )
-_CHAT = _Shape(
+_CHAT = _ObjectNames(
     "a chat",
     _names("messages id conversation_id user_id model service retrieval_context context expected_output attributes"),
     _named(messages="user_input", expected_output="reference ground_truth", attributes="metadata"),
     _TURN.silent,
 )
-_TOOL_CALL = _Shape(
+_TOOL_CALL = _ObjectNames(
     "a tool call",
     _fields(ToolCall),
     _named(
@@ -145,22 +145,22 @@ _TOOL_CALL = _Shape(
     frozenset({"type", "index", "status", "description", "reasoning", "invalid_args"}),
     ("function", "function_call", "functionCall", "tool_use", "toolUse"),
 )
-_MESSAGE = _Shape("a message", _fields(Message), _named(content="text", role="type author"))
-_FEEDBACK = _Shape("feedback", _fields(Feedback), _named(name="key", value="score", comment="reason explanation"))
-_DEFINITION = _Shape(
+_MESSAGE = _ObjectNames("a message", _fields(Message), _named(content="text", role="type author"))
+_FEEDBACK = _ObjectNames("feedback", _fields(Feedback), _named(name="key", value="score", comment="reason explanation"))
+_DEFINITION = _ObjectNames(
     "a tool definition",
     _fields(ToolDefinition),
     _named(parameters="input_schema args_schema"),
     frozenset({"type", "strict", "annotations", "output_schema", "title"}),
     ("function",),
 )
-_USAGE = _Shape(
+_USAGE = _ObjectNames(
     "usage",
     _fields(TokenCount),
     _named(input_tokens="prompt_tokens", output_tokens="completion_tokens"),
     _names("total_tokens"),
 )
-_ATTACHMENT = _Shape("an attachment", _fields(Attachment), {})
+_ATTACHMENT = _ObjectNames("an attachment", _fields(Attachment), {})
 
 
 def turn_fields(document: Fields) -> dict[str, Any]:
@@ -246,15 +246,19 @@ def chat_fields(document: Fields) -> dict[str, Any]:
 
 
 def _answers(messages: Sequence[Fields]) -> Iterator[dict[str, Any]]:
-    """A turn for each answer, with what the user said since the one before."""
-    said: list[str] = []
+    """A turn for each answer, with what the user questions since the one before."""
+    questions: list[str] = []
     for message in messages:
         rest = {name: value for name, value in message.items() if name not in ("role", "content")}
         if message["role"] == "user":
-            said.append(str(message.get("content") or ""))
+            questions.append(str(message.get("content") or ""))
         else:
-            yield {"input": "\n".join(said) if said else None, "actual_output": message.get("content"), **rest}
-            said = []
+            yield {
+                "input": "\n".join(questions) if questions else None,
+                "actual_output": message.get("content"),
+                **rest,
+            }
+            questions = []
 
 
 def csv_rows(text: str) -> list[Fields]:
@@ -320,10 +324,10 @@ def is_chat(document: Fields) -> bool:
 
 def rows_of(document: object) -> list[Fields]:
     """The cases of a file of promptfoo, results or tests; [] if it is none."""
-    found: Any = document
-    while _inner(found, "results"):
-        found = found["results"]
-    rows = cast("list[Fields]", found if isinstance(found, list) else [found])
+    content: Any = document
+    while _inner(content, "results"):
+        content = content["results"]
+    rows = cast("list[Fields]", content if isinstance(content, list) else [content])
     return [_promptfoo(row) for row in rows] if rows and all(_inner(row, "vars") for row in rows) else []
 
 

@@ -75,10 +75,10 @@ def _checks(draft: Any) -> Any:
     # Their time grows with the square of the arguments.
     keywords |= {"unevaluatedItems": _nothing, "unevaluatedProperties": _nothing}
     extend: Any = import_module("jsonschema.validators").extend  # untyped
-    return extend(base, {name: _counted(keyword) for name, keyword in keywords.items()})
+    return extend(base, {name: _with_step_limit(keyword) for name, keyword in keywords.items()})
 
 
-def _counted(keyword: Callable[..., Any]) -> Callable[..., Any]:
+def _with_step_limit(keyword: Callable[..., Any]) -> Callable[..., Any]:
     def check(validator: Any, value: Any, arguments: Any, schema: Any) -> Any:
         left = _steps_left.get()
         left[0] -= 1 + (len(value) if isinstance(value, list) else 0)  # pyright: ignore[reportUnknownArgumentType]
@@ -137,7 +137,7 @@ def _error(name: str, problem: str) -> Any:
 
 
 def _clause(error: Any) -> str:
-    """What is wrong, without the arguments' own values; a number of the schema is named."""
+    """Describes a fault without the arguments' own values; a number of the schema is named."""
     where = "the object of arguments"
     for number, part in enumerate(error.absolute_path):
         where = f"{where}[{part}]" if isinstance(part, int) else f"{where}.{part}" if number else str(part)
