@@ -107,10 +107,14 @@ class _Acceptor:
                 logger.warning("a connection could not be accepted (%s)", error.strerror)
                 await asyncio.sleep(PAUSE)
                 continue
-            if self._shared is not None and self._shared.hand_on(connection):
+            try:
+                if self._shared is not None and self._shared.hand_on(connection):
+                    connection.close()
+                else:
+                    self._take(connection, address[0])
+            except Exception:  # about one connection; the next ones are to be accepted
+                logger.exception("a connection could not be taken")
                 connection.close()
-            else:
-                self._take(connection, address[0])
 
     def _take_handed(self, connection: socket.socket) -> None:
         """Take what another process has accepted."""

@@ -19,6 +19,7 @@ A plug-in is a class under the entry-point group `evalstream.exporters`:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ from collector.telemetry.registry import Telemetry
 from evaluators.cases import Scope
 from evaluators.results import Evaluation
 
+logger = logging.getLogger(__name__)
+
 
 class ExportUnavailable(EvalstreamError):
     """The destination cannot take the batch now. `retry_after` is the wait in seconds it asked for.
@@ -46,6 +49,16 @@ class ExportUnavailable(EvalstreamError):
         super().__init__(message)
         self.reason = reason
         self.retry_after = retry_after
+
+
+def believed(claimed: int, sent: int, exporter: str) -> int:
+    """How many of the `sent` records a destination refused: what it claims, from none to all of them."""
+    number = min(max(0, claimed), sent)
+    if number != claimed:
+        logger.warning(
+            "exporter %s: %d of %d records are said to be refused; %d count", exporter, claimed, sent, number
+        )
+    return number
 
 
 class Exporter(Protocol):

@@ -84,7 +84,7 @@ class FeedbackExport:
 
         action = f"exporting feedback to {self._name}"
         rejected = await self._backoff.repeat(attempt, ExportUnavailable, action=action)
-        if rejected:
+        if rejected := min(max(0, rejected or 0), len(batch)):
             self._telemetry.drop("export", "feedback_rejected", rejected)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import gzip as gzip_
 import io
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from collector.backoff import Backoff
-from collector.export.exporter import ExportUnavailable
+from collector.export.exporter import ExportUnavailable, believed
 from collector.logs.log import Confirm, certain
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
@@ -110,7 +111,7 @@ class OtlpClient:
             nonlocal give_up
             await self._confirm()
             try:
-                return self._count_rejected(rejected(await self._post(path, body, headers)))
+                return self._count_rejected(rejected(await self._post(path, body, headers)), count)
             except _Refused as error:
                 if spans_follow and give_up is None and await self._has_no_logs(error):
                     return 0
@@ -160,10 +161,12 @@ class OtlpClient:
         logger.error("exporter %s: %d records dropped: %s", self._exporter, count, error)
         return count
 
-    def _count_rejected(self, refused: int) -> int:
-        if refused > 0:
+    def _count_rejected(self, claimed: int, count: int) -> int:
+        """Count what the endpoint says that it has rejected of `count` records: none to all of them."""
+        refused = believed(claimed, count, self._exporter)
+        if refused:
             self._telemetry.drop(f"export_{self._exporter}", "partial_success", refused)
-        return max(0, refused)
+        return refused
 
     def _failed(self, error: ExportUnavailable) -> None:
         self.problem = str(error)
@@ -226,11 +229,12 @@ def retry_after(header: str | None, now: datetime) -> float | None:
     if not header:
         return None
     try:
-        return max(0.0, float(header))
+        seconds = float(header)
+        return max(0.0, seconds) if math.isfinite(seconds) else None
     except ValueError:
         pass
     try:
         at = parsedate_to_datetime(header)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())

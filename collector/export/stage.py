@@ -115,7 +115,8 @@ class ExportStage:
             on_failure=self._failed,
         )
         self._problem = None
-        self.count("exported", len(batch) - (rejected or 0))
+        rejected = min(max(0, rejected or 0), len(batch))  # an exporter may count records of which one has several
+        self.count("exported", len(batch) - rejected)
         if rejected:
             self.count("rejected", rejected)
 

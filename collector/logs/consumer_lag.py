@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections import deque
@@ -20,6 +21,9 @@ from collector.telemetry.series import (
     OLDEST_NEEDED,
     RECORDS_LOST,
 )
+from collector.telemetry.sparse_log import SparseLog
+
+logger = logging.getLogger(__name__)
 
 SAMPLE_EVERY = 5.0
 """Seconds between two samples."""
@@ -67,6 +71,7 @@ class ConsumerLag:
         self._clock = clock
         self._consumers: dict[tuple[str, str], tuple[Log, dict[int, _MeasuredFold]]] = {}
         self._retention_at: dict[str, float] = {}
+        self._failures = SparseLog(logger, clock)
         self._waiting: dict[tuple[str, str], dict[int, tuple[int, float]]] = {}
         """By consumer, and partition where it lags: the offset that it is at, and since when (s since the epoch)."""
 
@@ -128,6 +133,9 @@ class ConsumerLag:
                     needed = progress.oldest_needed(fold.needed_from, end)
                     oldest = max(oldest, 0.0 if needed is None else self._clock() - needed)
             except LogUnavailable:
+                continue
+            except Exception as error:  # noqa: BLE001 - of one log; the gauges of the others are to go on
+                self._failures.warn(f"the lag of {consumer} in {name} cannot be measured: {error!r}")
                 continue
             self._telemetry.gauge(CONSUMER_LAG_RECORDS, consumer, name).set(records)
             self._telemetry.gauge(CONSUMER_LAG_SECONDS, consumer, name).set(max(0.0, age))

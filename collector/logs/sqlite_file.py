@@ -267,6 +267,12 @@ class SqliteFile:
         return lock
 
     async def _flush(self) -> None:
+        try:
+            await self._flush_pending()
+        finally:
+            self._flushing = None  # whatever happened: the next write begins again
+
+    async def _flush_pending(self) -> None:
         while self._pending:
             if self.share is not None:
                 await asyncio.sleep(GATHER)
@@ -280,7 +286,6 @@ class SqliteFile:
                 if not write.done.done():
                     write.done.set_result(result)
             self._hand_on(appended)
-        self._flushing = None
 
     def _transact(self, batch: Sequence[_Write]) -> tuple[list[Any], Mapping[Key, Sequence[StoredRecord]]]:
         connection = self._writing
@@ -343,7 +348,7 @@ class SqliteFile:
         while True:
             await asyncio.sleep(interval)
             self._files.problem()  # which reports it
-            with suppress(LogError):  # whoever reads reports it
+            with suppress(Exception):  # whoever reads reports it; without this watch nothing new would be read
                 now = await self._in_writer_thread(self._data_version)
                 interval = WATCH_INTERVAL if now == version else BUSY_WATCH_INTERVAL
                 if now != version:

@@ -8,9 +8,8 @@ evaluation made again, `POST /login` takes a token. `/queue` is where people lab
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -52,6 +51,8 @@ _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".
 
 
 Guarded = Callable[[str, Log, OpenFold], OpenFold]
+Start = Callable[[str, Callable[[], Coroutine[Any, Any, None]], str], object]
+"""Starts a background task of a kind, with its name."""
 """Wraps the folds with which a group consumes a log."""
 
 
@@ -104,26 +105,27 @@ class Page:
         self._history = None if logs.history is None else SumsHistory(logs.history)
         self.stage = PageStage(self.view, self._changes.notify, self._history)
 
-    async def follow(self, guarded: Guarded = _unguarded) -> None:
-        """Keep the view up to date with all three logs until cancelled. `guarded` wraps the folds of each.
+    async def follow(self, start: Start, guarded: Guarded = _unguarded) -> None:
+        """Keep the view up to date with all three logs, each followed by a task of its own. `guarded` wraps the folds.
 
         The history is counted first; everything after it is read from the evaluations.
         """
         if self._history is not None:
             read = partial(self._history.read_on, self._clock() - RETENTION)
-            for stretch in await RETRY.repeat(read, LogUnavailable, action="reading the history of scores"):
-                self.view.restore(stretch)
+            stretches = await RETRY.repeat(read, LogUnavailable, action="reading the history of scores")
             ends = partial(end_offsets, self._logs.evaluations)
-            for partition, end in enumerate(await RETRY.repeat(ends, LogUnavailable, action="reading evaluations")):
+            known = await RETRY.repeat(ends, LogUnavailable, action="reading evaluations")
+            for stretch in stretches:  # after all that may fail, and begin again
+                self.view.restore(stretch)
+            for partition, end in enumerate(known):
                 self.view.end_at(partition, end)
         folds = [
             (self._logs.turns, TURNS_GROUP, dividing(self.stage.open_turns)),
             (self._logs.evaluations, EVALUATIONS_GROUP, fenced(self._logs.evaluations, self.stage.open_evaluations)),
             (self._logs.labels, LABELS_GROUP, self.stage.open_labels),
         ]
-        async with asyncio.TaskGroup() as tasks:
-            for log, group, open_fold in folds:
-                tasks.create_task(log.follow(group, guarded(group, log, open_fold)))
+        for log, group, open_fold in folds:
+            start("page", partial(log.follow, group, guarded(group, log, open_fold)), group)
 
     def routes(self) -> web.Application:
         """A new application with all routes."""

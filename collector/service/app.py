@@ -44,10 +44,11 @@ from collector.service.open_logs import Logs, open_logs
 from collector.service.own_items import own_items
 from collector.service.page import start_page
 from collector.service.partition_numbers import require_partitions
-from collector.service.process import PrepareChange, Process, open_tasks
+from collector.service.process import PrepareChange, Process
 from collector.service.process_resources import ProcessResources
 from collector.service.receive import start_receive
 from collector.service.retention import start_retention
+from collector.service.tasks import open_tasks
 from collector.service.wanted import follow_wanted
 from collector.service.watch import Watching, start_watch
 from collector.service.workers.worker import Worker
@@ -259,7 +260,7 @@ async def running(
                 serving_metrics(config, telemetry, resources.health, worker and worker.metrics)
             )
         before_tasks = await stack.enter_async_context(AsyncExitStack())
-        tasks = await stack.enter_async_context(open_tasks(telemetry))
+        tasks = await stack.enter_async_context(open_tasks(telemetry, guard))
         process = Process(
             config=config, plan=plan, logs=logs, telemetry=telemetry, resources=resources, tasks=tasks, stack=stack,
             guard=guard, own=own, history=history, status=status, worker=worker, steps=steps,

@@ -28,7 +28,9 @@ def start_assemble(process: Process, wanted: WantedConversations | None) -> None
         ),
     )
     show_assemble(telemetry, stage)
-    process.tasks.follow(logs.spans, "assemble", dividing(dead_letters.wrap(stage.open_fold, process.guard)))
+    process.tasks.follow(
+        "assemble", logs.spans, "assemble", dividing(dead_letters.wrap(stage.open_fold, process.guard))
+    )
 
 
 def start_link(process: Process) -> None:
@@ -38,4 +40,4 @@ def start_link(process: Process) -> None:
         return
     dead_letters = process.resources.dead_letters("link", logs.unlinked.name, logs)
     stage = LinkStage(logs.turns, linker_factory(settings), on_bad_record=dead_letters.take)
-    process.tasks.follow(logs.unlinked, "link", dead_letters.wrap(stage.open_fold, process.guard))
+    process.tasks.follow("link", logs.unlinked, "link", dead_letters.wrap(stage.open_fold, process.guard))

@@ -140,7 +140,7 @@ def start_correction_readers(process: Process, stages: Sequence[ExportStage]) ->
                 redactor=process.resources.redactors.everybody,
                 ownership=Ownership(partial(stage.owns, _PARTITION), partial(logs.evaluations.confirm, stage.group)),
             )
-            process.tasks.start(reader.run())
+            process.tasks.start("corrections", reader.run, f"corrections of {stage.name}")
 
 
 class _RecentSubjects:

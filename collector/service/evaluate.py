@@ -61,7 +61,7 @@ class Evaluating:
         process = self._current.process
         self._current.stage.number = number
         process.changes.append(self._prepare)
-        process.tasks.follow(process.logs.turns, GROUP, self._folds.open_fold)
+        process.tasks.follow("evaluate", process.logs.turns, GROUP, self._folds.open_fold)
 
     async def close(self) -> None:
         """End what runs beside the evaluations."""

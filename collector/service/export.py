@@ -51,10 +51,10 @@ def start_exporters(process: Process, exporters: Exporters) -> None:
     process.changes.append(exporters.prepare)
     for exporter in exporters.stages:
         guarded = process.guarded("export", exporter.group, evaluations, exporter.folds(evaluations))
-        process.tasks.follow(evaluations, exporter.group, guarded)
+        process.tasks.follow("export", evaluations, exporter.group, guarded)
         if exporter.second_log is not None:
             log, group, folds = exporter.second_log
-            process.tasks.follow(log, group, process.guarded("export", group, log, folds))
+            process.tasks.follow("export", log, group, process.guarded("export", group, log, folds))
 
 
 @asynccontextmanager
@@ -107,7 +107,7 @@ def start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> N
             confirm = partial(labels.confirm, feedback_group_of(stage.name))
             export = FeedbackExport(stage.name, stage.exporter, process.telemetry, confirm=confirm)
             process.tasks.follow(
-                labels, export.group, process.guarded("export", export.group, labels, export.open_fold)
+                "export", labels, export.group, process.guarded("export", export.group, labels, export.open_fold)
             )
     start_correction_readers(process, stages)
 

@@ -29,9 +29,10 @@ def start_health_checks(process: Process) -> None:
     probe = LogProbe(process.logs)
     health.add("log", probe.problem, vital=True)
     health.add("consumers", process.tasks.stalled_consumers, vital=False)
+    health.add("tasks", process.tasks.problem, vital=False)
     if settings.kind == "sqlite":
         health.add("disk", partial(disk_problem, Path(settings.path)), vital=False)
-    process.tasks.start(probe.run_forever(_interval(settings)))
+    process.tasks.start("log probe", partial(probe.run_forever, _interval(settings)))
 
 
 def _interval(settings: LogSettings) -> float:
@@ -67,6 +68,9 @@ class LogProbe:
                 await log.probe()
         except LogError as error:
             self._problem = str(error)
+        except Exception as error:
+            self._problem = repr(error)
+            raise
         else:
             self._problem = None
         finally:

@@ -94,7 +94,7 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
         return take_over
 
     process.changes.append(prepare)
-    process.tasks.start(page.follow(partial(process.guarded, "page")))
+    process.tasks.start("page", partial(page.follow, process.tasks.start, partial(process.guarded, "page")))
     return await process.stack.enter_async_context(page.serve())
 
 

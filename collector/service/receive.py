@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from collector.admission.relay import DESCRIPTORS as RELAYED
@@ -54,7 +55,7 @@ async def start_sources(process: Process, notes: TurnNoting | None = None) -> No
     for settings in receive.kafka:
         await _start_source(process, settings, notes)
     if receive.files:
-        process.tasks.start(_read_files(process, [Path(file) for file in receive.files], notes))
+        process.tasks.start("files", partial(_read_files, process, [Path(file) for file in receive.files], notes))
 
 
 async def start_otlp(process: Process, notes: TurnNoting | None = None) -> tuple[int | None, int | None]:
@@ -161,8 +162,9 @@ async def _start_source(process: Process, settings: KafkaSourceSettings, notes: 
             group = f"{name}.{kind}"
             wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")
             begun = await TopicNotes.open(logs.definitions, group)
-            process.tasks.start(begun.write_forever())
-            process.tasks.start(source.follow(group, wrapped, former=former and f"{former}.{kind}", begun=begun))
+            process.tasks.start("topic notes", begun.write_forever, f"topic notes of {group}")
+            before = former and f"{former}.{kind}"
+            process.tasks.start("receive", partial(source.follow, group, wrapped, former=before, begun=begun), group)
 
 
 async def _read_files(process: Process, paths: Sequence[Path], notes: TurnNoting | None) -> None:

@@ -71,8 +71,8 @@ class ComparedReleases:
         self._runs = True
         process, stage, evaluations = self._process, self._stage, self._process.logs.evaluations
         guarded = process.guarded("watch", self._group, evaluations, fenced(evaluations, stage.open_fold))
-        process.tasks.follow(evaluations, self._group, guarded)
-        process.tasks.start(stage.run())
+        process.tasks.follow("watch", evaluations, self._group, guarded)
+        process.tasks.start("releases", stage.run)
 
     async def prepare(self, config: Config) -> Apply:
         """Compare by another configuration's rules, once it is taken."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 from collector.backoff import FailureLog
 from collector.config.settings import Settings
@@ -22,7 +23,7 @@ TRUNCATE_TEXT_EVERY = 10.0
 def start_retention(process: Process) -> None:
     """Truncate the logs periodically; topics have a retention of their own."""
     if process.config.settings.log.kind != "kafka":
-        process.tasks.start(_truncate_forever(process.logs, process.config.settings))
+        process.tasks.start("retention", partial(_truncate_forever, process.logs, process.config.settings))
 
 
 async def _truncate_forever(logs: Logs, settings: Settings) -> None:

@@ -7,11 +7,10 @@ notifications.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 
@@ -47,6 +46,7 @@ from collector.records.epochs import fenced
 from collector.service.plan_builder import audit_version_in
 from collector.service.process import Apply, Process
 from collector.service.releases import ComparedReleases, start_releases
+from collector.service.tasks import Work
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.score_scale import ScoreScale
 from evaluators.judges.audited import Audited
@@ -72,19 +72,20 @@ class PeopleAgreement:
         self.config = config
         self.watcher: AgreementWatcher | None = None
 
-    def restart(self, process: Process) -> Iterator[Coroutine[Any, Any, None]]:
+    def restart(self, process: Process) -> Mapping[str, Work]:
         """The work by another configuration: labels come by the page, and are asked for by alerts."""
         self.config, settings = process.config, process.config.settings
         self.watcher = None
-        if settings.page is not None or settings.alerts.min_agreement is not None:
-            prometheus = process.config.exporters.get("prometheus")
-            self.watcher = AgreementWatcher(
-                process.logs.labels,
-                _scales(process.plan),
-                process.telemetry,
-                dimensions=prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else (),
-            )
-            yield self.watcher.run_forever()
+        if settings.page is None and settings.alerts.min_agreement is None:
+            return {}
+        prometheus = process.config.exporters.get("prometheus")
+        self.watcher = AgreementWatcher(
+            process.logs.labels,
+            _scales(process.plan),
+            process.telemetry,
+            dimensions=prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else (),
+        )
+        return {"agreement": self.watcher.run_forever}
 
     def views(self) -> dict[tuple[str, str], PeopleView]:
         """The verdicts of people, by monitor and evaluator."""
@@ -134,13 +135,13 @@ class _Tasks:
         self._tasks = process.tasks
         self._running: list[asyncio.Task[None]] = []
 
-    async def restart(self, *works: Coroutine[Any, Any, None]) -> None:
+    async def restart(self, works: Mapping[str, Work]) -> None:
         """End what runs, and start these."""
         for task in self._running:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running)
-        self._running = [self._tasks.start(coroutine) for coroutine in works]
+        self._running = [self._tasks.start(kind, work) for kind, work in works.items()]
 
 
 class _Explained:
@@ -173,10 +174,13 @@ async def start_watch(process: Process) -> Watching:
     session = await process.stack.enter_async_context(aiohttp.ClientSession())
     notifier = Notifier(session, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
     tasks.follow(
-        evaluations, "watch", process.guarded("watch", "watch", evaluations, fenced(evaluations, stage.open_fold))
+        "watch",
+        evaluations,
+        "watch",
+        process.guarded("watch", "watch", evaluations, fenced(evaluations, stage.open_fold)),
     )
     releases = start_releases(process, "watch.releases")
-    tasks.start(stage.run(notifier, releases.alerts))
+    tasks.start("alerts", partial(stage.run, notifier, releases.alerts))
     process.changes.append(partial(_prepare_targets, stage, watcher.interval))
     return Watching(stage, releases, explained.miss, agreement)
 
@@ -187,11 +191,9 @@ async def _prepare_checks(tasks: _Tasks, explained: _Explained, agreement: Peopl
     cases = read_cases(Path(golden.path)) if golden is not None else ()
 
     async def take_over(process: Process) -> None:
-        works: list[Coroutine[Any, Any, None]] = []
-        explained.golden = await _golden(process, cases)
-        if explained.golden is not None:
-            works.append(explained.golden.run_forever())
-        await tasks.restart(*works, *agreement.restart(process))
+        golden = explained.golden = await _golden(process, cases)
+        works: Mapping[str, Work] = {} if golden is None else {"golden": golden.run_forever}
+        await tasks.restart({**works, **agreement.restart(process)})
 
     return take_over
 
@@ -223,9 +225,9 @@ def _start_feedback(process: Process) -> None:
     process.changes.append(prepare)
     process.telemetry.reserve("feedback", *settings.names)
     process.tasks.follow(
-        logs.labels, FEEDBACK_GROUP, process.guarded("watch", FEEDBACK_GROUP, logs.labels, stage.open_fold)
+        "watch", logs.labels, FEEDBACK_GROUP, process.guarded("watch", FEEDBACK_GROUP, logs.labels, stage.open_fold)
     )
-    process.tasks.start(stage.run())
+    process.tasks.start("feedback", stage.run)
 
 
 def _wanted_outcomes(plan: Plan) -> frozenset[str]:
@@ -243,7 +245,7 @@ async def start_agreement(process: Process) -> PeopleAgreement:
     agreement, tasks = PeopleAgreement(process.config), _Tasks(process)
 
     async def take_over(changed: Process) -> None:
-        await tasks.restart(*agreement.restart(changed))
+        await tasks.restart(agreement.restart(changed))
 
     async def prepare(_config: Config) -> Apply:
         return take_over
@@ -279,8 +281,8 @@ class _PageWatcher:
         self._runs = True
         process, stage, evaluations = self._process, self._stage, self._process.logs.evaluations
         guarded = process.guarded("watch", "page.watch", evaluations, fenced(evaluations, stage.open_fold))
-        process.tasks.follow(evaluations, "page.watch", guarded)
-        process.tasks.start(stage.run())
+        process.tasks.follow("watch", evaluations, "page.watch", guarded)
+        process.tasks.start("alerts", stage.run)
 
     async def prepare(self, config: Config) -> Apply:
         take_over = await _prepare_targets(self._stage, PAGE_INTERVAL, config)

@@ -66,11 +66,14 @@ class Health:
 
 
 def _result(check: Check, vital: bool) -> CheckResult:
-    problem = check()
+    try:
+        problem = check()
+    except Exception as error:  # noqa: BLE001 - a check that cannot be made takes no work away
+        return CheckResult("degraded", f"cannot be checked: {error!r}")
     if problem is None:
         return CheckResult("ok")
     return CheckResult("failing" if vital else "degraded", problem)
 
 
 def _is_ok(check: Check) -> float:
-    return float(check() is None)
+    return float(_result(check, vital=False).status == "ok")

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from collector.telemetry.series import DROPS, LABEL_OVERFLOW, OTHER, Series, all_series
+from collector.telemetry.series import ABSURD_VALUES, DROPS, LABEL_OVERFLOW, OTHER, Series, all_series
+from collector.telemetry.sparse_log import SparseLog
+from collector.telemetry.tolerant_metrics import TolerantCounter, TolerantGauge, TolerantHistogram
+
+logger = logging.getLogger(__name__)
+
+_Metric = TolerantCounter | TolerantGauge | TolerantHistogram
 
 
 class Telemetry:
@@ -20,7 +28,8 @@ class Telemetry:
         self.registry = CollectorRegistry(auto_describe=True)
         self._cap = label_values
         self._values: dict[str, set[str]] = {}
-        self._children: dict[tuple[str, ...], Counter | Gauge | Histogram] = {}
+        self._absurd = SparseLog(logger)
+        self._children: dict[tuple[str, ...], _Metric] = {}
         self._parents = {series.name: self._declare(series) for series in all_series()}
 
     def counter(self, series: Series, *labels: str) -> Counter:
@@ -70,22 +79,27 @@ class Telemetry:
         """Reserve values of the configuration before any traffic can use up the cap."""
         self._values.setdefault(label, set()).update(values)
 
-    def _declare(self, of: Series) -> Counter | Gauge | Histogram:
+    def _declare(self, of: Series) -> _Metric:
         match of.kind:
             case "counter":
-                return Counter(of.name, of.help, of.labels, registry=self.registry)
+                return TolerantCounter(of.name, of.help, of.labels, registry=self.registry)
             case "gauge":
-                return Gauge(of.name, of.help, of.labels, registry=self.registry)
+                return TolerantGauge(of.name, of.help, of.labels, registry=self.registry)
             case "histogram":
-                return Histogram(of.name, of.help, of.labels, buckets=of.buckets, registry=self.registry)
+                return TolerantHistogram(of.name, of.help, of.labels, buckets=of.buckets, registry=self.registry)
 
-    def _child(self, of: Series, labels: tuple[str, ...]) -> Counter | Gauge | Histogram:
+    def _report_absurd(self, metric: str) -> None:
+        self._absurd.warn(f"{metric}: a value that no such metric can have is left out")
+        self.counter(ABSURD_VALUES, metric).inc()
+
+    def _child(self, of: Series, labels: tuple[str, ...]) -> _Metric:
         key = (of.name, *labels)
         child = self._children.get(key)
         if child is None:
             capped = self._within_caps(of, labels)
             parent = self._parents[of.name]
             child = parent.labels(*capped) if capped else parent
+            child.on_absurd = partial(self._report_absurd, of.name)
             if capped == labels:  # else this cache would grow with every value that the traffic invents
                 self._children[key] = child
         return child

@@ -724,11 +724,21 @@ LABEL_OVERFLOW = counter(
     "Uses of a label value beyond the cap, counted under `other` instead.",
     ("label",),
 )
+ABSURD_VALUES = counter(
+    "evalstream_absurd_values_total",
+    "Values that a metric cannot have and that were left out of it: negative, too large, no number.",
+    ("metric",),
+)
+TASK_FAILURES = counter(
+    "evalstream_task_failures_total",
+    "Unexpected failures of background tasks that were started again: see concepts.",
+    ("task",),
+)
 HEALTH_CHECK = gauge(
     "evalstream_health_check_ok",
     "1 while a health check of the process finds nothing wrong, else 0: log (it can be written), consumers (none is "
     "stalled), judges (each can be reached), exporters (each can export), disk (it has room), "
-    "configuration (no changed one is refused).",
+    "configuration (no changed one is refused), tasks (none has failed lately).",
     ("check",),
 )
 BUILD_INFO = gauge("evalstream_build_info", "Always 1; its label is the running version.", ("version",))

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from evaluation_samples import failed, scored, skipped
@@ -22,6 +23,8 @@ from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.view import EvaluatorView
 from collector.records.json import evaluation_to_json, label_from_json, turn_to_json
+from collector.service.tasks import open_tasks
+from collector.telemetry.registry import Telemetry
 from evaluators.cases import Message, ToolCall, Turn
 from evaluators.results import Evaluation, Label, Subject, Usage
 
@@ -122,13 +125,9 @@ async def showing(
     labels = MemoryLog("labels", 2, timing=timing)
     page = Page(settings, PageLogs(evaluations, labels, turns), watched, sources=sources, login=door)
     page.view.started -= 60  # what a test says was judged a moment ago counts
-    following = asyncio.create_task(page.follow())
-    try:
-        async with page.serve() as port:
-            yield Shown(page, turns, evaluations, labels, port)
-    finally:
-        following.cancel()
-        await asyncio.wait([following])
+    async with open_tasks(Telemetry()) as tasks, page.serve() as port:
+        tasks.start("page", partial(page.follow, tasks.start))
+        yield Shown(page, turns, evaluations, labels, port)
 
 
 ASKED = (

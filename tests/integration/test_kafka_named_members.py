@@ -20,7 +20,7 @@ from kafka_logs import fresh, numbered, open_log, produce, settings_for
 from log_stores import TIMING
 
 from collector.logs.kafka import KafkaSettings, KafkaSource, group_watch
-from collector.service.process import open_tasks
+from collector.service.tasks import open_tasks
 from collector.telemetry.registry import Telemetry
 
 pytestmark = pytest.mark.kafka
@@ -158,7 +158,7 @@ async def test_a_group_that_waits_for_a_member_is_named(
             await asyncio.to_thread(consumer._coordinator.ensure_active_group, 20_000)
             got = Recorders()
             async with open_tasks(Telemetry()) as tasks:
-                tasks.follow(log, group, got.open_fold)
+                tasks.follow("assemble", log, group, got.open_fold)
                 async with asyncio.timeout(20):
                     while "could not be joined" not in caplog.text or tasks.stalled_consumers() is None:
                         await asyncio.sleep(0.05)

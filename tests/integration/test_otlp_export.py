@@ -21,7 +21,7 @@ from collector.export.otlp import OtlpExporter, OtlpExportSettings
 from collector.export.otlp_client import retry_after
 from collector.export.stage import ExportStage
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import DROPS, EXPORT_FAILURES
+from collector.telemetry.series import DROPS, EXPORT_EVALUATIONS, EXPORT_FAILURES
 
 
 class Sent:
@@ -269,6 +269,21 @@ async def test_what_is_refused_in_part_is_counted(sent: Sent):
     assert sent.dropped("partial_success") == 2
 
 
+@pytest.mark.parametrize(("claimed", "counted"), [(4, 3), (2**62, 3), (-1, 0), (-(2**62), 0)])
+async def test_a_destination_cannot_refuse_more_than_was_sent(sent: Sent, claimed: int, counted: int):
+    """Its number ended the process at every start, as a counter was to fall."""
+    partial = ExportLogsServiceResponse()
+    partial.partial_success.rejected_log_records = claimed
+    body = partial.SerializeToString()
+    sent.destination.answers = [web.Response(body=body, content_type="application/x-protobuf")]
+    async with sent.exporter(spans=False) as exporter:
+        stage = ExportStage("otlp", exporter, sent.telemetry)
+        await stage.deliver([scored(), scored(2), scored(3)])
+    assert sent.dropped("partial_success") == counted
+    assert sent.telemetry.counter(EXPORT_EVALUATIONS, "otlp", "exported")._value.get() == 3 - counted
+    assert sent.telemetry.counter(EXPORT_EVALUATIONS, "otlp", "rejected")._value.get() == counted
+
+
 @pytest.mark.parametrize("content_type", ["application/x-protobuf", "text/html"])
 async def test_an_odd_answer_with_status_200_counts_as_taken(sent: Sent, content_type: str):
     sent.destination.answers = [web.Response(body=b"\xff" * 100_000, content_type=content_type)]
@@ -292,7 +307,9 @@ def test_the_secret_in_a_header_is_not_shown():
         ("Mon, 04 May 2026 12:00:30 GMT", 30.0),
         ("Mon, 04 May 2026 11:00:00 GMT", 0.0),
         ("soon", None),
-        ("nan", 0.0),
+        ("nan", None),
+        ("inf", None),
+        ("Mon, 04 May 99999999999999999999 12:00:30 GMT", None),
     ],
 )
 def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None):

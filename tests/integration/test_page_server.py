@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -16,6 +17,8 @@ from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.page.server import MOST_CONNECTIONS, MOST_STREAMS, Page, PageLogs
 from collector.page.settings import PageSettings
+from collector.service.tasks import open_tasks
+from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
 
@@ -237,14 +240,12 @@ async def test_after_a_restart_the_page_is_as_it_was() -> None:
         await asyncio.sleep(0.3)  # a commit
         turns, evaluations, labels = shown.turns, shown.evaluations, shown.given
     again = Page(PageSettings(port=0), PageLogs(evaluations, labels, turns))
-    following = asyncio.create_task(again.follow())
-    async with asyncio.timeout(60):
+    async with open_tasks(Telemetry()) as tasks, asyncio.timeout(60):
+        tasks.start("page", partial(again.follow, tasks.start))
         while again.view.get(judged.evaluation_id) is None or again.view.get(judged.evaluation_id).label is None:
             await asyncio.sleep(0.01)
         while not again.view.turn_cache.turns("visit-1"):
             await asyncio.sleep(0.01)
-    following.cancel()
-    await asyncio.wait([following])
 
 
 async def test_what_cannot_be_read_in_the_logs_stops_nothing() -> None:

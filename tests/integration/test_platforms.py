@@ -107,12 +107,13 @@ async def test_langfuse_servers_that_know_no_lists_get_single_scores(platforms: 
     assert [each.body["id"] for each in platforms.stub.posts[1:]] == [f"{1:032x}", f"{2:032x}"]
 
 
-async def test_langfuse_counts_what_a_207_refuses(platforms: Platforms) -> None:
-    answer = {"accepted": 1, "rejected": 1, "errors": [{"message": "no"}]}
+@pytest.mark.parametrize(("claimed", "counted"), [(1, 1), (10**15, 2), (-3, 0), ("many", 0), (1.5, 0)])
+async def test_langfuse_counts_what_a_207_refuses(platforms: Platforms, claimed: Any, counted: int) -> None:
+    answer = {"accepted": 1, "rejected": claimed, "errors": [{"message": "no"}]}
     platforms.stub.answers = [web.json_response(answer, status=207)]
     async with platforms.exporter("langfuse", labels=False) as exporter:
-        assert await exporter.export([scored(1), scored(2)]) == 1
-    assert platforms.dropped("langfuse", "refused") == 1
+        assert await exporter.export([scored(1), scored(2)]) == counted
+    assert platforms.dropped("langfuse", "refused") == counted
 
 
 async def test_phoenix_annotates_spans_and_sessions_with_the_evaluations_id(platforms: Platforms) -> None:

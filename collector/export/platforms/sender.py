@@ -12,7 +12,7 @@ import aiohttp
 import orjson
 
 from collector.backoff import Backoff
-from collector.export.exporter import ExportUnavailable
+from collector.export.exporter import ExportUnavailable, believed
 from collector.export.otlp_client import retry_after
 from collector.export.platforms.platform import Platform, PlatformRequest, PlatformSettings, TraceMissing
 from collector.logs.log import Confirm
@@ -71,7 +71,8 @@ class PlatformSender:
                 if known is None:
                     return 0
                 answer = await self._call(known.method, known.path, known)
-                return self._dropped("refused", self._platform.refused(answer))
+                refused = self._platform.refused(answer)
+                return self._dropped("refused", believed(refused, len(request.evaluations), self._platform.name))
             except TraceMissing:
                 return self._without_trace(request)
             except _Rejection as error:

@@ -199,6 +199,12 @@ class Guard:
         """The same with what is known in this process. Close it."""
         return GuardedPlace(name, self.journal.open_slot(name), self.fatal)
 
+    def count_failure(self) -> None:
+        """A consumer failed and is started again: its records count as ones in which the process ended."""
+        unit = self.journal.take_fatal()
+        if unit is not None:
+            self.fatal.happened("ended", unit)
+
     def error(self, what: str) -> FatalRecord:
         """Why something is left out."""
         return FatalRecord(f"the process ended {self.fatal.limit} times in a row while it was processing this {what}")

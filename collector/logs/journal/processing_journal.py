@@ -65,6 +65,13 @@ class ProcessingJournal:
             return None
         return self._unit(self.words[_FATAL] or self.words[_CURRENT])
 
+    def take_fatal(self) -> Unit | None:
+        """The entry whose error ended its consumer, which is closed; its slot is free again."""
+        number, self.words[_FATAL] = self.words[_FATAL], 0
+        unit = self._unit(number)
+        self.release(number)
+        return unit
+
     def open_slot(self, place: str) -> Slot:
         """A slot for a place. If none is free, one that nobody reads."""
         number = self._free.pop() if self._free else 0
@@ -76,7 +83,7 @@ class ProcessingJournal:
 
     def release(self, number: int) -> None:
         """Free a slot, unless it says what the process ends of."""
-        if number and number != self.words[_FATAL]:
+        if number and number != self.words[_FATAL] and number not in self._free:
             self._free.append(number)
 
     def note(self, number: int, first: int, last: int, name_length: int) -> None:

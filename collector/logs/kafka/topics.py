@@ -96,10 +96,17 @@ def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
 
 
 def retention(settings: KafkaSettings, topic: str) -> float | None:
-    """Seconds after which a topic deletes a record by its age; None if it never does."""
+    """Seconds after which a topic deletes a record by its age; None if it never does.
+
+    Raises:
+        LogUnavailable: no broker says so: there is no such topic at present, or its configuration may not be read.
+    """
     with administrating(settings) as admin:
         described = admin.describe_configs([_Resource("topic", topic, {RETENTION: None})], config_filter="all")
-    value = int(described["topic"][topic][RETENTION]["value"])
+    try:
+        value = int(described["topic"][topic][RETENTION]["value"])
+    except (KeyError, TypeError, ValueError):
+        raise LogUnavailable(f"brokers do not say for how long the topic {topic} keeps records") from None
     return None if value < 0 else value / 1000
 
 

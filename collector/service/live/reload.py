@@ -164,6 +164,10 @@ class Reload:
         except ConfigError as error:
             self._status.refuse(str(error))
             return False
+        except Exception as error:  # of a plug-in, say: nothing has changed yet, and the one of now stays
+            logger.exception("a configuration could not be prepared")
+            self._status.refuse(f"it cannot be prepared: {error!r}")
+            return False
         # From here on it counts: whoever dies finds it in the log.
         number = number or await self._history.take(config)
         self._history.number, self._seen = number, max(self._seen, number)
@@ -178,5 +182,5 @@ def start_reload(
 ) -> Reload:
     """Watch the file at `path` and the log."""
     reload = Reload(Exchange(process, judges), history, path=path, takes=takes)
-    process.tasks.start(reload.run_forever())
+    process.tasks.start("configuration", reload.run_forever)
     return reload

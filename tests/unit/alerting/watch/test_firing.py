@@ -24,8 +24,9 @@ from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import NAMES, Logs
 from collector.service.plan_builder import build_plan
-from collector.service.process import Process, Tasks, open_tasks
+from collector.service.process import Process
 from collector.service.process_resources import ProcessResources
+from collector.service.tasks import Tasks, open_tasks
 from collector.service.watch import PAGE_INTERVAL, PeopleAgreement, Watching, alerts_for_page
 from collector.statistics.score_scale import ScoreScale
 from collector.telemetry.registry import Telemetry

@@ -1,0 +1,167 @@
+"""The background tasks of a process under one supervisor, with one rule.
+
+A task's purpose decides what its unexpected failure means. A task that makes turns or evaluations ends the process with
+the error: it is started again, and continues where it stood. A task that carries results further or shows them pauses
+and tries again; a record in which it fails again and again is left out and dead-lettered. A task that serves the
+operator costs a line in the log and a metric, and starts again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Literal
+
+from collector.errors import ConfigError, first_of
+from collector.logs.consumer_lag import ConsumerLag
+from collector.logs.journal.guard import Guard
+from collector.logs.log import Log, OpenFold, SharedGroups
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import TASK_FAILURES
+
+logger = logging.getLogger(__name__)
+
+Failing = Literal["ends the process", "pauses", "starts again"]
+
+TASKS: dict[str, Failing] = {
+    "receive": "ends the process",
+    "files": "ends the process",
+    "assemble": "ends the process",
+    "link": "ends the process",
+    "evaluate": "ends the process",
+    "configuration": "ends the process",
+    "export": "pauses",
+    "watch": "pauses",
+    "page": "pauses",
+    "lag": "starts again",
+    "log probe": "starts again",
+    "retention": "starts again",
+    "topic notes": "starts again",
+    "alerts": "starts again",
+    "releases": "starts again",
+    "agreement": "starts again",
+    "golden": "starts again",
+    "feedback": "starts again",
+    "corrections": "starts again",
+}
+"""The meaning of each task's failure; concepts.md has the same table with what each is for."""
+
+FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
+"""Seconds before a task starts again, after its first failure and at most."""
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Tasks:
+    """The tasks of a service in the order of their start; they stop the other way round, one after the other."""
+
+    def __init__(
+        self,
+        group: asyncio.TaskGroup,
+        telemetry: Telemetry,
+        *,
+        guard: Guard | None = None,
+        sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._group = group
+        self._telemetry = telemetry
+        self._lag = ConsumerLag(telemetry)
+        self._guard = guard or Guard()
+        self._sleep = sleep
+        self._clock = clock
+        self._tasks: list[asyncio.Task[None]] = []
+        self._groups: list[tuple[Log, str]] = []
+        self._failing: dict[str, tuple[str, float]] = {}
+        self.stopping = False
+        """Whether the service stops. A fold that closes before that closes because its partition moves."""
+
+    def start(self, kind: str, work: Work, name: str = "") -> asyncio.Task[None]:
+        """Start a task, which may be cancelled. Its kind, of `TASKS`, decides what its failure means."""
+        task = self._group.create_task(self._supervise(TASKS[kind], work, name or kind))
+        self._tasks.append(task)
+        return task
+
+    def follow(self, kind: str, log: Log, group: str, open_fold: OpenFold) -> None:
+        """Start a task that consumes a log, with its lag measured."""
+        self._groups.append((log, group))
+        self.start(kind, partial(log.follow, group, self._lag.measured(group, log, open_fold)), group)
+
+    def start_lag(self) -> None:
+        """Sample the lag of all consumers."""
+        self.start("lag", self._lag.sample_forever)
+
+    async def _supervise(self, failing: Failing, work: Work, name: str) -> None:
+        wait = FIRST_WAIT
+        while True:
+            began = self._clock()
+            try:
+                return await work()
+            except (ConfigError, MemoryError):
+                raise
+            except Exception as error:
+                if failing == "ends the process":
+                    raise
+                if self._clock() - began > LONGEST_WAIT:
+                    wait = FIRST_WAIT
+                self._report(name, error, wait)
+                if failing == "pauses":
+                    self._guard.count_failure()
+            await self._sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+
+    def _report(self, name: str, error: Exception, wait: float) -> None:
+        logger.error("task %s failed and starts again in %.0f s", name, wait, exc_info=error)
+        self._telemetry.counter(TASK_FAILURES, name).inc()
+        self._failing[name] = f"{name} failed ({error!r:.200}); it starts again", self._clock() + wait + LONGEST_WAIT
+
+    def problem(self) -> str | None:
+        """The tasks that failed and have not run for a minute since; None if there are none."""
+        now = self._clock()
+        return "; ".join(text for text, until in self._failing.values() if now < until) or None
+
+    def stalled_consumers(self) -> str | None:
+        """The consumers that lag and have made no progress for long, or cannot join their group; None if there are
+        none.
+        """
+        waits = [
+            f"the group of {group} could not be joined for {waited:.0f} s"
+            for log, group in self._groups
+            if isinstance(log, SharedGroups) and (waited := log.long_wait(group)) is not None
+        ]
+        return "; ".join([*filter(None, [self._lag.stalled()]), *waits]) or None
+
+    async def claim_groups(self) -> None:
+        """See that no other process consumes what this one does, where they cannot share it.
+
+        Raises:
+            GroupInUse: one does.
+        """
+        for log, group in self._groups:
+            await log.claim(group)
+
+    async def stop(self) -> None:
+        """Stop all tasks, the newest first."""
+        self.stopping = True
+        for task in reversed(self._tasks):
+            task.cancel()
+            await asyncio.wait([task])
+
+
+@asynccontextmanager
+async def open_tasks(telemetry: Telemetry, guard: Guard | None = None) -> AsyncGenerator[Tasks]:
+    """Run tasks until left; the first whose failure ends the process ends all, and its error is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = Tasks(group, telemetry, guard=guard)
+            tasks.start_lag()
+            try:
+                yield tasks
+            finally:
+                await tasks.stop()
+    except BaseExceptionGroup as failures:
+        raise first_of(failures) from None
