@@ -16,12 +16,15 @@ import orjson
 
 from evaluators.errors import NoCompletion
 from evaluators.judge import Token
+from evaluators.judges.apis.payload import parsed
 from evaluators.judges.error_mapping import error_inside, to_judge_error
 from evaluators.judges.large_json import read_large
 from evaluators.results import Usage
-from evaluators.texts.exact_json import parse_json
+from evaluators.wire.outside_json import may_be_unbounded, read_outside
 
 _NEVER = -9999.0  # what servers report for a token that could not have been
+_MOST_CHOICES = 1000
+"""More than any question has samples."""
 NULL = msgspec.Raw(b"null")
 """The placeholder of a form for a missing part of a body."""
 
@@ -88,6 +91,8 @@ def read_passing_over(body: bytes, decoder: msgspec.json.Decoder[Any]) -> dict[s
 
     What is passed over has to be JSON, too: but for numbers like 1e999 it is looked at as closely as what is read.
     """
+    if may_be_unbounded(body):  # the other way counts more closely, and says what is too much
+        return None
     try:
         if not body.isascii():
             str(body, "utf-8")
@@ -99,7 +104,7 @@ def read_passing_over(body: bytes, decoder: msgspec.json.Decoder[Any]) -> dict[s
 def _value_of(part: Any) -> Any:
     """The value that a part of a form stands for: objects as dictionaries, values of any kind parsed."""
     if isinstance(part, msgspec.Raw):
-        return parse_json(bytes(part))
+        return read_outside(bytes(part))
     if isinstance(part, list):
         every = cast("list[Any]", part)
         return every if every and isinstance(every[0], TokenEntry) else [_value_of(each) for each in every]
@@ -109,10 +114,7 @@ def _value_of(part: Any) -> Any:
 
 
 def _json_of(entry: Any) -> bytes:
-    try:
-        return orjson.dumps(entry)
-    except TypeError:  # nested more deeply than it writes: no alternatives
-        return orjson.dumps({"token": _text(_mapping(entry).get("token"))})
+    return bytes(bytearray(orjson.dumps(entry)))  # a copy of its length: what orjson writes into has room for 1,024
 
 
 def _token_of_json(entry: bytes) -> Token:
@@ -207,11 +209,7 @@ def completion_of(body: bytes) -> Completion:
 
 
 def _completion(body: bytes) -> Completion:
-    try:
-        payload: Any = parse_json(body)
-    except ValueError:
-        raise NoCompletion("the endpoint answered with something that is not JSON") from None
-    payload = _mapping(payload)
+    payload = _mapping(parsed(body))
     choices = payload.get("choices")
     if not isinstance(choices, list) or not choices:
         if payload.get("error"):
@@ -221,6 +219,8 @@ def _completion(body: bytes) -> Completion:
 
 
 def _made(payload: Mapping[str, Any]) -> Completion:
+    if len(payload["choices"]) > _MOST_CHOICES:
+        raise NoCompletion(f"the endpoint answered with more than {_MOST_CHOICES:,} choices")
     used = _mapping(payload.get("usage"))
     details = _mapping(used.get("prompt_tokens_details"))
     return Completion(

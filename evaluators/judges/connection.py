@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import errno
 import io
-import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
 from evaluators.errors import JudgeUnavailable, JudgeUnreachable, NoCompletion
+from evaluators.wire.http_client import AnswerTooLarge, HttpClient, HttpResponse, trusting
 
-_MOST_CONNECTIONS = 1000
 _LONG = 1 << 20
 """Bytes of a body beyond which aiohttp warns of one that is written at once."""
-
-
-def trusting(ssl_context: ssl.SSLContext | None) -> ssl.SSLContext | None:
-    """The given context, else one with the certificates that the environment names; None for the usual authorities.
-
-    Raises:
-        OSError: they cannot be read.
-    """
-    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    if ssl_context is not None or not (file or folder):
-        return ssl_context
-    return ssl.create_default_context(cafile=file or None, capath=folder or None)
 
 
 def proxy_for(url: str, proxy: str | None) -> str | None:
@@ -55,47 +41,14 @@ def proxy_for(url: str, proxy: str | None) -> str | None:
     return proxy
 
 
-def is_success(status: int) -> bool:
-    """Whether the status of a response says so; a redirect is none, as nobody is followed elsewhere."""
-    return 200 <= status < 300
-
-
 def body_of(content: bytes) -> bytes | io.BytesIO:
     """The content as a session takes it: what is long is written piece by piece, and does not hold the loop."""
     return content if len(content) <= _LONG else io.BytesIO(content)
 
 
-def open_session(
-    headers: Mapping[str, str], *, ssl_context: ssl.SSLContext | None, proxy: str | None, timeout: aiohttp.ClientTimeout
-) -> aiohttp.ClientSession:
-    """A session of the running event loop, without cookies. Close it.
-
-    The proxy is given and not left to the session, which would look into `.netrc` for each request, too.
-    """
-    connector = aiohttp.TCPConnector(ssl=ssl_context or True, limit=_MOST_CONNECTIONS)
-    return aiohttp.ClientSession(
-        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=headers, proxy=proxy, timeout=timeout
-    )
-
-
-_BODY_LIMIT = 16 * 2**20
 _HEADERS = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
 _NO_TIMEOUT = aiohttp.ClientTimeout()
 """The deadline is the judge's alone: one of the session would start again with each packet."""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
-    """A response, read to its end. Its headers are found in any case."""
-
-    status_code: int
-    headers: Mapping[str, str]
-    content: bytes
-
-    @property
-    def is_success(self) -> bool:
-        """Whether the status says so."""
-        return is_success(self.status_code)
 
 
 class Connection:
@@ -116,16 +69,17 @@ class Connection:
         fresh_headers: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
         self._url = base_url.rstrip("/") + path
-        self._headers = {**_HEADERS, **_in_lower_case(headers)}
-        self._ssl_context = trusting(ssl_context)
-        self._proxy = proxy_for(base_url, proxy)
+        self._client = HttpClient(
+            {**_HEADERS, **_in_lower_case(headers)},
+            timeout=_NO_TIMEOUT,
+            ssl_context=trusting(ssl_context),
+            proxy=proxy_for(base_url, proxy),
+        )
         self._fresh_headers = fresh_headers
-        self._session: aiohttp.ClientSession | None = None
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._client.aclose()
 
     async def post(self, content: bytes) -> HttpResponse:
         """The response to a request's JSON, read to its end, whatever its status.
@@ -135,17 +89,11 @@ class Connection:
             JudgeUnavailable: it broke.
             NoCompletion: the response is larger than any answer.
         """
-        if self._session is None:
-            self._session = open_session(
-                self._headers, ssl_context=self._ssl_context, proxy=self._proxy, timeout=_NO_TIMEOUT
-            )
         fresh = None if self._fresh_headers is None else _in_lower_case(self._fresh_headers())
         try:
-            # Redirects would carry the key and the judged text to where nobody configured them to go.
-            async with self._session.post(
-                self._url, data=body_of(content), headers=fresh, allow_redirects=False
-            ) as response:
-                return HttpResponse(response.status, response.headers, await _body_of(response))
+            return await self._client.request("POST", self._url, data=body_of(content), headers=fresh)
+        except AnswerTooLarge as error:
+            raise NoCompletion(str(error)) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:  # the last is what it says of headers that are none
             if (reason := _unreachable(error)) is not None:
                 raise JudgeUnreachable(f"no connection to the judge: {reason}") from None
@@ -154,17 +102,6 @@ class Connection:
 
 def _in_lower_case(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
-
-
-async def _body_of(response: aiohttp.ClientResponse) -> bytes:
-    left = _BODY_LIMIT
-    chunks: list[bytes] = []
-    while chunk := await response.content.readany():
-        left -= len(chunk)
-        if left < 0:
-            raise NoCompletion(f"the response is larger than {_BODY_LIMIT} bytes")
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 _NOBODY_THERE = {

@@ -13,6 +13,7 @@ from evaluators.cases import Json
 from evaluators.embeddings import Embeddings
 from evaluators.errors import JudgeError, JudgeRejected, JudgeUnavailable, NoCompletion
 from evaluators.judge import Answer, Prompt, R, Verdict
+from evaluators.judges.apis.payload import parsed
 from evaluators.judges.apis.writing import bearer
 from evaluators.judges.connection import Connection
 from evaluators.judges.endpoint import Prices
@@ -99,10 +100,7 @@ class EmbeddingJudge:
 
 
 def _payload(content: bytes) -> dict[str, Any]:
-    try:
-        payload = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        raise NoCompletion("the response is not JSON") from None
+    payload = parsed(content)
     if not isinstance(payload, dict) or not isinstance(cast("dict[str, Any]", payload).get("data"), list):
         raise NoCompletion("the response has no embeddings")
     return cast("dict[str, Any]", payload)

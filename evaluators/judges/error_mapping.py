@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
-import orjson
-
 from evaluators.errors import (
     JudgeDenied,
     JudgeError,
@@ -20,6 +18,7 @@ from evaluators.errors import (
     NoCompletion,
     Remedy,
 )
+from evaluators.wire.outside_json import read_outside
 
 _REDIRECTS, _BAD_REQUEST, _FORBIDDEN, _RATE_LIMITED = 300, 400, 403, 429
 _ERROR_STATUS = range(400, 600)
@@ -53,6 +52,8 @@ _REMEDIES_BY_WORDS: Mapping[str, Remedy] = {
     "invalid model": "model or address",
     "model identifier is invalid": "model or address",
 }
+_WORDS = 1 << 16
+"""Bytes of an error that is no JSON that are read."""
 _CODE = re.compile(r"[\w.\-]{1,64}")
 
 
@@ -68,9 +69,9 @@ class HttpStatusError(Exception):
 
 def _body_of(content: bytes) -> object:
     try:
-        body: object = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        return content.decode(errors="replace").strip()
+        body: object = read_outside(content)
+    except ValueError:
+        return content[:_WORDS].decode(errors="replace").strip()
     return cast("dict[str, object]", body).get("error", cast("object", body)) if isinstance(body, dict) else body
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from evaluators.errors import NoCompletion
 from evaluators.judges.error_mapping import error_inside, to_judge_error
 from evaluators.results import Usage
-from evaluators.texts.exact_json import parse_json
+from evaluators.wire.outside_json import UnboundedJson, read_outside
 
 
 def object_in(body: bytes, answers: str) -> dict[str, Any]:
@@ -19,15 +19,26 @@ def object_in(body: bytes, answers: str) -> dict[str, Any]:
         NoCompletion: it has not, or is no JSON, for instance a page of a proxy.
         JudgeError: it is an error with a code or a status of its own, which says what it means.
     """
-    try:
-        payload = mapping(parse_json(body))
-    except ValueError:
-        raise NoCompletion("the endpoint answered with something that is not JSON") from None
+    payload = mapping(parsed(body))
     if not payload.get(answers):
         if payload.get("error") or payload.get("type") == "error":
             raise to_judge_error(error_inside(body))
         raise NoCompletion(f"the endpoint answered with no {answers}")
     return payload
+
+
+def parsed(body: bytes) -> Any:
+    """The value of an answer's JSON.
+
+    Raises:
+        NoCompletion: it is no JSON, or more than any answer is.
+    """
+    try:
+        return read_outside(body)
+    except UnboundedJson as error:
+        raise NoCompletion(str(error)) from None
+    except ValueError:
+        raise NoCompletion("the endpoint answered with something that is not JSON") from None
 
 
 def mapping(value: Any) -> dict[str, Any]:

@@ -10,18 +10,20 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 import aiohttp
-import orjson
 
 from evaluators.errors import JudgeUnavailable, NoCompletion
-from evaluators.judges.apis.payload import mapping
-from evaluators.judges.connection import body_of, is_success, open_session, proxy_for, trusting
+from evaluators.judges.apis.payload import mapping, parsed
+from evaluators.judges.connection import body_of, proxy_for
 from evaluators.judges.error_mapping import HttpStatusError
+from evaluators.wire.http_client import AnswerTooLarge, HttpClient, StreamedResponse, trusting
+from evaluators.wire.outside_json import read_outside
 
 _SILENCE = 60.0
 """Seconds without a byte after which a call has failed."""
 _TIMEOUT = aiohttp.ClientTimeout(sock_connect=_SILENCE, sock_read=_SILENCE)
-_PAGE_LIMIT = 16 * 2**20
-_LINE_LIMIT = 32 * 2**20
+_LINE_LIMIT = 16 * 2**20
+_MOST_LINES = 20_000
+"""Lines of a result, of which a batch has as many as requests, at most 5,000."""
 _LOST = (aiohttp.ClientError, OSError, ValueError)
 
 
@@ -38,16 +40,16 @@ class BatchConnection:
         fresh_headers: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
-        self._headers = {**headers, "Accept-Encoding": "identity"}
+        self._headers = headers
         self._ssl_context = ssl_context
         self._proxy = proxy
         self._fresh_headers = fresh_headers
-        self._session: aiohttp.ClientSession | None = None
+        self._client: HttpClient | None = None
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        if self._client is not None:
+            await self._client.aclose()
 
     async def get(self, path: str, **parameters: str) -> dict[str, Any]:
         """The object at a path.
@@ -71,51 +73,54 @@ class BatchConnection:
     async def lines(self, path: str) -> AsyncGenerator[dict[str, Any]]:
         """The objects of a file of JSON lines, as they come; errors as those of `get`."""
         try:
-            async with self._request("GET", path) as response:
-                if not is_success(response.status):
-                    raise HttpStatusError(response.status, response.headers, await response.read())
+            async with self._stream("GET", path) as response:
+                if not response.is_success:
+                    answer = await response.whole()
+                    raise HttpStatusError(answer.status_code, answer.headers, answer.content)
                 async with aclosing(_split(response)) as lines:
                     async for line in lines:
-                        yield mapping(orjson.loads(line))
+                        yield mapping(read_outside(line))
         except _LOST as error:
             raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
 
-    def _request(
+    def _stream(
         self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **parts: Any
-    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        if self._session is None:
+    ) -> AbstractAsyncContextManager[StreamedResponse]:
+        if self._client is None:
             context, proxy = trusting(self._ssl_context), proxy_for(self._base_url, self._proxy)
-            self._session = open_session({}, ssl_context=context, proxy=proxy, timeout=_TIMEOUT)
-        every = {**self._headers, **(headers or {})}
+            self._client = HttpClient(
+                {**self._headers, "Accept-Encoding": "identity"}, timeout=_TIMEOUT, ssl_context=context, proxy=proxy
+            )
+        every = dict(headers or {})
         if self._fresh_headers is not None:
             every |= self._fresh_headers()
-        # Redirects would carry the key and the judged text to where nobody configured them to go.
-        return self._session.request(method, self._base_url + path, headers=every, allow_redirects=False, **parts)
+        return self._client.stream(method, self._base_url + path, headers=every, **parts)
 
     async def _call(self, method: str, path: str, **parts: Any) -> dict[str, Any]:
         try:
-            async with asyncio.timeout(10 * _SILENCE), self._request(method, path, **parts) as response:
-                content = await response.read()
+            async with asyncio.timeout(10 * _SILENCE), self._stream(method, path, **parts) as response:
+                answer = await response.whole()
+        except AnswerTooLarge as error:
+            raise NoCompletion(str(error)) from None
         except _LOST as error:
             raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
-        if not is_success(response.status):
-            raise HttpStatusError(response.status, response.headers, content)
-        if len(content) > _PAGE_LIMIT:
-            raise NoCompletion(f"the response is larger than {_PAGE_LIMIT} bytes")
-        try:
-            return mapping(orjson.loads(content))
-        except orjson.JSONDecodeError:
-            raise NoCompletion("the endpoint answered with something that is not JSON") from None
+        if not answer.is_success:
+            raise HttpStatusError(answer.status_code, answer.headers, answer.content)
+        return mapping(parsed(answer.content))
 
 
 _JSON = {"Content-Type": "application/json"}
 
 
-async def _split(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+async def _split(response: StreamedResponse) -> AsyncGenerator[bytes]:
     """The lines of a response, without what a line may not be: longer than any answer."""
     parts: list[bytes] = []
-    async for chunk in response.content.iter_any():
+    count = 0
+    async for chunk in response.pieces():
         *whole, rest = chunk.split(b"\n")
+        count += len(whole)
+        if count > _MOST_LINES:
+            raise ValueError("a result has more lines than any batch")
         for line in whole:
             text = b"".join([*parts, line]).strip()
             parts = []

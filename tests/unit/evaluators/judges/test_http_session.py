@@ -7,7 +7,8 @@ from pathlib import Path
 import certifi
 import pytest
 
-from evaluators.judges.connection import proxy_for, trusting
+from evaluators.judges.connection import proxy_for
+from evaluators.wire.http_client import trusting
 
 OPENAI = "https://api.openai.com/v1"
 

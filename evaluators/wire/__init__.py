@@ -1,0 +1,1 @@
+"""Answers of others' servers, within bounds."""

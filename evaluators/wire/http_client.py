@@ -1,0 +1,246 @@
+"""HTTP to others' servers: the one place where clients are made, and where their answers are read."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import zlib
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+from urllib import request as urllib_request
+
+import aiohttp
+from multidict import CIMultiDict
+
+LONGEST = 16 * 2**20
+"""Bytes of an answer, as they come and unpacked, that are read unless a client says otherwise."""
+_MOST_CONNECTIONS = 1000
+_PIECE = 1 << 18
+"""Bytes that a piece is unpacked to at once."""
+_WRAPPED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+
+class AnswerTooLarge(aiohttp.ClientPayloadError):
+    """An answer is larger than what is read of any, or packed in a way that was not asked for. The message says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """An answer, read to its end. Its headers are found in any case."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status says so; a redirect is none, as no client goes elsewhere."""
+        return _is_success(self.status_code)
+
+    @property
+    def content_type(self) -> str:
+        """The media type without its parameters, in lower case; empty if none is named."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+class StreamedResponse:
+    """An answer whose body is still to come."""
+
+    def __init__(self, response: aiohttp.ClientResponse, longest: int) -> None:
+        self._response = response
+        self._longest = longest
+        self.status_code = response.status
+        """The status, as in `HttpResponse`."""
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status says so."""
+        return _is_success(self.status_code)
+
+    async def whole(self) -> HttpResponse:
+        """The answer, read to its end.
+
+        Raises:
+            AnswerTooLarge: it is larger than any answer.
+        """
+        content = b"".join([piece async for piece in self.pieces(self._longest)])
+        return HttpResponse(self.status_code, self._response.headers, content)
+
+    async def pieces(self, longest: int | None = None) -> AsyncGenerator[bytes]:
+        """The body, unpacked piece by piece.
+
+        Raises:
+            AnswerTooLarge: it is longer than `longest` bytes, packed or unpacked.
+        """
+        coding = self._response.headers.get("Content-Encoding", "").strip().lower()
+        unpacker = None if coding in ("", "identity") else _Unpacker(coding)
+        packed = unpacked = 0
+        while chunk := await self._response.content.readany():
+            packed += len(chunk)
+            for piece in (chunk,) if unpacker is None else unpacker.pieces(chunk):
+                unpacked += len(piece)
+                _check(unpacked, longest)
+                yield piece
+            _check(packed, longest)
+        if unpacker is not None and packed:
+            unpacker.end()
+
+
+class HttpClient:
+    """Requests to others' servers: none follows a redirect or keeps a cookie, and each answer is bounded.
+
+    A redirect would take the key and the judged text to an address that no configuration names. `longest` is the most
+    bytes of an answer that is not read by pieces. The proxy is given and not left to the session, which would look into
+    `.netrc` for each request, too. Close it with `aclose`, or use it as an async context manager. One event loop at a
+    time.
+    """
+
+    def __init__(
+        self,
+        headers: Mapping[str, str] | None = None,
+        *,
+        timeout: aiohttp.ClientTimeout | float,
+        longest: int = LONGEST,
+        ssl_context: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+        socket: str | None = None,
+    ) -> None:
+        self._headers = CIMultiDict({"Accept-Encoding": "gzip"})
+        self._headers.update(headers or {})
+        self._timeout = timeout if isinstance(timeout, aiohttp.ClientTimeout) else aiohttp.ClientTimeout(total=timeout)
+        self._longest = longest
+        self._ssl_context = ssl_context
+        self._proxy = proxy
+        self._socket = socket
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **parts: Any
+    ) -> HttpResponse:
+        """The answer, whatever its status. `parts` are aiohttp's `data`, `params`, `timeout`.
+
+        Raises:
+            aiohttp.ClientError: there is none; AnswerTooLarge is one of them.
+            OSError: likewise; a timeout is one.
+            ValueError: the address or a header is none.
+        """
+        async with self.stream(method, url, headers=headers, **parts) as response:
+            return await response.whole()
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **parts: Any
+    ) -> AsyncGenerator[StreamedResponse]:
+        """The answer, to be read by pieces; errors as those of `request`."""
+        if self._session is None:
+            self._session = self._open()
+        async with self._session.request(method, url, headers=headers, allow_redirects=False, **parts) as response:
+            yield StreamedResponse(response, self._longest)
+
+    def _open(self) -> aiohttp.ClientSession:
+        connector: aiohttp.BaseConnector
+        if self._socket is None:
+            connector = aiohttp.TCPConnector(ssl=self._ssl_context or True, limit=_MOST_CONNECTIONS)
+        else:
+            connector = aiohttp.UnixConnector(path=self._socket)
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=self._headers,
+            proxy=self._proxy,
+            timeout=self._timeout,
+            auto_decompress=False,  # which unpacks as much as comes, whatever becomes of it
+        )
+
+
+def _is_success(status: int) -> bool:
+    return 200 <= status < 300
+
+
+def _check(size: int, longest: int | None) -> None:
+    if longest is not None and size > longest:
+        raise AnswerTooLarge(f"the response is larger than {longest} bytes")
+
+
+class _Unpacker:
+    """Unpacks a body, never more than a piece at once, whatever the body would become."""
+
+    def __init__(self, coding: str) -> None:
+        if coding not in _WRAPPED:
+            raise AnswerTooLarge("the response is packed in a way that was not asked for")
+        self._decoder = zlib.decompressobj(_WRAPPED[coding])
+
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        """A part of the body, unpacked. Anything behind its end is not looked at.
+
+        Raises:
+            aiohttp.ClientPayloadError: it is damaged.
+        """
+        try:
+            while chunk and not self._decoder.eof:
+                if piece := self._decoder.decompress(chunk, _PIECE):
+                    yield piece
+                chunk = self._decoder.unconsumed_tail
+        except zlib.error:
+            raise aiohttp.ClientPayloadError("the response is not packed as it says") from None
+
+    def end(self) -> None:
+        """Raise aiohttp.ClientPayloadError where the body ends before its packing does."""
+        if not self._decoder.eof:
+            raise aiohttp.ClientPayloadError("the response ends too early")
+
+
+def trusting(ssl_context: ssl.SSLContext | None) -> ssl.SSLContext | None:
+    """The given context, else one with the certificates that the environment names; None for the usual authorities.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if ssl_context is not None or not (file or folder):
+        return ssl_context
+    return ssl.create_default_context(cafile=file or None, capath=folder or None)
+
+
+class _Staying(urllib_request.HTTPRedirectHandler):
+    """A redirect is the answer."""
+
+    def redirect_request(self, *_: Any, **_named: Any) -> None:
+        """None: it is not followed."""
+
+
+def ask_blocking(
+    url: str,
+    data: bytes | None,
+    headers: Mapping[str, str],
+    *,
+    timeout: float,
+    ssl_context: ssl.SSLContext | None = None,
+    longest: int = LONGEST,
+) -> bytes:
+    """The body of a successful answer, at most `longest` bytes of it, for threads that have no event loop.
+
+    Raises:
+        urllib.error.HTTPError: the status says otherwise; a redirect is such a status.
+        OSError: there is no answer.
+    """
+    opener = urllib_request.build_opener(_Staying, urllib_request.HTTPSHandler(context=ssl_context))
+    question = urllib_request.Request(url, data, dict(headers))  # noqa: S310 - http and https are checked
+    with opener.open(question, timeout=timeout) as answer:
+        return answer.read(longest)

@@ -1,0 +1,61 @@
+"""JSON that another's server wrote, bounded before it becomes objects.
+
+Small JSON makes large objects: three bytes of an empty object take some seventy in memory. So elements are counted
+first, in the bytes. Depth is bounded because what reads a value may follow it by recursion.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+
+from evaluators.cases import Json
+from evaluators.texts.exact_json import parse_json
+
+MOST_CONTAINERS = 500_000
+"""Objects and arrays in one answer."""
+MOST_ELEMENTS = 1_000_000
+"""The same, with all values after a comma."""
+DEEPEST = 100
+"""Levels of objects and arrays inside each other."""
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_NO_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
+_STEPS = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}
+
+
+class UnboundedJson(ValueError):
+    """JSON with more in it than any answer has. The message says which limit it exceeds."""
+
+
+def read_outside(content: bytes) -> Json:
+    """The value of an answer's JSON; an escaped half of a character becomes U+FFFD.
+
+    Raises:
+        UnboundedJson: it has too many elements, or is nested too deeply.
+        ValueError: it is no JSON.
+    """
+    opened = _opened(content)
+    if opened > DEEPEST or (len(content) > MOST_ELEMENTS and opened + content.count(b",") > MOST_ELEMENTS):
+        _check(_STRINGS.sub(b"", content))
+    return parse_json(content)
+
+
+def may_be_unbounded(content: bytes) -> bool:
+    """Whether an answer may have more objects than its readers take, which short ones have not. Quick."""
+    return len(content) > MOST_CONTAINERS and _opened(content) > MOST_CONTAINERS
+
+
+def _opened(content: bytes) -> int:
+    return content.count(b"{") + content.count(b"[")
+
+
+def _check(bare: bytes) -> None:
+    """Check JSON whose strings were taken out, so that all brackets and commas in it count."""
+    opened = _opened(bare)
+    if opened > MOST_CONTAINERS:
+        raise UnboundedJson(f"the answer has more than {MOST_CONTAINERS:,} objects and arrays")
+    if opened + bare.count(b",") > MOST_ELEMENTS:
+        raise UnboundedJson(f"the answer has more than {MOST_ELEMENTS:,} values")
+    brackets = bare.translate(None, _NO_BRACKETS)
+    if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > DEEPEST:
+        raise UnboundedJson(f"the answer is nested more than {DEEPEST} deep")
