@@ -8,7 +8,7 @@ keys of a name are tried in order, each as an attribute, then in metadata (`meta
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 from urllib.parse import unquote
 
@@ -60,18 +60,15 @@ class ApplicationAttributes:
         keys = {key for each in self._declared.values() for key in each}
         self._direct = {key: (key, *(f"{carrier}.{key}" for carrier in _METADATA)) for key in keys}
         wanted = {place for places in self._direct.values() for place in places}
-        self._known = wanted.union(_METADATA, _TAGS, _BAGGAGE) if keys else frozenset[str]()
+        self.names = frozenset(wanted.union(_METADATA, _TAGS, _BAGGAGE) if keys else ())
+        """The attributes that may have a value of one of the names."""
 
     def __bool__(self) -> bool:
         return bool(self._declared)
 
-    def concerns(self, keys: Iterable[str]) -> bool:
-        """Whether one of these attribute names may have a value."""
-        return not self._known.isdisjoint(keys)
-
     def find(self, attributes: Attributes, span_id: str = "") -> Values:
         """The values that one span or resource has."""
-        if not attributes or self._known.isdisjoint(attributes):
+        if not attributes or self.names.isdisjoint(attributes):
             return NO_VALUES
         values: dict[str, AttributeValue] = {}
         metadata = _Metadata(attributes)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import orjson
 from google.protobuf.message import DecodeError
 
-from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.identity import IdentityLookup
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput
@@ -69,26 +68,27 @@ def collect_trace(
     dialects: Dialects,
     identity: IdentityLookup,
     on_bad: Callable[[BadInput], None],
-    application: ApplicationAttributes | None = None,
+    names: frozenset[str] = frozenset(),
     on_unknown: Callable[[int], None] = lambda _number: None,
 ) -> CollectedTrace | None:
     """Collect the pieces of a trace; None if nothing in them concerns a model.
 
-    A piece that cannot be read is reported to `on_bad` and left out. `on_unknown` is given the number of spans where
+    A piece that cannot be read is reported to `on_bad` and left out. `names` are attributes that are read on any span:
+    the application's own, and references. `on_unknown` is given the number of spans where
     none concerns a model.
     """
     pieces = tuple(pieces)
     try:
-        return _collect(pieces, dialects, identity, application, on_unknown)
+        return _collect(pieces, dialects, identity, names, on_unknown)
     except DecodeError:  # pieces were checked when they came; to check each once more takes as long as to read it
         readable = tuple(piece for piece in pieces if _is_readable(piece, on_bad))
-        return _collect(readable, dialects, identity, application, on_unknown)
+        return _collect(readable, dialects, identity, names, on_unknown)
 
 
 def collect_parts(parts: Iterable[Part], dialects: Dialects, identity: IdentityLookup) -> CollectedTrace | None:
     """Collect a request's parts with spans of one trace, without declared attributes; None if no dialect reads any."""
     events = _EventCollector(dialects)
-    span_filter = _SpanFilter(dialects, identity, events, None)
+    span_filter = _SpanFilter(dialects, identity, events)
     examined = examine_spans(parts, span_filter.find_evidence)
     if not span_filter.matched:
         return None
@@ -108,14 +108,14 @@ def _collect(
     pieces: Sequence[TracePiece],
     dialects: Dialects,
     identity: IdentityLookup,
-    application: ApplicationAttributes | None,
+    names: frozenset[str],
     on_unknown: Callable[[int], None],
 ) -> CollectedTrace | None:
     """Collect pieces; raises DecodeError where one of them cannot be read."""
     logs = _distinct_values(pieces, "logs")
     events = _EventCollector(dialects)
     records = _collect_records([outline_of(log, "logs") for log in logs], dialects, events) if logs else []
-    span_filter = _SpanFilter(dialects, identity, events, application or None)
+    span_filter = _SpanFilter(dialects, identity, events, names)
     examined: list[ExaminedScope] = []
     traces = _distinct_values(pieces, "traces")
     if traces:  # all at once: concatenated messages are their union, and one parse is much cheaper
@@ -162,17 +162,17 @@ _NAME = re.compile(EVENT_NAME)
 class _SpanFilter:
     """Decides which spans are decoded; `matched` is the mask of all dialects that have evidence in the trace."""
 
-    __slots__ = ("_application", "_dialects", "_events", "_identity", "matched")
+    __slots__ = ("_dialects", "_events", "_identity", "_names", "matched")
 
     def __init__(
         self,
         dialects: Dialects,
         identity: IdentityLookup,
         events: _EventCollector,
-        application: ApplicationAttributes | None,
+        names: frozenset[str] = frozenset(),
     ) -> None:
         self.matched = 0
-        self._application = application
+        self._names = names
         self._dialects = dialects
         self._identity = identity
         self._events = events
@@ -186,9 +186,7 @@ class _SpanFilter:
         if mask:
             self.matched |= mask
             return mask << 1
-        return int(
-            self._identity.concerns(keys) or (self._application is not None and self._application.concerns(keys))
-        )
+        return int(self._identity.concerns(keys) or not self._names.isdisjoint(keys))
 
 
 def deduplicate_spans(spans: Sequence[Span]) -> list[Span]:

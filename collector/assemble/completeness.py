@@ -46,7 +46,7 @@ def missing_reason(draft: TurnDraft) -> Incomplete | None:
         call = draft.final.call
         if "truncated" in (call.input_incomplete, call.output_incomplete):
             return "truncated"  # the missing part may have been the user's last message
-    return "truncated" if _is_cut((draft.answer, draft.prompt or draft.question), spans) else None
+    return "truncated" if is_cut((draft.answer, draft.prompt or draft.question), spans) else None
 
 
 def find_interrupt(spans: Iterable[Span]) -> bool:
@@ -120,7 +120,7 @@ def _is_filled_prompt_cut(call: Call, spans: list[Span]) -> bool:
     return False
 
 
-def _is_cut(texts: Iterable[str | None], spans: list[Span]) -> bool:
+def is_cut(texts: Iterable[str | None], spans: list[Span]) -> bool:
     """Whether one of the texts was cut by a limit on the length of attributes, which leaves no mark.
 
     It was if it is exactly as long as a cut document on the same span, and no attribute there is longer.

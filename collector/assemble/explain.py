@@ -71,7 +71,7 @@ class ExplainedTrace:
 def explain(trace_id: str, pieces: Iterable[TracePiece], assembler: Assembler) -> ExplainedTrace:
     """Explain how a trace is read; without spans, nothing in it concerns a model."""
     bad: list[BadInput] = []
-    trace = collect_trace(pieces, assembler.dialects, assembler.identity, bad.append, assembler.application)
+    trace = collect_trace(pieces, assembler.dialects, assembler.identity, bad.append, assembler.names)
     unreadable = [str(error) for error in bad]
     if trace is None:
         return ExplainedTrace(trace_id=trace_id, unreadable=unreadable, spans=(), records=0, events=(), turns=())

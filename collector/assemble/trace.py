@@ -29,6 +29,7 @@ from collector.assemble.rag_prompt import PassageIndex, find_question_hints, spl
 from collector.assemble.read_spans import ParsedSpan, SpanTree, read_spans
 from collector.assemble.sole_turn import find_sole_turn
 from collector.assemble.thin_turns import assembled, combine, count_spans, dialects_of, list_thin_spans, list_thin_turns
+from collector.assemble.trace_references import TraceReferences
 from collector.assemble.turn_drafts import TurnDraft, draft_turns, sort_by_end
 from collector.assemble.turns import AssembledTurn, TurnBuilder
 from collector.dialects.registry import Dialects
@@ -183,12 +184,15 @@ class Assembler:
         application: ApplicationAttributes | None = None,
         media: MediaLimits = NOTHING_STORED,
         *,
+        references: TraceReferences | None = None,
         agent_runs: bool = False,
     ) -> None:
         """With `agent_runs` the runs of agents inside a turn are turns, too: see `collector.assemble.agent_runs`."""
         self.dialects = dialects
         self.identity = identity or IdentityLookup()
         self.application = application or ApplicationAttributes()
+        self.references = references or TraceReferences()
+        self.names: frozenset[str] = self.application.names | self.references.names
         self.media = media
         self.agent_runs = agent_runs
 
@@ -208,7 +212,7 @@ class Assembler:
         if thin:
             return self._assemble_beside(thin, [piece for piece in pieces if not piece.thin], on_bad)
         unknown: list[int] = []
-        trace = collect_trace(pieces, self.dialects, self.identity, on_bad, self.application, unknown.append)
+        trace = collect_trace(pieces, self.dialects, self.identity, on_bad, self.names, unknown.append)
         if trace is None:
             return Assembly(spans={UNREAD: unknown[0]} if any(unknown) else {})
         if is_wanted is not None and not self.agent_runs:
@@ -222,7 +226,7 @@ class Assembler:
     ) -> Assembly:
         """Assemble a trace of which some pieces are thin."""
         turns = list_thin_turns(thin, on_bad)
-        trace = collect_trace(whole, self.dialects, self.identity, on_bad, self.application) if whole else None
+        trace = collect_trace(whole, self.dialects, self.identity, on_bad, self.names) if whole else None
         if trace is None:
             unknown = list_thin_spans([piece for piece in whole if piece.signal == "traces"], on_bad) if whole else []
             return Assembly(
@@ -276,7 +280,7 @@ class Assembler:
     def _build_turns(
         self, drafts: Sequence[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
     ) -> list[AssembledTurn]:
-        builder = TurnBuilder(parsed_spans, tree, self.identity, self.application, self.media)
+        builder = TurnBuilder(parsed_spans, tree, self.identity, self.application, self.media, self.references)
         passages = PassageIndex(parsed_spans, tree)
         hints = find_question_hints(parsed_spans)
         turns: list[AssembledTurn] = []

@@ -20,6 +20,7 @@ from collector.assemble.identity import ConversationAndUser, IdentityLookup, may
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.tools import ToolSpans, find_tools_called, find_tools_offered
+from collector.assemble.trace_references import References, TraceReferences
 from collector.assemble.turn_drafts import TurnDraft, find_program_fields
 from collector.dialects.call import Call, ChatMessage
 from collector.dialects.messages import split_system_prompt
@@ -30,6 +31,7 @@ from evaluators.cases import Json, Message, TokenCount, Turn
 
 _make_turn, _make_message = quick(Turn), quick(Message)
 
+_NO_REFERENCES: References = {}
 _NO_IDS: ConversationAndUser = (None, None)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_NAME = 1000
@@ -58,8 +60,10 @@ class TurnBuilder:
         identity: IdentityLookup,
         application: ApplicationAttributes | None = None,
         media: MediaLimits = NOTHING_STORED,
+        references: TraceReferences | None = None,
     ) -> None:
         self._media = media
+        self._references = references if references and _have(tree.spans.values(), references.names) else None
         self._tools = ToolSpans(parsed_spans, tree)
         self._tree = tree
         self._identity = identity
@@ -83,6 +87,7 @@ class TurnBuilder:
         conversation, user = self._find_identity(draft, span)
         declared = self._find_declared(draft, span) if self._inherited else NO_VALUES
         media = collect_attachments(draft, self._media)
+        references = self._find_references(draft, span) if self._references else _NO_REFERENCES
         turn = _make_turn(
             turn_id=self._identify(span, draft, question, answer),
             conversation_id=conversation,
@@ -104,6 +109,9 @@ class TurnBuilder:
             tools_offered=find_tools_offered(draft),
             model_calls=len(draft.calls) or None,
             retrieval_context=passages,
+            expected_output=references.get("expected_output"),
+            context=references.get("context"),
+            expected_tools=references.get("expected_tools"),
             usage=_sum_usage(draft.calls),
             error=draft.error,
             incomplete=incomplete,
@@ -179,10 +187,13 @@ class TurnBuilder:
     def _find_declared(self, draft: TurnDraft, span: Span) -> Values:
         """Find the application's own attributes: on the model's span, its ancestors, the resource."""
         assert self._inherited is not None
-        own = [parsed_span.span for parsed_span in draft.last.parsed_spans] if draft.last else []
-        own += [draft.enclosing_span.span] if draft.enclosing_span else []
-        others = [each for each in own if each.span_id != span.span_id]
-        return self._inherited.of(span, self._tree.ancestors(span.span_id), others)
+        return self._inherited.of(span, self._tree.ancestors(span.span_id), _other_spans(draft, span))
+
+    def _find_references(self, draft: TurnDraft, span: Span) -> References:
+        """Find the references: on the spans of the model's call, its ancestors, the resource."""
+        assert self._references is not None
+        ancestors = (self._tree.spans.get(span_id) for span_id in self._tree.ancestors(span.span_id))
+        return self._references.find([span, *_other_spans(draft, span), *filter(None, ancestors)])
 
     def _find_ids(self, span: Span) -> ConversationAndUser:
         """Find the ids that a span has; once, since many turns may be below a span with long texts."""
@@ -225,6 +236,17 @@ class TurnBuilder:
         """Find the ids that a span has, without one that a library may have made up."""
         conversation, user = self._find_ids(span)
         return (None if conversation and may_be_made_up(conversation, span.scope) else conversation), user
+
+
+def _have(spans: Iterable[Span], names: frozenset[str]) -> bool:
+    return any(not (names.isdisjoint(span.attributes) and names.isdisjoint(span.resource)) for span in spans)
+
+
+def _other_spans(draft: TurnDraft, span: Span) -> list[Span]:
+    """The spans, beside the model's, that describe the call of a turn."""
+    own = [parsed_span.span for parsed_span in draft.last.parsed_spans] if draft.last else []
+    own += [draft.enclosing_span.span] if draft.enclosing_span else []
+    return [other for other in own if other.span_id != span.span_id]
 
 
 def _find_only(identities: Iterable[ConversationAndUser]) -> ConversationAndUser:

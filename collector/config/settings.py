@@ -242,6 +242,11 @@ class AssembleSettings(Section):
         "{tier: [app.tier, user.tier]}. The nearest to the model's span wins: the span, its ancestors, the resource; "
         "there an attribute, then metadata, tags and baggage.",
     )
+    fields: dict[Literal["expected_output", "context", "expected_tools"], list[AttributeKey]] = Field(
+        default_factory=dict[Literal["expected_output", "context", "expected_tools"], list[AttributeKey]],
+        description="Attributes with references for a turn: {expected_output: [app.expected]}. The span, its ancestors "
+        "and the resource are searched; names of DeepEval, Langfuse and Pydantic Evals are read without this.",
+    )
     attachments: AttachmentSettings = AttachmentSettings()
     agent_runs: bool = Field(
         default=False,

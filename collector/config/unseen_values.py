@@ -13,9 +13,6 @@ from collector.errors import ConfigError
 from collector.wording import unknown
 from evaluators.cases import Incomplete
 
-OF_REFERENCES = frozenset({"expected_output", "context", "expected_tools"})
-"""Fields of turns that no span has: only ready-made turns bring them."""
-
 
 def refuse_unseen_values(config: Config) -> None:
     """Refuse monitors that would match nothing.
@@ -38,9 +35,7 @@ def _value_mistakes(config: Config) -> Iterator[str]:
     }
     for name, monitor in config.settings.monitors.items():
         for where, field, values in _wanted(name, monitor):
-            if field in OF_REFERENCES:
-                yield f"{where}: no trace has {field}; leave it out, or send turns ready-made (receive.kafka[].turns)"
-            elif field in known:
+            if field in known:
                 thing, names = known[field]
                 yield from (f"{where}: {unknown(thing, value, names)}" for value in values if value not in names)
 

@@ -10,6 +10,7 @@ from collector.assemble.attachments import MediaLimits
 from collector.assemble.identity import IdentityLookup
 from collector.assemble.open_traces import TraceLimits
 from collector.assemble.trace import Assembler
+from collector.assemble.trace_references import TraceReferences
 from collector.assemble.turn_notes import TurnNotes
 from collector.config.configured import Config
 from collector.config.dialects import NO_DIALECTS, DialectSettings, build_dialects
@@ -29,7 +30,12 @@ def build_assembler(settings: AssembleSettings, dialects: Mapping[str, DialectSe
     application = ApplicationAttributes(settings.declared_attributes)
     media = MediaLimits(settings.attachments.stored_bytes)
     return Assembler(
-        Dialects.installed(build_dialects(dialects)), identity, application, media, agent_runs=settings.agent_runs
+        Dialects.installed(build_dialects(dialects)),
+        identity,
+        application,
+        media,
+        references=TraceReferences(settings.fields),
+        agent_runs=settings.agent_runs,
     )
 
 
