@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from collector.backoff import Backoff
 from collector.durations import Seconds
@@ -37,6 +37,7 @@ from collector.logs.log import (
 )
 from collector.logs.whole_log import read_records
 from collector.records.ready_made import Incoming
+from collector.section import Section
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DEAD_LETTERS
 from collector.telemetry.sparse_log import SparseLog
@@ -50,30 +51,23 @@ logger = logging.getLogger(__name__)
 _LONGEST = 500
 
 
-class DeadLetterSettings(BaseModel):
+class DeadLetterSettings(Section):
     """The limits on dead letters, and the stored parts of each."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    max_consecutive: int = Field(default=1000, ge=1, description="Dead letters in a row after which a stage stops.")
-    max_ratio: float = Field(default=0.5, gt=0, le=1, description="Share of the last `window` records; beyond: stop.")
-    window: int = Field(default=10_000, ge=10, description="How many records the share is taken of.")
-    keep_values: bool | None = Field(
-        default=None,
-        description="Keep what could not be processed, so that it can be processed again. It may hold personal data, "
-        "so unless it is said here nothing is kept while texts are redacted or not stored.",
-    )
-    max_ends: int = Field(
-        default=3,
-        ge=2,
-        description="Times in a row that the process may end while it processes one record (killed by it, out of "
-        "memory, or standing still): then the record is dead-lettered, and the next start continues without it.",
-    )
-    stall_after: Seconds = Field(
-        default=60.0,
-        gt=0,
-        description="One record that holds the process for so long ends it with status 70, to be started again.",
-    )
+    max_consecutive: int = Field(default=1000, ge=1)
+    """Dead letters in a row after which a stage stops."""
+    max_ratio: float = Field(default=0.5, gt=0, le=1)
+    """Share of the last `window` records; beyond: stop."""
+    window: int = Field(default=10_000, ge=10)
+    """How many records the share is taken of."""
+    keep_values: bool | None = None
+    """Keep what could not be processed, so that it can be processed again. It may hold personal data, so unless it is
+    said here nothing is kept while texts are redacted or not stored."""
+    max_ends: int = Field(default=3, ge=2)
+    """Times in a row that the process may end while it processes one record (killed by it, out of memory, or standing
+    still): then the record is dead-lettered, and the next start continues without it."""
+    stall_after: Seconds = Field(default=60.0, gt=0)
+    """One record that holds the process for so long ends it with status 70, to be started again."""
 
     def keeping(self, default: bool) -> DeadLetterSettings:
         """The settings with `keep_values` decided: `default` where the configuration does not say."""

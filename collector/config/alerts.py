@@ -6,8 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from collector.config.section import Section
 from collector.durations import Seconds
+from collector.section import Section
 
 DAY = 86400.0
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -18,9 +18,12 @@ Mean = Annotated[float, Field(ge=0.0, le=1.0)]
 class BurnRate(Section):
     """A burn rate: the budget of failing scores is used up `factor` times too fast, over a long and a short window."""
 
-    long: Seconds = Field(gt=0, description="The long window: shows that it matters.")
-    short: Seconds = Field(gt=0, description="The short window: shows that it continues.")
-    factor: float = Field(gt=0, description="How many times too fast, in both windows.")
+    long: Seconds = Field(gt=0)
+    """The long window: shows that it matters."""
+    short: Seconds = Field(gt=0)
+    """The short window: shows that it continues."""
+    factor: float = Field(gt=0)
+    """How many times too fast, in both windows."""
 
 
 # The usual 14.4/6/3/1 suit objectives of 99.9 %; quality objectives leave 5 to 20 % to fail.
@@ -35,8 +38,10 @@ BURN_RATES = (
 class ShareTarget(Section):
     """Bounds on the share of a label."""
 
-    at_most: Share | None = Field(default=None, description="Alerts fire where the share is larger.")
-    at_least: Share | None = Field(default=None, description="Alerts fire where the share is smaller.")
+    at_most: Share | None = None
+    """Alerts fire where the share is larger."""
+    at_least: Share | None = None
+    """Alerts fire where the share is smaller."""
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
@@ -53,22 +58,18 @@ class ShareTarget(Section):
 class MonitorAlertSettings(Section):
     """Targets of a monitor's alerts. Evaluators without one have their threshold as the target."""
 
-    targets: dict[str, Mean] = Field(
-        default_factory=dict,
-        description="The mean score that an evaluator must keep; the threshold that it is given, if left out.",
-    )
-    shares: dict[str, dict[str, ShareTarget]] = Field(
-        default_factory=dict[str, dict[str, ShareTarget]],
-        description="Shares of a classifier's labels that alerts require: {outcome: {escalated: {at_most: 0.05}}}.",
-    )
-    objectives: dict[str, Share] = Field(
-        default_factory=dict, description="The ratio of scores that must pass; without it, no burn alert."
-    )
-    burn_rates: list[BurnRate] = Field(default_factory=lambda: list(BURN_RATES), description="Burn rates that alert.")
-    turns_per_hour: float | None = Field(
-        default=None, gt=0, description="Expected matching traffic; `evalstream check` then says what alerts detect."
-    )
-    enabled: bool = Field(default=True, description="Whether this monitor's scores raise alerts.")
+    targets: dict[str, Mean] = Field(default_factory=dict)
+    """The mean score that an evaluator must keep; the threshold that it is given, if left out."""
+    shares: dict[str, dict[str, ShareTarget]] = Field(default_factory=dict[str, dict[str, ShareTarget]])
+    """Shares of a classifier's labels that alerts require: {outcome: {escalated: {at_most: 0.05}}}."""
+    objectives: dict[str, Share] = Field(default_factory=dict)
+    """The ratio of scores that must pass; without it, no burn alert."""
+    burn_rates: list[BurnRate] = Field(default_factory=lambda: list(BURN_RATES))
+    """Burn rates that alert."""
+    turns_per_hour: float | None = Field(default=None, gt=0)
+    """Expected matching traffic; `evalstream check` then says what alerts detect."""
+    enabled: bool = True
+    """Whether this monitor's scores raise alerts."""
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
@@ -87,18 +88,14 @@ class MonitorAlertSettings(Section):
 class WatcherSettings(Section):
     """Alerts without Prometheus: where the `watch` stage posts them. Exactly one process may run it."""
 
-    alertmanager: str | None = Field(
-        default=None, pattern=r"^https?://", description="Base URL of an Alertmanager (API v2)."
-    )
-    webhook: str | None = Field(
-        default=None,
-        pattern=r"^https?://",
-        description="URL that is notified of every change, in Alertmanager's webhook format.",
-    )
-    interval: Seconds = Field(default=60.0, gt=0, description="Time between two checks.")
-    history: Seconds = Field(
-        default=7 * DAY, ge=DAY, description="How far back evidence is stored, and read again at a start."
-    )
+    alertmanager: str | None = Field(default=None, pattern=r"^https?://")
+    """Base URL of an Alertmanager (API v2)."""
+    webhook: str | None = Field(default=None, pattern=r"^https?://")
+    """URL that is notified of every change, in Alertmanager's webhook format."""
+    interval: Seconds = Field(default=60.0, gt=0)
+    """Time between two checks."""
+    history: Seconds = Field(default=7 * DAY, ge=DAY)
+    """How far back evidence is stored, and read again at a start."""
 
 
 _OF_SCORES = frozenset({"evaluator", "evaluator_version", "monitor", "segment", "window", "judge"})
@@ -109,67 +106,50 @@ _OURS = frozenset({"alertname", "severity"}) | _OF_SCORES | _OF_RELEASES
 class AlertSettings(Section):
     """Thresholds of alerts, and what they link to."""
 
-    false_alarm_days: float = Field(
-        default=90.0, gt=0, description="Mean time between two false alarms of the drop detector, over all series."
-    )
-    false_recovery_days: float = Field(
-        default=7.0,
-        gt=0,
-        description="Mean time until an alert on a drop ends by chance, while the mean has not recovered.",
-    )
-    warn_standard_errors: float = Field(default=3.5, gt=0, description="Standard errors below target that warn.")
-    page_standard_errors: float = Field(default=4.0, gt=0, description="Standard errors below target that page.")
-    min_conversations: float = Field(
-        default=30.0, ge=2, description="Effective number of conversations that a mean needs."
-    )
-    min_agreement: Share | None = Field(
-        default=None,
-        description="Kappa of a judge's verdicts with those of people that has to be proven, by the lower end of its "
-        "95 % interval from drawn labels, for its scores to page; until then they warn, as uncalibrated.",
-    )
-    by_segment: bool = Field(default=False, description="Alert on each segment of the traffic by itself.")
-    release_error_rate: Share = Field(
-        default=0.01, description="Share of releases that change nothing of which it is ever said that they are worse."
-    )
-    release_drift: Mean = Field(
-        default=0.03,
-        description="How far a mean may move with time alone: what is compared before and after has to fall further.",
-    )
-    judge_shift_tolerance: float = Field(
-        default=0.02,
-        ge=0,
-        description="A shift of the golden set below which there is no alert, however certain it is.",
-    )
-    max_unscored_share: Share = Field(
-        default=0.05, description="Share of sampled subjects that may go without a score."
-    )
-    weight_tolerance: Share = Field(default=0.1, description="How far the sum of weights may differ from the traffic.")
-    expected_usd_per_hour: float | None = Field(
-        default=None, gt=0, description="Expected spending on judges; 1.2 times as much alerts."
-    )
-    max_lag: Seconds = Field(default=600.0, gt=0, description="How old an evaluation may be when it is exported.")
-    max_backlog: float = Field(default=10_000, gt=0, description="How many records a stage may lag behind its log.")
-    no_traffic_after: Seconds = Field(
-        default=DAY, gt=0, description="After this time without any turn, there is an alert."
-    )
-    runbooks: str = Field(default="deploy/runbooks", description="Where the runbook pages are: a URL or a path.")
-    dashboards: str | None = Field(
-        default=None,
-        pattern=r"^https?://",
-        description="Grafana's URL: alerts then link to their dashboard.",
-    )
-    labels: dict[LabelName, str] = Field(
-        default_factory=dict[str, str], description="Labels of every alert, to route by: {team: search}."
-    )
-    webhook: str | None = Field(
-        default=None, pattern=r"^https?://", description="Receiver put into the generated Alertmanager configuration."
-    )
-    heartbeat: str | None = Field(
-        default=None,
-        pattern=r"^https?://",
-        description="URL that the generated Alertmanager configuration calls every minute while alerting works (a dead "
-        "man's switch, of a service outside of it that alerts when calls stop).",
-    )
+    false_alarm_days: float = Field(default=90.0, gt=0)
+    """Mean time between two false alarms of the drop detector, over all series."""
+    false_recovery_days: float = Field(default=7.0, gt=0)
+    """Mean time until an alert on a drop ends by chance, while the mean has not recovered."""
+    warn_standard_errors: float = Field(default=3.5, gt=0)
+    """Standard errors below target that warn."""
+    page_standard_errors: float = Field(default=4.0, gt=0)
+    """Standard errors below target that page."""
+    min_conversations: float = Field(default=30.0, ge=2)
+    """Effective number of conversations that a mean needs."""
+    min_agreement: Share | None = None
+    """Kappa of a judge's verdicts with those of people that has to be proven, by the lower end of its 95 % interval
+    from drawn labels, for its scores to page; until then they warn, as uncalibrated."""
+    by_segment: bool = False
+    """Alert on each segment of the traffic by itself."""
+    release_error_rate: Share = 0.01
+    """Share of releases that change nothing of which it is ever said that they are worse."""
+    release_drift: Mean = 0.03
+    """How far a mean may move with time alone: what is compared before and after has to fall further."""
+    judge_shift_tolerance: float = Field(default=0.02, ge=0)
+    """A shift of the golden set below which there is no alert, however certain it is."""
+    max_unscored_share: Share = 0.05
+    """Share of sampled subjects that may go without a score."""
+    weight_tolerance: Share = 0.1
+    """How far the sum of weights may differ from the traffic."""
+    expected_usd_per_hour: float | None = Field(default=None, gt=0)
+    """Expected spending on judges; 1.2 times as much alerts."""
+    max_lag: Seconds = Field(default=600.0, gt=0)
+    """How old an evaluation may be when it is exported."""
+    max_backlog: float = Field(default=10_000, gt=0)
+    """How many records a stage may lag behind its log."""
+    no_traffic_after: Seconds = Field(default=DAY, gt=0)
+    """After this time without any turn, there is an alert."""
+    runbooks: str = "deploy/runbooks"
+    """The place of the runbook pages: a URL or a path."""
+    dashboards: str | None = Field(default=None, pattern=r"^https?://")
+    """Grafana's URL: alerts then link to their dashboard."""
+    labels: dict[LabelName, str] = Field(default_factory=dict[str, str])
+    """Labels of every alert, to route by: {team: search}."""
+    webhook: str | None = Field(default=None, pattern=r"^https?://")
+    """Receiver put into the generated Alertmanager configuration."""
+    heartbeat: str | None = Field(default=None, pattern=r"^https?://")
+    """URL that the generated Alertmanager configuration calls every minute while alerting works (a dead man's switch,
+    of a service outside of it that alerts when calls stop)."""
     watcher: WatcherSettings | None = None
 
     @model_validator(mode="after")
@@ -189,7 +169,7 @@ class AlertSettings(Section):
 class GoldenSettings(Section):
     """Frozen cases that the judges score regularly: a change shows that the judge moved, not the application."""
 
-    path: str = Field(min_length=1, description="JSON lines: a turn or conversation, and `scores` by evaluator.")
-    interval: Seconds = Field(
-        default=DAY, gt=0, description="Time between two runs; a new judge or version runs at once."
-    )
+    path: str = Field(min_length=1)
+    """JSON lines: a turn or conversation, and `scores` by evaluator."""
+    interval: Seconds = Field(default=DAY, gt=0)
+    """Time between two runs; a new judge or version runs at once."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from collector.config.section import Section
 from collector.durations import Seconds
+from collector.section import Section
 from collector.wording import unknown
 from evaluators.evaluator import Evaluator
 from evaluators.judges.audited import PATIENCE
@@ -20,23 +20,15 @@ class AuditSettings(Section):
     A corrected mean needs at least 30 audits in a window, better 200.
     """
 
-    judge: str | None = Field(
-        default=None,
-        description="The expensive judge: a name from `judges`, `juries` or `cascades`. It asks the same questions.",
-    )
-    evaluator: str | None = Field(
-        default=None,
-        description="Another evaluator that does the audit with its judge, if this one asks no judge or asks something "
-        "else.",
-    )
-    patience: Seconds = Field(
-        default=PATIENCE,
-        gt=0.0,
-        le=3600.0,
-        description="How long a score waits for its audit. Then it proceeds without, and only one audit at a time is "
-        "tried until one ends in time.",
-    )
-    share: float = Field(default=0.05, gt=0.0, le=1.0, description="Share of the scored subjects that is judged again.")
+    judge: str | None = None
+    """The expensive judge: a name from `judges`, `juries` or `cascades`. It asks the same questions."""
+    evaluator: str | None = None
+    """Another evaluator that does the audit with its judge, if this one asks no judge or asks something else."""
+    patience: Seconds = Field(default=PATIENCE, gt=0.0, le=3600.0)
+    """How long a score waits for its audit. Then it proceeds without, and only one audit at a time is tried until one
+    ends in time."""
+    share: float = Field(default=0.05, gt=0.0, le=1.0)
+    """Share of the scored subjects that is judged again."""
 
 
 def audit_mistakes(

@@ -8,10 +8,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from collector.config.section import Section
 from collector.dialects.configured import ConfiguredKind, DialectMapping, Places, SpanMatch, make_dialect
 from collector.dialects.dialect import Dialect
 from collector.dialects.places import parse_place
+from collector.section import Section
 
 PlaceText = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -22,15 +22,12 @@ PlaceList = PlaceText | list[PlaceText]
 class MatchSettings(Section):
     """The spans that a dialect reads; all given conditions must hold."""
 
-    scope: str = Field(default="", max_length=300, description="How the instrumentation scope's name begins.")
-    span: str = Field(
-        default="", max_length=300, description="The span's name; with * at its end, how the name begins."
-    )
-    attributes: dict[str, str] = Field(
-        default_factory=dict[str, str],
-        max_length=16,
-        description="Attributes that the span has, with their values as text; '*' for any value.",
-    )
+    scope: str = Field(default="", max_length=300)
+    """How the instrumentation scope's name begins."""
+    span: str = Field(default="", max_length=300)
+    """The span's name; with * at its end, how the name begins."""
+    attributes: dict[str, str] = Field(default_factory=dict[str, str], max_length=16)
+    """Attributes that the span has, with their values as text; '*' for any value."""
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -45,27 +42,24 @@ class DialectSettings(Section):
     """
 
     match: MatchSettings
-    kind: ConfiguredKind = Field(
-        default="model",
-        description="What the spans are: model, one call of a model; agent, what a user talks to, around model calls; "
-        "tool; retrieval.",
-    )
-    input: PlaceList = Field(
-        default_factory=list[str],
-        description="The user's question, or all messages of the request in any usual shape. Of a tool its arguments, "
-        "of a retrieval the query.",
-    )
-    output: PlaceList = Field(
-        default_factory=list[str], description="The answer. Of a tool its result, of a retrieval the documents."
-    )
-    system: PlaceList = Field(default_factory=list[str], description="The system prompt.")
-    tools: PlaceList = Field(
-        default_factory=list[str],
-        description="The tools that were called: a list with name, arguments and perhaps result. Of a tool its name.",
-    )
-    conversation: PlaceList = Field(default_factory=list[str], description="The conversation's id.")
-    user: PlaceList = Field(default_factory=list[str], description="The user's id.")
-    model: PlaceList = Field(default_factory=list[str], description="The model's name.")
+    kind: ConfiguredKind = "model"
+    """The kind of the spans: model, one call of a model; agent, what a user talks to, around model calls; tool;
+    retrieval."""
+    input: PlaceList = Field(default_factory=list[str])
+    """The user's question, or all messages of the request in any usual shape. Of a tool its arguments, of a retrieval
+    the query."""
+    output: PlaceList = Field(default_factory=list[str])
+    """The answer. Of a tool its result, of a retrieval the documents."""
+    system: PlaceList = Field(default_factory=list[str])
+    """The system prompt."""
+    tools: PlaceList = Field(default_factory=list[str])
+    """The tools that were called: a list with name, arguments and perhaps result. Of a tool its name."""
+    conversation: PlaceList = Field(default_factory=list[str])
+    """The conversation's id."""
+    user: PlaceList = Field(default_factory=list[str])
+    """The user's id."""
+    model: PlaceList = Field(default_factory=list[str])
+    """The model's name."""
 
     @field_validator("input", "output", "system", "tools", "conversation", "user", "model")
     @classmethod

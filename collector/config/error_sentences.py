@@ -65,7 +65,8 @@ def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> Mapping[str,
         elif section is None:
             current = _item_of(current)
     section = _model_in(current)
-    return {name: field.description or "…" for name, field in section.model_fields.items()} if section else {}
+    fields = section.model_fields.items() if section else ()
+    return {name: " ".join((field.description or "…").split()) for name, field in fields}
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

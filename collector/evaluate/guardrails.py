@@ -8,12 +8,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from collector.evaluate.budget.controller import Reservation, Unlimited
 from collector.records.tenants import tenant_of
 from collector.redact.open_redactor import Redactors
 from collector.redact.redactor import RedactionFailed, Redactor, redact_as_stored, redact_case
+from collector.section import Section
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import CANARIES, CANARY_COST
 from evaluators.cases import Conversation, Turn
@@ -34,14 +35,15 @@ _TEXTLESS = frozenset({"suspicious", "pack", "unfounded_quotes"})
 """Details that are names and numbers of this program's own."""
 
 
-class CanarySettings(BaseModel):
+class CanarySettings(Section):
     """Evaluations that are made twice, the second time with an instruction injected into the judged answer."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    share: float = Field(default=0.0, ge=0, le=1, description="Share of the judged evaluations; each costs as much.")
-    tolerance: float = Field(default=0.2, gt=0, le=1, description="A score that moves further towards it has shifted.")
-    concurrency: int = Field(default=4, ge=1, description="Twins under way at most; beyond, they are left out.")
+    share: float = Field(default=0.0, ge=0, le=1)
+    """Share of the judged evaluations; each costs as much."""
+    tolerance: float = Field(default=0.2, gt=0, le=1)
+    """A score that moves further towards it has shifted."""
+    concurrency: int = Field(default=4, ge=1)
+    """Twins under way at most; beyond, they are left out."""
 
 
 class RedactedCase:

@@ -26,11 +26,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict
-
 from collector.errors import EvalstreamError
 from collector.logs.log import Confirm, Log, certain
 from collector.otlp.own_items import OwnItems
+from collector.section import Section
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Scope
@@ -131,10 +130,8 @@ class ExporterOfEvaluators(Protocol):
         ...
 
 
-class ExporterSettings(BaseModel):
+class ExporterSettings(Section):
     """Settings of an exporter: its section of the configuration file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ExporterPlugin(Protocol):

@@ -12,8 +12,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field
-
 from collector.errors import ConfigError
 from collector.export.exporter import ExportContext, ExporterSettings, ExportUnavailable
 from collector.records.json import evaluation_to_json
@@ -29,11 +27,12 @@ _GROUP_READABLE = 0o640
 class JsonlSettings(ExporterSettings):
     """The file to write."""
 
-    path: Path = Field(description="The file; created if missing, else appended to.")
-    sync: bool = Field(default=False, description="Wait after every batch until it is on disk.")
-    group_readable: bool = Field(
-        default=False, description="Let the file's group read it, a log shipper say; else only its owner may."
-    )
+    path: Path
+    """The file; created if missing, else appended to."""
+    sync: bool = False
+    """Wait after every batch until it is on disk."""
+    group_readable: bool = False
+    """Let the file's group read it, a log shipper say; else only its owner may."""
 
 
 class JsonlExporter:

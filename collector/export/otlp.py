@@ -38,44 +38,37 @@ _REQUEST_BYTES = 1 << 20
 class OtlpExportSettings(ExporterSettings):
     """The endpoint, and the signals to send."""
 
-    endpoint: str = Field(
-        default="http://127.0.0.1:4318",
-        pattern=r"^https?://",
-        description="The OTLP/HTTP endpoint; /v1/logs and /v1/traces are added.",
-    )
-    headers: dict[str, SecretStr] = Field(
-        default_factory=dict, description="Sent with every request, like Authorization; usually ${env:NAME}."
-    )
-    header_files: dict[str, Path] = Field(
-        default_factory=dict,
-        description="Files with further headers, {Authorization: /run/secrets/otlp}; read again when they change.",
-    )
-    gzip: bool = Field(default=True, description="Compress requests.")
-    timeout: Seconds = Field(default=10.0, gt=0, description="Deadline of one request.")
-    give_up_after: Seconds = Field(
-        default=3600.0,
-        ge=0,
-        description="How long each request is tried again that the endpoint refuses with a status like 401, 403, 404 "
-        "or 500, from its own first refusal on; then its evaluations are dropped and counted, and the next request has "
-        "as long. An endpoint that does not answer is waited for.",
-    )
-    batch_size: int = Field(default=200, ge=1, le=10_000, description="Most evaluations in one request.")
-    events: bool = Field(
-        default=True,
-        description="Send the event gen_ai.evaluation.result to /v1/logs. Where only traces have a place, spans "
-        "go alone; this is logged once.",
-    )
-    spans: bool = Field(default=True, description="Send the span `evaluate {name}` to /v1/traces.")
-    openinference: bool = Field(
-        default=False,
-        description="Give the spans OpenInference's kind EVALUATOR and attributes evaluations.*, for Phoenix and AX.",
-    )
-    skipped: bool = Field(default=False, description="Send skipped evaluations too, without a score.")
-    explanation: bool = Field(
-        default=True, description="Send the judge's explanation and feedback's comment, which may quote judged text."
-    )
-    feedback: bool = Field(default=True, description="Send the event evalstream.feedback to /v1/logs.")
-    service_name: str = Field(default="evalstream", min_length=1, description="The resource's service.name.")
+    endpoint: str = Field(default="http://127.0.0.1:4318", pattern=r"^https?://")
+    """The OTLP/HTTP endpoint; /v1/logs and /v1/traces are added."""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Sent with every request, like Authorization; usually ${env:NAME}."""
+    header_files: dict[str, Path] = Field(default_factory=dict)
+    """Files with further headers, {Authorization: /run/secrets/otlp}; read again when they change."""
+    gzip: bool = True
+    """Compress requests."""
+    timeout: Seconds = Field(default=10.0, gt=0)
+    """Deadline of one request."""
+    give_up_after: Seconds = Field(default=3600.0, ge=0)
+    """How long each request is tried again that the endpoint refuses with a status like 401, 403, 404 or 500, from its
+    own first refusal on; then its evaluations are dropped and counted, and the next request has as long. An endpoint
+    that does not answer is waited for."""
+    batch_size: int = Field(default=200, ge=1, le=10_000)
+    """Most evaluations in one request."""
+    events: bool = True
+    """Send the event gen_ai.evaluation.result to /v1/logs. If only traces have a place, spans go alone; this is
+    logged once."""
+    spans: bool = True
+    """Send the span `evaluate {name}` to /v1/traces."""
+    openinference: bool = False
+    """Give the spans OpenInference's kind EVALUATOR and attributes evaluations.*, for Phoenix and AX."""
+    skipped: bool = False
+    """Send skipped evaluations too, without a score."""
+    explanation: bool = True
+    """Send the judge's explanation and feedback's comment, which may quote judged text."""
+    feedback: bool = True
+    """Send the event evalstream.feedback to /v1/logs."""
+    service_name: str = Field(default="evalstream", min_length=1)
+    """The resource's service.name."""
 
 
 class OtlpExporter:

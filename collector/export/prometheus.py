@@ -78,22 +78,19 @@ _MODELS = 1000
 class PrometheusSettings(ExporterSettings):
     """The address of /metrics, and the labels of scores."""
 
-    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
-    port: int = Field(default=9464, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
-    segment_by: str | list[str] | dict[str, Annotated[int, Field(ge=1, le=100)] | list[str]] | None = Field(
-        default=None,
-        description="Attributes that give the `segment` label: a name; several; or for each its values, or how many "
-        "of its most frequent values (10, if left out). The rest is `other`. Without it: `all`.",
-    )
-    segments: tuple[str, ...] = Field(
-        default=(), max_length=100, description="The values of the one attribute of `segment_by`, if it is a name."
-    )
-    max_conversations: int = Field(
-        default=100_000, ge=1, description="Conversations remembered for the error of the mean, about 400 bytes each."
-    )
-    conversation_window: Seconds = Field(
-        default=3600.0, description="Scores of a conversation count as dependent within this time of the first."
-    )
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """Address to listen on."""
+    port: int = Field(default=9464, ge=0, le=65535)
+    """Port to listen on; 0 takes any free one."""
+    segment_by: str | list[str] | dict[str, Annotated[int, Field(ge=1, le=100)] | list[str]] | None = None
+    """Attributes that give the `segment` label: a name; several; or for each its values, or how many of its most
+    frequent values (10, if left out). The rest is `other`. Without it: `all`."""
+    segments: tuple[str, ...] = Field(default=(), max_length=100)
+    """The values of the one attribute of `segment_by`, if it is a name."""
+    max_conversations: int = Field(default=100_000, ge=1)
+    """Conversations remembered for the error of the mean, about 400 bytes each."""
+    conversation_window: Seconds = 3600.0
+    """Scores of a conversation count as dependent within this time of the first."""
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:

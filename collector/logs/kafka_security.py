@@ -6,37 +6,32 @@ from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from collector.section import Section
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-class KafkaOAuthSettings(BaseModel):
+class KafkaOAuthSettings(Section):
     """Client credentials of OAuth 2.0: the token endpoint gives the tokens that brokers are shown."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    token_url: str = Field(
-        pattern=r"^https?://", description="The token endpoint, like https://login.host/oauth2/token."
-    )
-    client_id: str = Field(min_length=1, description="The client's id.")
-    client_secret: SecretStr | None = Field(default=None, description="Its secret, usually ${env:NAME}.")
-    client_secret_file: Path | None = Field(
-        default=None, description="A file with the secret, read again for each token."
-    )
-    scope: str | None = Field(
-        default=None, min_length=1, description="The scope to ask for, if the endpoint needs one."
-    )
-    ca: Path | None = Field(
-        default=None, description="PEM file of the endpoint's authority; the system's, if left out."
-    )
-    parameters: dict[str, str] = Field(
-        default_factory=dict, description="Further fields of the request for a token, like audience."
-    )
-    extensions: dict[str, str] = Field(
-        default_factory=dict,
-        description="SASL extensions for the broker, like logicalCluster and identityPoolId of Confluent Cloud.",
-    )
+    token_url: str = Field(pattern=r"^https?://")
+    """The token endpoint, like https://login.host/oauth2/token."""
+    client_id: str = Field(min_length=1)
+    """The client's id."""
+    client_secret: SecretStr | None = None
+    """Its secret, usually ${env:NAME}."""
+    client_secret_file: Path | None = None
+    """A file with the secret, read again for each token."""
+    scope: str | None = Field(default=None, min_length=1)
+    """The scope to ask for, if the endpoint needs one."""
+    ca: Path | None = None
+    """PEM file of the endpoint's authority; the system's, if left out."""
+    parameters: dict[str, str] = Field(default_factory=dict)
+    """Further fields of the request for a token, like audience."""
+    extensions: dict[str, str] = Field(default_factory=dict)
+    """SASL extensions for the broker, like logicalCluster and identityPoolId of Confluent Cloud."""
 
     @field_validator("token_url")
     @classmethod
@@ -56,29 +51,27 @@ class KafkaOAuthSettings(BaseModel):
         return self
 
 
-class KafkaSecuritySettings(BaseModel):
+class KafkaSecuritySettings(Section):
     """How a connection to Kafka is encrypted and authenticated. Files are read again for each new connection."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        description="SSL is TLS; SASL_SSL is TLS and a mechanism; the others do not encrypt."
-    )
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
-        default=None, description="How SASL proves who this is."
-    )
-    username: str | None = Field(default=None, min_length=1, description="PLAIN, SCRAM: the user, or the API key.")
-    password: SecretStr | None = Field(default=None, description="PLAIN, SCRAM: usually ${env:NAME}.")
-    password_file: Path | None = Field(
-        default=None, description="PLAIN, SCRAM: a file with the password; a change needs no restart."
-    )
-    ca: Path | None = Field(
-        default=None,
-        description="PEM file of the authorities that signed the brokers' certificates; the system's, if left out.",
-    )
-    certificate: Path | None = Field(default=None, description="Mutual TLS: PEM file with this client's certificate.")
-    key: Path | None = Field(default=None, description="Mutual TLS: PEM file with its private key, without a password.")
-    oauth: KafkaOAuthSettings | None = Field(default=None, description="OAUTHBEARER: where tokens come from.")
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    """SSL is TLS; SASL_SSL is TLS and a mechanism; the others do not encrypt."""
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
+    """How SASL proves who this is."""
+    username: str | None = Field(default=None, min_length=1)
+    """PLAIN, SCRAM: the user, or the API key."""
+    password: SecretStr | None = None
+    """PLAIN, SCRAM: usually ${env:NAME}."""
+    password_file: Path | None = None
+    """PLAIN, SCRAM: a file with the password; a change needs no restart."""
+    ca: Path | None = None
+    """PEM file of the authorities that signed the brokers' certificates; the system's, if left out."""
+    certificate: Path | None = None
+    """Mutual TLS: PEM file with this client's certificate."""
+    key: Path | None = None
+    """Mutual TLS: PEM file with its private key, without a password."""
+    oauth: KafkaOAuthSettings | None = None
+    """OAUTHBEARER: where tokens come from."""
 
     @field_validator("protocol", "mechanism", mode="before")
     @classmethod

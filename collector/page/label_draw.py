@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from collector.records.audits import audit_of
+from collector.section import Section
 from evaluators.judges.cascade import doubt_of
 from evaluators.results import Evaluation
 from evaluators.texts.draw import draw as hash_draw
@@ -25,29 +26,18 @@ NEAR = 0.2
 """Distance from the threshold at which a score is no more doubtful for being near it."""
 
 
-class LabelQueueSettings(BaseModel):
+class LabelQueueSettings(Section):
     """The queue of evaluations that people are asked to label, on the page and by `evalstream labels next`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    random: float = Field(
-        default=0.05, ge=0.001, le=1, description="Share of all scored evaluations that are drawn, doubtful or not."
-    )
-    doubtful: float = Field(
-        default=0.25,
-        ge=0,
-        le=1,
-        description="Share of the most doubtful that are drawn as well: where the judge is uncertain by its own "
-        "probabilities, a jury is divided, or the score is near the threshold. Others in proportion.",
-    )
-    audited: float = Field(
-        default=0.25,
-        ge=0,
-        le=1,
-        description="Share of those with an audit's score that are drawn as well: labels of them correct the mean by "
-        "audits.",
-    )
-    twice: float = Field(default=0.2, ge=0, le=1, description="Share of the drawn that a second person labels, too.")
+    random: float = Field(default=0.05, ge=0.001, le=1)
+    """Share of all scored evaluations that are drawn, doubtful or not."""
+    doubtful: float = Field(default=0.25, ge=0, le=1)
+    """Share of the most doubtful that are drawn as well: where the judge is uncertain by its own probabilities, a jury
+    is divided, or the score is near the threshold. Others in proportion."""
+    audited: float = Field(default=0.25, ge=0, le=1)
+    """Share of those with an audit's score that are drawn as well: labels of them correct the mean by audits."""
+    twice: float = Field(default=0.2, ge=0, le=1)
+    """Share of the drawn that a second person labels, too."""
 
 
 @dataclass(frozen=True, slots=True)

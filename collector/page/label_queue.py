@@ -11,13 +11,14 @@ from itertools import combinations, islice
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import StringConstraints, ValidationError
 
 from collector.errors import BadInput
 from collector.page.label_draw import Draw, LabelQueueSettings, draw, place
 from collector.page.view import ListedEvaluation, View
 from collector.receive.rejection import Rejected
 from collector.records.audits import noted_audit
+from collector.section import Section
 from evaluators.results import Label
 
 MOST_READ = 50_000
@@ -30,10 +31,8 @@ CANNOT_TELL = "cannot tell"
 Person = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80)]
 
 
-class QueueVerdict(BaseModel):
+class QueueVerdict(Section):
     """A person's verdict on an answer before they see the judge's score."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: Person
     verdict: Literal["good", "bad", "unsure", "undo"]

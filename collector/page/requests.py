@@ -21,6 +21,7 @@ from collector.receive.rejection import Rejected
 from collector.records.attributes import STANDARD
 from collector.records.audits import noted_audit
 from collector.records.json import label_to_json
+from collector.section import Section
 from evaluators.cases import Json
 from evaluators.results import Evaluation, Label, Opinion
 
@@ -41,10 +42,8 @@ class Filters(BaseModel):
     limit: int = Field(default=60, ge=1, le=500)
 
 
-class LabelRequest(BaseModel):
+class LabelRequest(Section):
     """A label as a person gives it. `by` is the name they go by, if they say one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     opinion: Opinion | None = None
     score: Annotated[float, Field(ge=0.0, le=1.0)] | None = None

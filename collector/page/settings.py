@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from collector.durations import Seconds
 from collector.page.label_draw import LabelQueueSettings
 from collector.receive.access import AuthSettings, TlsSettings, is_loopback
+from collector.section import Section
 
 Kind = Literal["grafana", "tempo", "jaeger", "phoenix", "langfuse", "template"]
 
@@ -19,24 +20,17 @@ _EXPLORE = (
 )
 
 
-class TraceLinkSettings(BaseModel):
+class TraceLinkSettings(Section):
     """The address at which a trace can be viewed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kind: Kind = Field(
-        description="What shows the traces; template: any other. Tempo has no page of its own: it is Grafana's Explore."
-    )
-    url: str = Field(
-        pattern=r"^https?://[^\s]+$",
-        description="Its address, like https://grafana.example.com; for template with {trace_id} and {span_id} in it.",
-    )
-    datasource: str = Field(
-        default="tempo", pattern=r"^[A-Za-z0-9_-]+$", description="grafana, tempo: uid of the Tempo data source."
-    )
-    project: str | None = Field(
-        default=None, pattern=r"^[A-Za-z0-9_-]+$", description="langfuse: the project's id, as its address shows it."
-    )
+    kind: Kind
+    """The tool that shows the traces; template: any other. Tempo has no page of its own: it is Grafana's Explore."""
+    url: str = Field(pattern=r"^https?://[^\s]+$")
+    """Its address, like https://grafana.example.com; for template with {trace_id} and {span_id} in it."""
+    datasource: str = Field(default="tempo", pattern=r"^[A-Za-z0-9_-]+$")
+    """grafana, tempo: uid of the Tempo data source."""
+    project: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]+$")
+    """langfuse: the project's id, as its address shows it."""
 
     @model_validator(mode="after")
     def _complete(self) -> TraceLinkSettings:
@@ -63,43 +57,36 @@ class TraceLinkSettings(BaseModel):
                 return self.url.replace("{trace_id}", trace).replace("{span_id}", span)
 
 
-class PageSettings(BaseModel):
+class PageSettings(Section):
     """A page to look at the service with: on it people see conversations and label evaluations."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
-    port: int = Field(default=8321, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
-    url: str | None = Field(
-        default=None,
-        pattern=r"^https?://[^\s?#]+$",
-        description="Where people reach the page, like https://evalstream.example.com: scores that go to other "
-        "platforms link to it.",
-    )
-    allowed_hosts: list[str] = Field(
-        default_factory=list,
-        description="Host names of the page, in addition to localhost; others are rejected.",
-    )
-    show_text: bool = Field(
-        default=True, description="Whether texts of users and applications are shown; false: figures only."
-    )
-    max_evaluations: int = Field(
-        default=5000, ge=10, le=1_000_000, description="The newest evaluations that are listed."
-    )
-    max_text_bytes: int = Field(
-        default=64 * 1024**2, ge=1024, description="Memory for their conversations; the oldest are dropped first."
-    )
-    auth: AuthSettings | None = Field(
-        default=None, description="Tokens that open the page; those of receive.otlp_http, if left out."
-    )
-    tls: TlsSettings | None = Field(default=None, description="TLS, and mutual TLS.")
-    insecure: bool = Field(default=False, description="Show the page beyond this machine without authentication.")
-    max_age: Seconds = Field(default=86400.0, gt=0, description="Nothing older than this is listed.")
-    queue: LabelQueueSettings = Field(
-        default=LabelQueueSettings(),
-        description="Which evaluations people label before they see a score.",
-    )
-    trace_link: TraceLinkSettings | None = Field(default=None, description="Where traces can be viewed.")
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """Address to listen on."""
+    port: int = Field(default=8321, ge=0, le=65535)
+    """Port to listen on; 0 takes any free one."""
+    url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
+    """The address at which people reach the page, like https://evalstream.example.com: scores that go to other
+    platforms link to it."""
+    allowed_hosts: list[str] = Field(default_factory=list)
+    """Host names of the page, in addition to localhost; others are rejected."""
+    show_text: bool = True
+    """Whether texts of users and applications are shown; false: figures only."""
+    max_evaluations: int = Field(default=5000, ge=10, le=1_000_000)
+    """The newest evaluations that are listed."""
+    max_text_bytes: int = Field(default=64 * 1024**2, ge=1024)
+    """Memory for their conversations; the oldest are dropped first."""
+    auth: AuthSettings | None = None
+    """Tokens that open the page; those of receive.otlp_http, if left out."""
+    tls: TlsSettings | None = None
+    """TLS, and mutual TLS."""
+    insecure: bool = False
+    """Show the page beyond this machine without authentication."""
+    max_age: Seconds = Field(default=86400.0, gt=0)
+    """Nothing older than this is listed."""
+    queue: LabelQueueSettings = LabelQueueSettings()
+    """The evaluations that people label before they see a score."""
+    trace_link: TraceLinkSettings | None = None
+    """The place where traces can be viewed."""
 
     @property
     def only_operators(self) -> bool:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Self
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import SecretStr, field_validator, model_validator
 
 from collector.admission.fair_limit import address_key
 from collector.errors import ConfigError
 from collector.receive.rejection import Rejected
 from collector.receive.tenants import CertificateTenant, Tenant, TokenTenant
 from collector.receive.token_guesses import TokenGuesses
+from collector.section import Section
 
 LOOK_EVERY = 5.0
 """Seconds between two looks at the token files: so long a token that was taken away may still be good."""
@@ -26,15 +27,13 @@ LOOK_EVERY = 5.0
 _LEAST = 16  # characters of a token
 
 
-class AuthSettings(BaseModel):
+class AuthSettings(Section):
     """Bearer tokens, any of which lets a sender in. Several, so that they can be changed one after the other."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    tokens: tuple[SecretStr, ...] = Field(default=(), description="Tokens, each usually ${env:NAME}.")
-    token_files: tuple[Path, ...] = Field(
-        default=(), description="Files with a token per line; read again when they change."
-    )
+    tokens: tuple[SecretStr, ...] = ()
+    """Tokens, each usually ${env:NAME}."""
+    token_files: tuple[Path, ...] = ()
+    """Files with a token per line; read again when they change."""
 
     @field_validator("tokens")
     @classmethod
@@ -47,9 +46,8 @@ class AuthSettings(BaseModel):
 class SenderAuthSettings(AuthSettings):
     """Bearer tokens of senders, any of which lets one in. Several, so that they can be changed one after the other."""
 
-    tenants: tuple[TokenTenant, ...] = Field(
-        default=(), description="Senders with a name, a token and a share of the limits of their own."
-    )
+    tenants: tuple[TokenTenant, ...] = ()
+    """Senders with a name, a token and a share of the limits of their own."""
 
     @field_validator("tenants")
     @classmethod
@@ -65,24 +63,22 @@ class SenderAuthSettings(AuthSettings):
         return AuthSettings(tokens=self.tokens, token_files=self.token_files)
 
 
-class TlsSettings(BaseModel):
+class TlsSettings(Section):
     """TLS, and with `client_ca` mutual TLS."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    certificate: Path = Field(description="PEM file with the server's certificate and those that lead to its root.")
-    key: Path = Field(description="PEM file with its private key, without a password.")
-    client_ca: Path | None = Field(
-        default=None, description="PEM file of the authorities whose clients are let in; others fail the handshake."
-    )
+    certificate: Path
+    """PEM file with the server's certificate and those that lead to its root."""
+    key: Path
+    """PEM file with its private key, without a password."""
+    client_ca: Path | None = None
+    """PEM file of the authorities whose clients are let in; others fail the handshake."""
 
 
 class SenderTlsSettings(TlsSettings):
     """TLS, and with `client_ca` mutual TLS."""
 
-    tenants: tuple[CertificateTenant, ...] = Field(
-        default=(), description="Senders with a name, a certificate and a share of the limits of their own."
-    )
+    tenants: tuple[CertificateTenant, ...] = ()
+    """Senders with a name, a certificate and a share of the limits of their own."""
 
     @model_validator(mode="after")
     def _verified(self) -> Self:

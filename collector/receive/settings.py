@@ -4,51 +4,53 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from collector.durations import Seconds
 from collector.receive.access import SenderAuthSettings, SenderTlsSettings, is_loopback
 from collector.receive.tenants import Tenant, guaranteed_shares
+from collector.section import Section
 
 _MOST_GUARANTEED = 0.9
 
 
-class OtlpSettings(BaseModel):
+class OtlpSettings(Section):
     """The limits of a receiver of OTLP, for both protocols.
 
     Requests that are always too much are answered with 413 over HTTP and INVALID_ARGUMENT over gRPC, those that are
     too much now with 503 and with RESOURCE_EXHAUSTED and a RetryInfo.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
-    port: int = Field(ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
-    max_body_bytes: int = Field(
-        default=4 * 1024**2, ge=1024, description="Largest request, before and after decompression; beyond: rejected."
-    )
-    max_items: int = Field(
-        default=20_000, ge=1, description="Most spans or log records in one request; beyond: rejected."
-    )
-    body_deadline: Seconds = Field(default=10.0, gt=0, description="Time for a body to arrive; beyond: rejected.")
-    log_deadline: Seconds = Field(
-        default=10.0, gt=0, description="Time for the spans log to store it; beyond: the sender must retry."
-    )
-    max_requests: int = Field(default=256, ge=1, description="Most requests at once; beyond: the sender must retry.")
-    max_pending_bytes: int = Field(
-        default=128 * 1024**2,
-        ge=1024,
-        description="Bytes of requests read but not yet durable; beyond: the sender must retry.",
-    )
-    max_connections: int = Field(default=1000, ge=1, description="Open connections; beyond: closed.")
-    idle_timeout: Seconds = Field(
-        default=30.0, gt=0, description="An idle connection, or one slow with its headers, is closed after this long."
-    )
-    retry_after: Seconds = Field(default=1.0, ge=0, description="How long senders that must retry are asked to wait.")
-    stop_grace: Seconds = Field(default=10.0, ge=0, description="Time for running requests to finish at the stop.")
-    auth: SenderAuthSettings | None = Field(default=None, description="Bearer tokens that senders must present.")
-    tls: SenderTlsSettings | None = Field(default=None, description="TLS, and mutual TLS.")
-    insecure: bool = Field(default=False, description="Listen beyond this machine without authentication.")
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """Address to listen on."""
+    port: int = Field(ge=0, le=65535)
+    """Port to listen on; 0 takes any free one."""
+    max_body_bytes: int = Field(default=4 * 1024**2, ge=1024)
+    """Largest request, before and after decompression; beyond: rejected."""
+    max_items: int = Field(default=20_000, ge=1)
+    """Most spans or log records in one request; beyond: rejected."""
+    body_deadline: Seconds = Field(default=10.0, gt=0)
+    """Time for a body to arrive; beyond: rejected."""
+    log_deadline: Seconds = Field(default=10.0, gt=0)
+    """Time for the spans log to store it; beyond: the sender must retry."""
+    max_requests: int = Field(default=256, ge=1)
+    """Most requests at once; beyond: the sender must retry."""
+    max_pending_bytes: int = Field(default=128 * 1024**2, ge=1024)
+    """Bytes of requests read but not yet durable; beyond: the sender must retry."""
+    max_connections: int = Field(default=1000, ge=1)
+    """Open connections; beyond: closed."""
+    idle_timeout: Seconds = Field(default=30.0, gt=0)
+    """An idle connection, or one slow with its headers, is closed after this long."""
+    retry_after: Seconds = Field(default=1.0, ge=0)
+    """How long senders that must retry are asked to wait."""
+    stop_grace: Seconds = Field(default=10.0, ge=0)
+    """Time for running requests to finish at the stop."""
+    auth: SenderAuthSettings | None = None
+    """Bearer tokens that senders must present."""
+    tls: SenderTlsSettings | None = None
+    """TLS, and mutual TLS."""
+    insecure: bool = False
+    """Listen beyond this machine without authentication."""
 
     @model_validator(mode="after")
     def _shares_fit(self) -> Self:
@@ -77,10 +79,12 @@ class OtlpSettings(BaseModel):
 class OtlpHttpSettings(OtlpSettings):
     """The OTLP/HTTP receiver."""
 
-    port: int = Field(default=4318, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
+    port: int = Field(default=4318, ge=0, le=65535)
+    """Port to listen on; 0 takes any free one."""
 
 
 class OtlpGrpcSettings(OtlpSettings):
     """The OTLP/gRPC receiver. Needs the extra `grpc`."""
 
-    port: int = Field(default=4317, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
+    port: int = Field(default=4317, ge=0, le=65535)
+    """Port to listen on; 0 takes any free one."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from collector.admission.fair_limit import address_key
+from collector.section import Section
 
 UNNAMED = "unnamed"
 """The tenant in metrics of whoever has no name."""
@@ -15,33 +16,29 @@ UNNAMED = "unnamed"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
-class Tenant(BaseModel):
+class Tenant(Section):
     """A named sender, with a share of the limits and a rate."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str = Field(min_length=1, max_length=64, pattern=_NAME, description="Name of the tenant, as metrics show it.")
-    share: float = Field(
-        default=0.0,
-        ge=0.0,
-        le=0.9,
-        description="Part of max_requests and max_pending_bytes that is reserved for this tenant; the rest is shared.",
-    )
-    rate: float | None = Field(
-        default=None, gt=0, description="Most spans and log records per second; beyond: the sender must retry."
-    )
+    name: str = Field(min_length=1, max_length=64, pattern=_NAME)
+    """Name of the tenant, as metrics show it."""
+    share: float = Field(default=0.0, ge=0.0, le=0.9)
+    """Part of max_requests and max_pending_bytes that is reserved for this tenant; the rest is shared."""
+    rate: float | None = Field(default=None, gt=0)
+    """Most spans and log records per second; beyond: the sender must retry."""
 
 
 class TokenTenant(Tenant):
     """A sender with a bearer token. A tenant may have several tokens, each written with its name."""
 
-    token: SecretStr = Field(description="The token, usually ${env:NAME}.")
+    token: SecretStr
+    """The token, usually ${env:NAME}."""
 
 
 class CertificateTenant(Tenant):
     """A sender with a client certificate, known by a name in it."""
 
-    subject: str = Field(min_length=1, description="Common name, or DNS or URI alternative name, of its certificates.")
+    subject: str = Field(min_length=1)
+    """Common name, or DNS or URI alternative name, of its certificates."""
 
 
 class Sender(NamedTuple):

@@ -5,42 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from collector import plugins
 from collector.errors import ConfigError
 from collector.redact.finding import Detector
 from collector.redact.patterns import configured
 from collector.redact.redactor import Count, Fail, Redactor
+from collector.section import Section
 
 
-class TextRedactSettings(BaseModel):
+class TextRedactSettings(Section):
     """How one sender's texts are redacted; what is not written is as for everybody."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    enabled: bool = Field(default=True, description="Whether texts are redacted at all.")
-    detectors: tuple[str, ...] = Field(
-        default=("patterns",),
-        description="Plug-ins of the group evalstream.redactors, or module:function; `patterns` is built in.",
-    )
-    patterns: dict[str, str] = Field(
-        default_factory=dict[str, str],
-        description="Your own regular expressions by the kind they find, like EMPLOYEE_ID; (?P<value>…) narrows it.",
-    )
-    key: SecretStr | None = Field(
-        default=None, min_length=16, description="Makes the pseudonyms; the same in every process. Usually ${env:NAME}."
-    )
+    enabled: bool = True
+    """Whether texts are redacted at all."""
+    detectors: tuple[str, ...] = ("patterns",)
+    """Plug-ins of the group evalstream.redactors, or module:function; `patterns` is built in."""
+    patterns: dict[str, str] = Field(default_factory=dict[str, str])
+    """Your own regular expressions by the kind they find, like EMPLOYEE_ID; (?P<value>…) narrows it."""
+    key: SecretStr | None = Field(default=None, min_length=16)
+    """Makes the pseudonyms; the same in every process. Usually ${env:NAME}."""
 
 
 class RedactSettings(TextRedactSettings):
     """The kinds of data taken out of texts before they are stored in a log, and again before a judge sees them."""
 
-    tenants: dict[str, TextRedactSettings] = Field(
-        default_factory=dict[str, TextRedactSettings],
-        description="Other redaction for the texts of named tenants (receive.*.auth.tenants); what is not written is "
-        "as for everybody.",
-    )
+    tenants: dict[str, TextRedactSettings] = Field(default_factory=dict[str, TextRedactSettings])
+    """Other redaction for the texts of named tenants (receive.*.auth.tenants); what is not written is as for everybody.
+    """
 
 
 @dataclass(frozen=True, slots=True)

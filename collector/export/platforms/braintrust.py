@@ -32,13 +32,12 @@ _MOST = 100
 class BraintrustSettings(PlatformSettings):
     """The section `export.braintrust`."""
 
-    endpoint: str = Field(
-        default="https://api.braintrust.dev",
-        pattern=r"^https?://",
-        description="Braintrust's API, or your data plane's.",
-    )
-    project_id: str = Field(min_length=1, description="The id of the project that has the traces.")
-    api_key: SecretStr = Field(description="Its API key, usually ${env:NAME}.")
+    endpoint: str = Field(default="https://api.braintrust.dev", pattern=r"^https?://")
+    """Braintrust's API, or your data plane's."""
+    project_id: str = Field(min_length=1)
+    """The id of the project that has the traces."""
+    api_key: SecretStr
+    """Its API key, usually ${env:NAME}."""
 
 
 class Braintrust(WithoutLookUp):

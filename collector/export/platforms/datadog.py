@@ -33,14 +33,14 @@ _LONGEST_LABEL = 200
 class DatadogSettings(PlatformSettings):
     """The section `export.datadog`."""
 
-    site: str = Field(default="datadoghq.com", pattern=r"^[a-z0-9.-]+$", description="Datadog's site.")
-    endpoint: str | None = Field(
-        default=None, pattern=r"^https?://", description="Another address than https://api.<site>, like a proxy's."
-    )
-    api_key: SecretStr = Field(description="Its API key, usually ${env:NAME}.")
-    ml_app: str | None = Field(
-        default=None, min_length=1, description="Datadog's name of the application; the turn's service if left out."
-    )
+    site: str = Field(default="datadoghq.com", pattern=r"^[a-z0-9.-]+$")
+    """Datadog's site."""
+    endpoint: str | None = Field(default=None, pattern=r"^https?://")
+    """Another address than https://api.<site>, like a proxy's."""
+    api_key: SecretStr
+    """Its API key, usually ${env:NAME}."""
+    ml_app: str | None = Field(default=None, min_length=1)
+    """Datadog's name of the application; the turn's service if left out."""
 
 
 class Datadog(WithoutLookUp):

@@ -43,15 +43,16 @@ _MOST = 50
 class LangfuseSettings(CorrectedPlatformSettings):
     """The section `export.langfuse`."""
 
-    endpoint: str = Field(
-        default="https://cloud.langfuse.com", pattern=r"^https?://", description="Langfuse's address."
-    )
-    public_key: str = Field(min_length=1, description="The project's public key, pk-lf-….")
-    secret_key: SecretStr = Field(description="The project's secret key, usually ${env:NAME}.")
-    environment: str | None = Field(default=None, min_length=1, description="Langfuse's environment of the scores.")
-    labels: bool = Field(
-        default=True, description="Send a classifier's chosen label as a categorical score `<name>.label`, too."
-    )
+    endpoint: str = Field(default="https://cloud.langfuse.com", pattern=r"^https?://")
+    """Langfuse's address."""
+    public_key: str = Field(min_length=1)
+    """The project's public key, pk-lf-…."""
+    secret_key: SecretStr
+    """The project's secret key, usually ${env:NAME}."""
+    environment: str | None = Field(default=None, min_length=1)
+    """Langfuse's environment of the scores."""
+    labels: bool = True
+    """Send a classifier's chosen label as a categorical score `<name>.label`, too."""
 
 
 class Langfuse(WithoutLookUp):

@@ -44,21 +44,18 @@ _DECIMALS = 4
 class LangSmithSettings(CorrectedPlatformSettings):
     """The section `export.langsmith`."""
 
-    endpoint: str = Field(
-        default="https://api.smith.langchain.com", pattern=r"^https?://", description="LangSmith's API."
-    )
-    api_key: SecretStr = Field(description="Its API key, usually ${env:NAME}.")
-    workspace: str | None = Field(default=None, min_length=1, description="The workspace's id, for keys of several.")
-    project_id: UUID | None = Field(
-        default=None,
-        description="The id of the project that has the runs. Newer deployments, as the cloud in the United States, "
-        "find no run without.",
-    )
-    corrected_scores: bool = Field(
-        default=True,
-        description="With `corrections`, read also how people corrected the scores themselves: one request for each "
-        "hundred evaluations of `corrections_back`, as the API does not say which are corrected.",
-    )
+    endpoint: str = Field(default="https://api.smith.langchain.com", pattern=r"^https?://")
+    """LangSmith's API."""
+    api_key: SecretStr
+    """Its API key, usually ${env:NAME}."""
+    workspace: str | None = Field(default=None, min_length=1)
+    """The workspace's id, for keys of several."""
+    project_id: UUID | None = None
+    """The id of the project that has the runs. Newer deployments, as the cloud in the United States, find no run
+    without."""
+    corrected_scores: bool = True
+    """With `corrections`, read also how people corrected the scores themselves: one request for each hundred
+    evaluations of `corrections_back`, as the API does not say which are corrected."""
 
 
 class LangSmith(WithoutLookUp):

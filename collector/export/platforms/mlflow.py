@@ -29,10 +29,14 @@ from evaluators.results import Evaluation
 class MlflowSettings(PlatformSettings):
     """The section `export.mlflow`."""
 
-    endpoint: str = Field(default="http://127.0.0.1:5000", pattern=r"^https?://", description="The tracking server.")
-    username: str | None = Field(default=None, min_length=1, description="For a server with basic authentication.")
-    password: SecretStr | None = Field(default=None, description="Its password, usually ${env:NAME}.")
-    token: SecretStr | None = Field(default=None, description="A bearer token in their place, as Databricks has them.")
+    endpoint: str = Field(default="http://127.0.0.1:5000", pattern=r"^https?://")
+    """The tracking server."""
+    username: str | None = Field(default=None, min_length=1)
+    """For a server with basic authentication."""
+    password: SecretStr | None = None
+    """Its password, usually ${env:NAME}."""
+    token: SecretStr | None = None
+    """A bearer token in their place, as Databricks has them."""
 
 
 class Mlflow(WithoutLookUp):

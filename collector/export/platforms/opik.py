@@ -41,14 +41,14 @@ _WITHIN = timedelta(days=7)
 class OpikSettings(PlatformSettings):
     """The section `export.opik`."""
 
-    endpoint: str = Field(
-        default="https://www.comet.com/opik/api",
-        pattern=r"^https?://",
-        description="Opik's API: http://host:5173/api where you run it yourself.",
-    )
-    project: str = Field(default="Default Project", min_length=1, description="The project that has the traces.")
-    workspace: str | None = Field(default=None, min_length=1, description="The workspace, in Comet's cloud.")
-    api_key: SecretStr | None = Field(default=None, description="Comet's API key, usually ${env:NAME}.")
+    endpoint: str = Field(default="https://www.comet.com/opik/api", pattern=r"^https?://")
+    """Opik's API: http://host:5173/api where you run it yourself."""
+    project: str = Field(default="Default Project", min_length=1)
+    """The project that has the traces."""
+    workspace: str | None = Field(default=None, min_length=1)
+    """The workspace, in Comet's cloud."""
+    api_key: SecretStr | None = None
+    """Comet's API key, usually ${env:NAME}."""
 
 
 class Opik(WithoutLookUp):

@@ -39,9 +39,12 @@ _MOST = 100
 class PhoenixSettings(CorrectedPlatformSettings):
     """The section `export.phoenix`."""
 
-    endpoint: str = Field(default="http://127.0.0.1:6006", pattern=r"^https?://", description="Phoenix's address.")
-    api_key: SecretStr | None = Field(default=None, description="Its API key, where it has authentication.")
-    project: str = Field(default="default", min_length=1, description="The project whose corrections are read.")
+    endpoint: str = Field(default="http://127.0.0.1:6006", pattern=r"^https?://")
+    """Phoenix's address."""
+    api_key: SecretStr | None = None
+    """Its API key, where it has authentication."""
+    project: str = Field(default="default", min_length=1)
+    """The project whose corrections are read."""
 
 
 class Phoenix(WithoutLookUp):

@@ -19,21 +19,17 @@ from evaluators.results import Evaluation
 class PlatformSettings(ExporterSettings):
     """The settings that every platform's section has."""
 
-    timeout: Seconds = Field(default=10.0, gt=0, description="Deadline of one request.")
-    give_up_after: Seconds = Field(
-        default=3600.0,
-        ge=0,
-        description="How long a request is tried again that is refused with a status like 401, 403 or 500; then its "
-        "evaluations are dropped and counted. A platform that does not answer is waited for.",
-    )
-    wait_for_trace: Seconds = Field(
-        default=60.0,
-        ge=0,
-        description="How old an evaluation may be before it is dropped, and counted, since the platform does not have "
-        "its trace.",
-    )
-    requests_per_minute: int | None = Field(default=None, ge=1, description="Rate limit of the API.")
-    explanation: bool = Field(default=True, description="Send the judge's explanation, which may quote judged text.")
+    timeout: Seconds = Field(default=10.0, gt=0)
+    """Deadline of one request."""
+    give_up_after: Seconds = Field(default=3600.0, ge=0)
+    """How long a request is tried again that is refused with a status like 401, 403 or 500; then its evaluations are
+    dropped and counted. A platform that does not answer is waited for."""
+    wait_for_trace: Seconds = Field(default=60.0, ge=0)
+    """How old an evaluation may be before it is dropped, and counted, since the platform does not have its trace."""
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    """Rate limit of the API."""
+    explanation: bool = True
+    """Send the judge's explanation, which may quote judged text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

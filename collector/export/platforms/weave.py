@@ -32,14 +32,15 @@ from evaluators.results import Evaluation
 class WeaveSettings(PlatformSettings):
     """The section `export.weave`."""
 
-    endpoint: str = Field(default="https://trace.wandb.ai", pattern=r"^https?://", description="Weave's trace server.")
-    project: str = Field(pattern=r"^[^/\s]+/[^/\s]+$", description="The project, as entity/project.")
-    api_key: SecretStr = Field(description="W&B's API key, usually ${env:NAME}.")
-    view: Literal["calls", "agents"] = Field(
-        default="calls",
-        description="Where the traces are: `calls` for those sent to `/otel/v1/traces`, `agents` for those sent to "
-        "`/agents/otel/v1/traces`, whose conversations are subjects, too.",
-    )
+    endpoint: str = Field(default="https://trace.wandb.ai", pattern=r"^https?://")
+    """Weave's trace server."""
+    project: str = Field(pattern=r"^[^/\s]+/[^/\s]+$")
+    """The project, as entity/project."""
+    api_key: SecretStr
+    """W&B's API key, usually ${env:NAME}."""
+    view: Literal["calls", "agents"] = "calls"
+    """The place of the traces: `calls` for those sent to `/otel/v1/traces`, `agents` for those sent to
+    `/agents/otel/v1/traces`, whose conversations are subjects, too."""
 
 
 class Weave(WithoutLookUp):

@@ -37,12 +37,14 @@ _PREFIX = "whsec_"
 class WebhookSettings(PlatformSettings):
     """The section `export.webhook`."""
 
-    url: str = Field(pattern=r"^https?://", description="Takes batches of CloudEvents by POST.")
-    secret: SecretStr | None = Field(
-        default=None, description="The signing secret: whsec_ and base64, or any text. Without it nothing is signed."
-    )
-    source: str = Field(default="evalstream", min_length=1, description="The events' source.")
-    skipped: bool = Field(default=False, description="Send skipped evaluations, too.")
+    url: str = Field(pattern=r"^https?://")
+    """Takes batches of CloudEvents by POST."""
+    secret: SecretStr | None = None
+    """The signing secret: whsec_ and base64, or any text. Without it nothing is signed."""
+    source: str = Field(default="evalstream", min_length=1)
+    """The events' source."""
+    skipped: bool = False
+    """Send skipped evaluations, too."""
 
 
 class Webhook(WithoutLookUp):
