@@ -37,7 +37,7 @@ from evaluators.skip_reasons import SkipReason
 Due = Literal["matched", "resumed", "retried", "backfilled"]
 End = Literal["scored", "skipped", "failed", "sampled_out", "duplicate", "superseded", "reassigned", "removed"]
 ReferenceOutcome = Literal["received", "duplicate", "joined"]
-TurnOutcome = Literal["sampled", "sampled_out", "unmatched", "duplicate", "late"]
+TurnOutcome = Literal["sampled", "sampled_out", "unmatched", "duplicate"]
 
 
 class OutcomeCounter(Protocol):

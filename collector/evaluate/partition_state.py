@@ -325,7 +325,7 @@ class PartitionState:
         outcome, closed = self._add_to_window(monitor, stratified, happened_at)
         for result in closed:
             jobs += self._conversation_jobs(monitor, result, trigger.offset)
-        if outcome == "late" or outcome == "duplicate":  # noqa: PLR1714 - narrows the type
+        if outcome == "duplicate":
             self._outcomes.count_turn(monitor.name, outcome)
         else:
             self._outcomes.count_turn(monitor.name, "sampled" if selected or outcome == "new" else "sampled_out")
@@ -404,7 +404,9 @@ class PartitionState:
         if not _selects_conversation(plan, monitor, stratified.key, factor):
             return "sampled_out", ()
         incoming = _incoming(plan, monitor, stratified, happened_at, factor)
-        return sessions.add(stratified.key, incoming, stratified.trigger.replay_point, self.time)
+        # It came when the log took it: a turn of a backlog is followed by the others of its conversation.
+        came_at = max(self.time, self._timestamp)
+        return sessions.add(stratified.key, incoming, stratified.trigger.replay_point, came_at)
 
     def _conversation_jobs(self, monitor: Monitor, result: WindowResult, offset: int) -> Iterator[Job]:
         """The jobs of a window that closed by the record at `offset`."""

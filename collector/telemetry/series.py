@@ -471,8 +471,7 @@ LATE_FEEDBACK = counter(
 OPEN_TRACES = gauge("evalstream_open_traces", "Traces that wait for further spans.")
 TURNS = counter(
     "evalstream_turns_total",
-    "Turns that matched a monitor, once for each, by outcome: sampled, sampled_out, duplicate, late (its "
-    "conversation is no longer remembered).",
+    "Turns that matched a monitor, once for each, by outcome: sampled, sampled_out, duplicate.",
     ("monitor", "outcome"),
 )
 UNMATCHED_TURNS = counter("evalstream_unmatched_turns_total", "Turns that no monitor matched.")

@@ -6,10 +6,13 @@ age, turns or bytes. A window that closed idle or by a turn's word waits for lat
 It is removed when `allowed_lateness` more has passed, so that turns which are late by up to that find the same windows
 as if they had come in order. Two windows of one id that a late turn connects are merged.
 
-A turn that comes twice, or too late, changes nothing but that: it defers the removal, as a turn does. A replay that
-begins before it, and behind what it repeats, takes it for a new one. The state that such a replay builds for a
-conversation means nothing, and must be gone when the conversation is: else it would take part in the next one of the
-same id.
+A turn that no window reaches opens one, however old it is: a sender that was cut off for a day delivers whole
+conversations then, and each is judged. The age of a window is how far apart its turns are, and how long it has waited
+since the last one came: a backlog is no long conversation.
+
+A turn that comes twice defers the removal, as a turn does, and changes nothing else. A replay that begins before it,
+and behind what it repeats, takes it for a new one. The state that such a replay builds for a conversation means
+nothing, and must be gone when the conversation is: else it would take part in the next one of the same id.
 
 A window that closed at a limit is purged: its texts are released at once, only the ids of its turns remain to recognize
 duplicates, and later turns open a new window. The order of arrival decides which turns come before a limit.
@@ -39,8 +42,8 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 _STALE_TIMERS = 1000
 """Timers of removed windows that stay in the heap before it is rebuilt, so that removal is cheap."""
 
-AddOutcome = Literal["new", "duplicate", "late"]
-"""The outcome of a turn: a `late` one came after its window was removed."""
+AddOutcome = Literal["new", "duplicate"]
+"""Whether the turn was known to a window of its conversation."""
 
 
 class KeyedSessions:
@@ -94,7 +97,7 @@ class KeyedSessions:
     def add(
         self, conversation_id: str, incoming: IncomingTurn, replay_point: ReplayPoint, time: float
     ) -> tuple[AddOutcome, list[WindowResult]]:
-        """Add the turn of the record at `replay_point`, at the partition's `time`; returns what closed by it, too."""
+        """Add the turn of the record at `replay_point`, which came at `time`; returns what closed by it, too."""
         conversation = self._conversations.get(conversation_id)
         windows = conversation.windows if conversation else []
         for window in windows:
@@ -103,10 +106,6 @@ class KeyedSessions:
                 return "duplicate", []
         at = incoming.packed.happened_at
         matching = [session_window for session_window in windows if self._fits(session_window, at)]
-        if not matching and at + self._reach <= time:
-            if windows:
-                windows[-1].last_ignored_at = time
-            return "late", []
         if conversation is None:
             conversation = self._conversations[conversation_id] = ConversationWindows(
                 replay_point, [], replay_point.offset
@@ -177,7 +176,7 @@ class KeyedSessions:
                 self._remove(conversation, window)
                 self._remove_if_empty(window.conversation_id, conversation)
             else:
-                aged = window.first_at + self._settings.max_age <= time
+                aged = window.last_at - window.first_at + time - window.touched_at >= self._settings.max_age
                 closed = self._close(conversation, window, "max_age" if aged else "idle", purge=aged)
                 self._set_timer(window)
                 yield closed
@@ -185,8 +184,8 @@ class KeyedSessions:
     def _deadline(self, window: SessionWindow) -> float:
         if window.closed:
             return max(window.touched_at, window.last_ignored_at) + self._reach + self._settings.allowed_lateness
-        idle_at, aged_at = window.touched_at + self._settings.idle_gap, window.first_at + self._settings.max_age
-        return idle_at if idle_at <= aged_at else max(window.touched_at, aged_at)
+        until_aged = self._settings.max_age - (window.last_at - window.first_at)
+        return window.touched_at + min(self._settings.idle_gap, max(0.0, until_aged))
 
     def _close(
         self, conversation: ConversationWindows, window: SessionWindow, closed_by: str, *, purge: bool = False

@@ -84,9 +84,9 @@ class WindowResult:
 class SessionWindow:
     """A session window: open, closed and waiting for late turns, or purged of its texts.
 
-    Times are seconds since the epoch. `touched_at` is the partition's time at the last turn, never before a turn's own;
-    `last_ignored_at` is that time at the last turn that was a duplicate or too late. It defers the window's removal: to
-    a replay that begins between that turn and the one it repeats, it is a new turn.
+    Times are seconds since the epoch. `touched_at` is when the last turn came, never before its own time;
+    `last_ignored_at` is when the last turn came that was a duplicate. It defers the window's removal: to a replay that
+    begins between that turn and the one it repeats, it is a new turn.
     `missing_user_hashes` are hashes of user messages seen in histories but not yet received as turns.
     """
 

@@ -219,13 +219,28 @@ def test_what_no_monitor_watches_is_counted_once_and_what_two_watch_twice() -> N
     assert state.counts.turns == {("m", "sampled"): 1, ("two", "sampled"): 2, ("", "unmatched"): 1}
 
 
-def test_a_duplicate_and_a_late_turn_are_counted_as_such() -> None:
+def test_a_duplicate_is_counted_as_such_and_a_late_turn_as_every_other() -> None:
     state = State(watching(WHOLE))
     state.receive(turn(1), 110.0)
     state.receive(turn(1), 111.0)
     state.tick(300.0)
     state.receive(turn(2, ended_at=at(112.0)), 301.0)
-    assert state.counts.turns == {("m", "sampled"): 1, ("m", "duplicate"): 1, ("m", "late"): 1}
+    assert state.counts.turns == {("m", "sampled"): 2, ("m", "duplicate"): 1}
+
+
+def test_a_backlog_is_judged_whole_conversation_by_whole_conversation() -> None:
+    """Turns of an hour ago come within seconds, with ticks between: no conversation is taken for idle meanwhile."""
+    state, jobs = State(watching(WHOLE)), []
+    for number in range(3):
+        for conversation in range(4):
+            happened = turn(
+                number * 10 + conversation, conversation_id=f"c{conversation}", ended_at=at(5000.0 + number)
+            )
+            jobs += state.receive(happened, 9000.0 + number, key=f"c{conversation}".encode())
+        jobs += state.tick(9000.5 + number)
+    assert jobs == []
+    closed = [job.case() for job in state.tick(9062.0)]
+    assert [len(conversation.turns) for conversation in closed] == [3, 3, 3, 3]
 
 
 def test_what_is_not_sampled_is_counted_and_its_demand_is_known() -> None:

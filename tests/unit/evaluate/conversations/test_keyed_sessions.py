@@ -1,6 +1,8 @@
 from dataclasses import asdict, replace
 from typing import Any
 
+import pytest
+
 from collector.evaluate.conversations.keyed_sessions import AddOutcome, KeyedSessions
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
 from collector.evaluate.conversations.session_window import SessionWindowSettings, WindowResult
@@ -97,13 +99,39 @@ def test_a_late_turn_reopens_as_the_next_revision_that_supersedes_the_last() -> 
     assert (len(seen.conversations), seen.conversations.size, seen.conversations.due_at) == (0, 0, None)
 
 
-def test_who_comes_back_after_the_allowance_opens_afresh_and_who_comes_late_is_late() -> None:
+def test_who_comes_back_after_the_allowance_opens_afresh_however_late() -> None:
     seen = Seen()
     seen.add("t1", 1.0)
     seen.add("t2", 111.0)
     assert [ids(each) for each in seen.advance(500.0)] == [["t2"]]
-    assert seen.add("t3", 200.0) == "late"
+    assert seen.add("t3", 200.0) == "new"
     assert seen.add("t4", 499.0) == "new"
+    assert [ids(each) for each in seen.advance(600.0)] == [["t3"], ["t4"]]
+
+
+@pytest.mark.parametrize("age", [0.0, 30.0, 120.0, 1800.0, 86_400.0, 1e6])
+def test_a_conversation_that_comes_late_as_a_whole_is_one_conversation(age: float) -> None:
+    """A receiver was down, or a topic is read after an outage: fresh turns of others come between."""
+    seen = Seen(SessionWindowSettings(idle_gap=10, allowed_lateness=100, max_age=3600))
+    now = 2e6
+    seen.add("fresh 0", now, "other 0")
+    for number in range(3):
+        seen.add(f"t{number}", now - age + number, "c")
+        seen.add(f"fresh {number + 1}", now + number + 1, f"other {number + 1}")
+    seen.advance(now + 100)
+    whole = [closed for closed in seen.closed if closed.conversation_id == "c"]
+    assert [(ids(closed), closed.closed_by, closed.revision) for closed in whole] == [(["t0", "t1", "t2"], "idle", 1)]
+
+
+def test_turns_of_a_late_conversation_that_are_far_apart_end_it_at_its_age() -> None:
+    seen = Seen(SessionWindowSettings(idle_gap=1000, allowed_lateness=1000, max_age=3000))
+    now = 2e6
+    seen.add("fresh", now, "other")
+    for number in range(4):
+        seen.add(f"t{number}", now - 90_000 + number * 900, "c")
+    assert not seen.closed
+    assert [ids(closed) for closed in seen.advance(now + 301)] == [["t0", "t1", "t2", "t3"]]
+    assert seen.closed[-1].closed_by == "max_age"
 
 
 def test_a_turn_that_belongs_to_two_conversations_makes_them_one() -> None:
