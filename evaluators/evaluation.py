@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
-from evaluators.answers.trivial_answer import is_trivial_answer, worst_score
+from evaluators.answers.trivial_answer import EMPTY_JSON, is_trivial_answer, worst_score
 from evaluators.asking.judge_input import is_missing
 from evaluators.asking.sight import NO_VIEW, view_of
 from evaluators.asking.transcript import MAX_INCOMPLETE, TranscriptSettings
@@ -269,10 +269,12 @@ async def _unguarded(
 
 
 def _says_nothing(case: Turn | Conversation, field: str) -> bool:
-    """Whether a field has no word, unless that is what was expected, as `[]` may be."""
+    """Whether a field has no word, unless that is what was expected, or `[]` where no reference tells."""
     text: str = getattr(case, field)
+    words = text.split()
     expected = case.expected_output if isinstance(case, Turn) and field == "actual_output" else None
-    return is_trivial_answer(text) and not (expected and expected.split() == text.split())
+    may_be_right = expected.split() == words if expected else "".join(words) in EMPTY_JSON
+    return is_trivial_answer(text) and not may_be_right
 
 
 def _with_gaps(case: Turn | Conversation, score: Score) -> Score:

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from evaluators.cases import Json
 from evaluators.scale import Scale
 
-QUESTIONS_REVISION = 1
+QUESTIONS_REVISION = 2
 """Counts changes of the typed questions' texts and of what is made of their answers: part of the version of what a
 decision model scores."""
 

@@ -16,6 +16,8 @@ _OPENERS = frozenset(
     }
 )
 """Beginnings of answers that are no answers, known to win judges over (Zhao et al. 2025, "One token to fool")."""
+EMPTY_JSON = frozenset({"[]", "{}"})
+"""Answers without a word that say that nothing was found."""
 
 
 def is_trivial_answer(text: str) -> bool:

@@ -31,4 +31,6 @@ def build_conversation_input(case: Conversation, names: Sequence[str], settings:
     whole = {name: to_json_value(getattr(case, name)) for name in names if name in OF_THE_WHOLE}
     visible = shorten_all(whole, settings.longest_text)
     content = {**visible.content, "turns": transcript.content} if of_turns else visible.content
-    return JudgeInput(content, visible.truncated or (bool(of_turns) and transcript.truncated))
+    if not of_turns:
+        return JudgeInput(content, visible.truncated)
+    return JudgeInput(content, visible.truncated or transcript.truncated, transcript.omitted)

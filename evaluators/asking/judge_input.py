@@ -25,6 +25,7 @@ TurnField = Literal[
     "tools_offered",
     "system_prompt",
     "history",
+    "feedback",
     "attributes",
     "model",
     "service",
@@ -81,6 +82,7 @@ MEANINGS: Mapping[str, str] = {
     "tools_offered": "the tools that the application's model could have called",
     "system_prompt": "the instructions that the application's model was given",
     "history": "the messages before the user's, oldest first",
+    "feedback": "what people or programs said about the answer",
     "attributes": "further facts about the request",
     "model": "the model that the application used",
     "service": "the application's name",
@@ -115,16 +117,17 @@ class TextSettings(BaseModel):
 
 
 _ABSENT_IF_EMPTY = frozenset(
-    {"input", "expected_output", "context", "retrieval_context", "system_prompt", "tools_offered"}
+    {"input", "expected_output", "context", "retrieval_context", "system_prompt", "tools_offered", "feedback"}
 )
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeInput:
-    """The material that is shown, and whether something was left out for its length."""
+    """The material that is shown, whether something was left out for its length, and how many whole turns."""
 
     content: dict[str, Json]
     truncated: bool
+    turns_left_out: int = 0
 
 
 def build_judge_input(turn: Turn, names: Iterable[str], longest_text: int = LONGEST_TEXT) -> JudgeInput:

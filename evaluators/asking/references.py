@@ -8,6 +8,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from evaluators.cases import Json, Turn
+from evaluators.evaluator import ADDED_LATER
 from evaluators.texts.paths import Path, find, parse_json_or_text, pick
 
 Target = str | tuple[str, ...]
@@ -27,6 +28,43 @@ class OutputCriteria(BaseModel):
     expected_output: str | dict[str, Json] = Field(description="The reference: a text, or an object.")
 
 
+class ComparesOutputs(BaseModel):
+    """The parts of the answer and of its reference that are compared, and the reference of turns without one."""
+
+    target_output_key: TargetKey = "*"
+    default_evaluation_criteria: Annotated[OutputCriteria | None, ADDED_LATER] = Field(
+        default=None, description="The reference for turns without an own: {expected_output: …}."
+    )
+
+    @property
+    def calculation(self) -> int:
+        """1 for whole answers: they have always had the part that is compared."""
+        return 1 if self.target_output_key == "*" else 2
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer and, unless there is a default, a reference."""
+        return frozenset(
+            {"actual_output"} if self.default_evaluation_criteria else {"actual_output", "expected_output"}
+        )
+
+    def parts(self, case: Turn) -> tuple[Json, Json]:
+        """The part of the answer and that of its reference, as JSON where both are texts that hold numbers, and each
+        where it is an object or a list. The answer's is `ABSENT` where it has no such part.
+
+        Raises:
+            NotApplicable: the reference has no such part.
+        """
+        actual = parse_structured(actual_part(case, self.target_output_key))
+        if case.expected_output is None and self.default_evaluation_criteria is not None:
+            expected = default_expected(self.default_evaluation_criteria, self.target_output_key)
+        else:
+            expected = expected_part(case.expected_output or "", self.target_output_key)
+        expected = parse_structured(expected)
+        numbers = _number(actual), _number(expected)
+        return (actual, expected) if None in numbers else numbers
+
+
 def actual_part(case: Turn, target: Target) -> Json:
     """The part of the answer at a path, `ABSENT` where it has none or is no JSON; for `*` the text as it stands."""
     text = case.actual_output or ""
@@ -41,19 +79,6 @@ def expected_part(text: str, target: Target) -> Json:
     """
     value = parse_json_or_text(text)
     return text if target == "*" or not isinstance(value, dict) else pick(value, target, "expected_output")
-
-
-def both_parts(case: Turn, target: Target) -> tuple[Json, Json]:
-    """The part of the answer at a path and that of its reference, as JSON where both are texts that hold numbers, and
-    each where it is an object or a list. The answer's is `ABSENT` where it has no such part.
-
-    Raises:
-        NotApplicable: the reference has no such part.
-    """
-    actual = parse_structured(actual_part(case, target))
-    expected = parse_structured(expected_part(case.expected_output or "", target))
-    numbers = _number(actual), _number(expected)
-    return (actual, expected) if None in numbers else numbers
 
 
 def _number(value: Json) -> Json:

@@ -18,7 +18,10 @@ class KnowledgeRetention(ConversationRatio):
     spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
         "knowledge_retention",
         ratio=RatioSpec(
-            counting_verdicts=frozenset({"no", "unclear"}), empty_score=1.0, noun="answers", predicate="forget nothing"
+            counting_verdicts=frozenset({"yes", "unclear"}),
+            empty_score=1.0,
+            noun="answers",
+            predicate="fit what was said",
         ),
         required_fields=("actual_output",),
         lookback=None,

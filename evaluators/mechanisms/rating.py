@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from evaluators.asking.answer_settings import ReasonSettings, WorkedExample, examples_text
 from evaluators.asking.judge_input import JudgeInput, TextSettings
+from evaluators.cases import Json
 from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Judge, Prompt
 from evaluators.mechanisms.scoring import Mode, ask_score
@@ -58,6 +59,10 @@ class Rubric(BaseModel):
         return self
 
 
+_LEAST_GRADED = 4
+"""Steps of a scale from which on its two ends do not say what the numbers between them stand for."""
+
+
 class RatedExample(WorkedExample):
     """A worked example with its score on the scale."""
 
@@ -73,8 +78,10 @@ class Rating(ReasonSettings, TextSettings):
     prompts: ClassVar[tuple[str, ...]] = RATING_PROMPTS
 
     rubric: tuple[Rubric, ...] = Field(default=(), description="What ranges of the scale stand for.")
-    grades: Annotated[bool, ADDED_LATER] = Field(
-        default=False, description="Whether the judge reads what each part of the scale stands for, in general words."
+    grades: Annotated[bool | None, ADDED_LATER] = Field(
+        default=None,
+        description="Whether the judge reads what each part of the scale stands for, in general words. By default on "
+        "scales of five numbers and more without a rubric.",
     )
     examples: Annotated[tuple[RatedExample, ...], ADDED_LATER] = Field(
         default=(), max_length=20, description="Worked examples: {case: {input: …}, score: …, reason: …}."
@@ -170,7 +177,7 @@ class Rating(ReasonSettings, TextSettings):
 
     def with_form(self, templates: tuple[str, ...]) -> tuple[str, ...]:
         """The templates of a kind, and those of the form that were added later, where they are used."""
-        grades = ("rating_grades.txt",) if self.grades else ()
+        grades = ("rating_grades.txt",) if self._has_grades else ()
         later = (self._form_template,) if self.reason != "before" else ()
         return (*templates, *later, *grades)
 
@@ -180,7 +187,10 @@ class Rating(ReasonSettings, TextSettings):
         prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens, groups=groups)
         mode = "single" if self.strict_mode else self.mode
         score = await ask_score(judge, prompt, self.raw_scale, mode=mode, n_samples=self.n_samples, reason=self.reason)
-        return replace(score, details={**score.details, "truncated": True}) if material.truncated else score
+        if not material.truncated:
+            return score
+        left_out: dict[str, Json] = {"turns_left_out": material.turns_left_out} if material.turns_left_out else {}
+        return replace(score, details={**score.details, "truncated": True, **left_out})
 
     def typed_question(self, instructions: str) -> QuestionGroup:
         """The same question for a judge that decides: without what instructions say about the form of an answer."""
@@ -198,8 +208,14 @@ class Rating(ReasonSettings, TextSettings):
         return QuestionGroup(guide, (ScoreQuestion(("score",), text, levels),))
 
     @property
+    def _has_grades(self) -> bool:
+        if self.grades is not None:
+            return self.grades
+        return not (self.rubric or self.strict_mode) and self.raw_scale.length >= _LEAST_GRADED
+
+    @property
     def _what_earns(self) -> tuple[Rubric, ...]:
-        return grades_of(self.raw_scale) if self.grades else self.rubric
+        return grades_of(self.raw_scale) if self._has_grades else self.rubric
 
     def _rubric_text(self) -> str:
         rubric = self._what_earns

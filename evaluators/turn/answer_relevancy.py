@@ -25,6 +25,7 @@ class AnswerRelevancy(TurnRatio):
             predicate="are relevant",
         ),
         extract_from=("actual_output",),
+        extract_beside=("input",),
         companion_fields=("input",),
     )
     prompts: ClassVar[tuple[str, ...]] = spec.prompts

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from evaluators.asking.references import TargetKey, both_parts
+from evaluators.asking.references import ComparesOutputs
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
@@ -16,7 +16,7 @@ from evaluators.texts.hashable_json import equal
 from evaluators.texts.paths import ABSENT
 
 
-class ExactMatch(Evaluator[Turn]):
+class ExactMatch(ComparesOutputs, Evaluator[Turn]):
     """1 if the answer equals the expected output, else 0.
 
     Texts are compared without the white space around them, JSON objects, lists and numbers by what they hold: 1 is 1.0,
@@ -27,23 +27,12 @@ class ExactMatch(Evaluator[Turn]):
     needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
 
-    target_output_key: TargetKey = "*"
     case_sensitive: bool = Field(default=True, description="Whether upper and lower case are different.")
     negated: bool = Field(default=False, description="Score 1 where they differ instead.")
 
-    @property
-    def calculation(self) -> int:
-        """1 for whole answers: they have always had the part that is compared."""
-        return 1 if self.target_output_key == "*" else 2
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer and a reference."""
-        return frozenset({"actual_output", "expected_output"})
-
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        actual, expected = both_parts(case, self.target_output_key)
+        actual, expected = self.parts(case)
         same = actual is not ABSENT and self._equal(actual, expected)
         return Score(value=float(same != self.negated), explanation="equal" if same else "different")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from evaluators.asking.references import TargetKey, both_parts
+from evaluators.asking.references import ComparesOutputs
 from evaluators.cases import Json, Turn
 from evaluators.errors import TooExpensive
 from evaluators.evaluator import Evaluator
@@ -16,7 +16,7 @@ from evaluators.results import Score
 from evaluators.texts.paths import ABSENT
 
 
-class JsonSimilarity(Evaluator[Turn]):
+class JsonSimilarity(ComparesOutputs, Evaluator[Turn]):
     """The mean likeness of the leaves of the expected JSON to what the answer has in their places.
 
     Numbers: 1 - |expected - actual| / |expected|, at least 0. Texts: 1 - edit distance / length of the longer. Other
@@ -30,21 +30,9 @@ class JsonSimilarity(Evaluator[Turn]):
     needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
 
-    target_output_key: TargetKey = "*"
-
-    @property
-    def calculation(self) -> int:
-        """1 for whole answers: they have always had the part that is compared."""
-        return 1 if self.target_output_key == "*" else 2
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer and a reference."""
-        return frozenset({"actual_output", "expected_output"})
-
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        actual, expected = both_parts(case, self.target_output_key)
+        actual, expected = self.parts(case)
         leaves = likeness(expected, actual)
         value = leaves.alike / leaves.count if leaves.count else float(actual is not ABSENT)
         explanation = f"{leaves.alike:g} of {leaves.count} leaves"

@@ -29,20 +29,22 @@ from collector.logs.consumer_runner import SlewedClock, since_boot
 from collector.service.app import running
 
 NEW = {
-    "complete of 00000000000000000000000000000006, revision 1": "8d68dc68e14bcd9d35d09bb412dea949",
-    "complete of carried, revision 1": "4b653c086cdb2781f1c199a516e58688",
-    "complete of finished, revision 1": "add53a3c00d2e45a692f62a9a85abe67",
-    "complete of open, revision 1": "58bdd90c868d3ad79f62526afceeb188",
-    "complete of reopened, revision 2": "437ec5ca90a9c6d993d1f97d073ba8bc",
-    "complete of waiting, revision 1": "676741a6c2e3e834c0b287b3b6e1a3e9",
-    "helpful of turn c4ac3b8224b16346b6b567d9379d4c4b": "3812d93df381b139c5f5808aa414a5ab",
-    "helpful of turn f54544b02b8badbfa50549f40e9e60ad": "e192963857335e4ee69a944bc7a8aca7",
+    "complete of 00000000000000000000000000000006, revision 1": "88326dd87fcda451401615dfeca6d18a",
+    "complete of carried, revision 1": "b6f2a648f6b4e8b8d5777c393af96973",
+    "complete of finished, revision 1": "f282f7721164e7122b5f4ac3a2bb214d",
+    "complete of open, revision 1": "5a0e761bebc9e7c98beee59b9946ca3b",
+    "complete of reopened, revision 2": "48c1520bdd0a6609624dfcea0a6fee6e",
+    "complete of waiting, revision 1": "c4a3bffe954a0cc04d63b594bbb0d1f4",
+    "helpful of turn 8884c4c1833c192acc4eecd92b61b032": "159ad2ef088c8413cb891a78c3fb48ee",
+    "helpful of turn c4ac3b8224b16346b6b567d9379d4c4b": "3d481dc17a90a9351100ac85fdc2af09",
+    "helpful of turn d1c34aae39eaea29a8b4dc247605409e": "5dd74056fd463bb51b29c4736b5725c5",
+    "helpful of turn f54544b02b8badbfa50549f40e9e60ad": "8d085ca5460c298b33122b95a90307e0",
     "short of turn c4ac3b8224b16346b6b567d9379d4c4b": "a0d9ece41c66855d38ecd678ce478e7c",
 }
 """What is still to be judged, and no more.
 
-The version of `completeness` is another one since: in a log without marks for each evaluator it takes effect from the
-oldest turn that is still open, so `finished` is among them.
+The versions of `completeness` and `g_eval` are others since: in a log without marks for each evaluator they take effect
+from the oldest turn that is still open, so `finished` and two of its turns are among them.
 """
 
 FINISHED = (

@@ -239,7 +239,7 @@ async def test_verdicts_count_as_written_unless_probabilities_are_wanted_and_the
 
 
 def test_versions_stay_as_they_were_where_nothing_of_it_is_set():
-    written = {"reason": "before", "reason_language": None, "examples": [], "grades": False}
+    written = {"reason": "before", "reason_language": None, "examples": [], "grades": None}
     assert g_eval(**written).version == g_eval().version
     plain = make_example(load_evaluators()["frustration"])
     assert plain.version == load_evaluators()["frustration"](name="f", verdicts="words").version

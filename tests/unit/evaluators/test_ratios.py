@@ -274,7 +274,7 @@ async def test_what_counts_in_conversations(kind, fields, value):
 
 
 async def test_turns_are_judged_with_the_whole_conversation_in_view():
-    judge = saying([], "no", "yes", "no")
+    judge = saying([], "yes", "no", "yes")
     outcome = await score("knowledge_retention", judge, TALK)
     (asked,) = judge.questions
     assert outcome.value == pytest.approx(2 / 3)
@@ -297,7 +297,7 @@ async def test_incomplete_turns_get_no_verdict_and_the_others_do():
     """Else, at 2 % such turns, 45 % of conversations of 30 turns would go unjudged."""
     talk = a_conversation(*((f"question {n}", f"answer {n}") for n in range(1, 31)))
     gap = replace(talk.turns[6], actual_output=None, incomplete="no_content")
-    judge = saying([], *["no"] * 28, "yes")
+    judge = saying([], *["yes"] * 28, "no")
     outcome = await score("knowledge_retention", judge, replace(talk, turns=(*talk.turns[:6], gap, *talk.turns[7:])))
     assert (outcome.value, outcome.details["incomplete_turns"]) == (pytest.approx(28 / 29), 1)
     assert "turn 7" not in [item["item"] for item in judge.questions[0].prompt.material["items"]]

@@ -53,7 +53,7 @@ def shown_numbers(question):
 async def test_every_turn_of_a_long_conversation_is_judged(kind):
     """120 turns, the last 70 of them bad: their first 50 alone would say that all is well."""
     fields = {"chatbot_role": "a clerk"} if kind == "role_adherence" else {}
-    bad, good = ("no", "yes") if kind in {"role_adherence", "turn_relevancy"} else ("yes", "no")
+    bad, good = ("no", "yes") if kind != "frustration" else ("yes", "no")
     judge = by_item(lambda item: bad if turn_of(item) > 50 else good)
     outcome = await score(kind, judge, talk(120), **fields)
     assert outcome.value == pytest.approx(70 / 120 if kind == "frustration" else 50 / 120)
