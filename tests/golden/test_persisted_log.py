@@ -44,10 +44,8 @@ NEW = {
 """What is still to be judged, and no more.
 
 The versions of `completeness` and `g_eval` are others since: in a log without marks for each evaluator they take effect
-from the oldest turn that is still open, so `AGAIN` are among them.
+from the oldest turn that is still open, so `finished` and two of the turns are among them.
 """
-
-AGAIN = ("complete of finished, revision 1", "helpful of turn d1c34aae39eaea29a8b4dc247605409e")
 
 FINISHED = (
     "How much is a kayak?",
@@ -163,8 +161,8 @@ async def test_what_is_finished_is_not_judged_again_and_what_is_open_is(taken: T
     assert {each["outcome"] for each in new.values()} == {"scored"}
     assert len(taken.judge.requests) == sum(each["usage"]["calls"] for each in new.values() if "usage" in each)
     again = [each for each in taken.judge.requests if any(text in each for text in FINISHED)]
-    calls = sum(new[NEW[name]]["usage"]["calls"] for name in AGAIN)
-    assert len(again) == calls, "by the new versions alone"
+    calls = new[NEW["complete of finished, revision 1"]]["usage"]["calls"]
+    assert len(again) == calls + 1, "by the new versions alone: the conversation, and one of its turns"
     assert any(WAITS in each for each in taken.judge.requests)
     # A key, a configuration and a note of the rates; the judge is not asked for steps that it wrote before.
     assert taken.count("definitions") == 4
