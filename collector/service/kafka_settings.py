@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from collector.config.settings import KafkaLogSettings, KafkaSourceSettings, LogSettings
 from collector.logs.kafka_security import KafkaSecuritySettings
 
-FORMER_GROUP = "evalstream"
-"""The former default name of a source's group, which it still has if logs are not in Kafka."""
+DEFAULT_GROUP = "evalstream"
+"""The first part of a source's groups if logs are not in Kafka."""
 
 if TYPE_CHECKING:
     from collector.logs.kafka import KafkaSettings
@@ -41,23 +40,7 @@ def settings_of_source(source: KafkaSourceSettings, log: LogSettings) -> KafkaSe
 
 def group_of(source: KafkaSourceSettings, log: LogSettings) -> str:
     """The first part of the names of a source's groups: that of the logs' topics, unless it is configured."""
-    return source.group or (log.kafka.prefix if log.kind == "kafka" and log.kafka is not None else FORMER_GROUP)
-
-
-async def former_group_of(source: KafkaSourceSettings, log: LogSettings) -> str | None:
-    """The result of `group_of` before it followed the logs' prefix; None if there are no positions of that time.
-
-    Only who ran then has read the spans log as the group of then. Another deployment's positions are not ours.
-
-    Raises:
-        LogUnavailable: no broker answers.
-    """
-    if source.group is not None or log.kafka is None or group_of(source, log) == FORMER_GROUP:
-        return None
-    from collector.logs.kafka.former_groups import has_read
-
-    ran = await asyncio.to_thread(has_read, settings_of_log(log.kafka), "assemble", f"{log.kafka.prefix}.spans")
-    return FORMER_GROUP if ran else None
+    return source.group or (log.kafka.prefix if log.kind == "kafka" and log.kafka is not None else DEFAULT_GROUP)
 
 
 def security_of(source: KafkaSourceSettings, log: LogSettings) -> KafkaSecuritySettings | None:

@@ -23,7 +23,7 @@ from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.ready_made import Incoming
 from collector.service.assembly_builder import build_turn_notes
 from collector.service.begun_topics import TopicNotes
-from collector.service.kafka_settings import former_group_of, group_of, settings_of_source
+from collector.service.kafka_settings import group_of, settings_of_source
 from collector.service.open_logs import loss_counter
 from collector.service.process import Process
 from collector.service.process_resources import raise_descriptor_limit, with_descriptors
@@ -133,7 +133,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings, notes: 
 
     log_settings, logs = process.config.settings.log, process.logs
     to_kafka = settings_of_source(settings, log_settings)
-    name, former = group_of(settings, log_settings), await former_group_of(settings, log_settings)
+    name = group_of(settings, log_settings)
     sources: list[tuple[Incoming, list[str], Log]] = [
         ("traces", settings.traces, logs.spans),
         ("logs", settings.logs, logs.spans),
@@ -163,8 +163,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings, notes: 
             wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")
             begun = await TopicNotes.open(logs.definitions, group)
             process.tasks.start("topic notes", begun.write_forever, f"topic notes of {group}")
-            before = former and f"{former}.{kind}"
-            process.tasks.start("receive", partial(source.follow, group, wrapped, former=before, begun=begun), group)
+            process.tasks.start("receive", partial(source.follow, group, wrapped, begun=begun), group)
 
 
 async def _read_files(process: Process, paths: Sequence[Path], notes: TurnNoting | None) -> None:

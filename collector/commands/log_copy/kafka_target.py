@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from collector.commands.log_copy.copying import COPY_NOTE
 from collector.config.settings import KafkaLogSettings
 from collector.errors import ConfigError
 from collector.logs.kafka import KafkaLog, KafkaSettings
-from collector.logs.kafka.topics import APPEND_TIME, CREATE_TIME, TopicState, empty, set_timestamps, states
-from collector.logs.log import Log, LogError
+from collector.logs.kafka.topics import (
+    APPEND_TIME,
+    CREATE_TIME,
+    TopicState,
+    administrating,
+    commit_with,
+    committed_by,
+    empty,
+    set_timestamps,
+    states,
+)
+from collector.logs.log import Log, LogError, LogUnavailable
 from collector.service.kafka_settings import settings_of_log
 from collector.service.open_logs import Logs, names_of, topic_configs
 
@@ -83,3 +94,25 @@ async def _was_begun_by_copy(log: Log) -> bool:
     async for batch in log.read(0, await log.start_offset(0)):
         return batch[0].key == COPY_NOTE
     return False
+
+
+def copy_positions(settings: KafkaSettings, group: str, former: str, topics: Collection[str]) -> int:
+    """Give `group` the positions of `former`, whatever it has itself; returns for how many partitions. Blocks.
+
+    Raises:
+        LogUnavailable: no broker answers, or the former group has members.
+    """
+    with administrating(settings) as admin:
+        offsets = committed_by(admin, [former])[former]
+        positions = {where: offset for where, offset in offsets.items() if where.topic in topics and offset.offset >= 0}
+        members = admin.describe_groups([former])[former]["members"]
+        if readers := [member["client_id"] for member in members if _may_read(member["member_metadata"], topics)]:
+            raise LogUnavailable(f"{', '.join(readers)} still reads as the group {former}")
+        if positions:
+            commit_with(admin, group, positions)
+        return len(positions)
+
+
+def _may_read(subscription: Any, topics: Collection[str]) -> bool:
+    """Whether a member's subscription has one of the topics, or cannot be read."""
+    return not isinstance(subscription, dict) or any(topic in subscription["topics"] for topic in topics)

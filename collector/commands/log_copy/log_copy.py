@@ -185,7 +185,7 @@ async def _copy_source_positions(config: Config, to: Config) -> None:
 async def _copy_positions(
     to: Config, source: KafkaSourceSettings, former: KafkaSourceSettings, old: str, new: str
 ) -> None:
-    from collector.logs.kafka.former_groups import copy_positions
+    from collector.commands.log_copy.kafka_target import copy_positions
 
     settings = settings_of_source(source, to.settings.log)
     for kind in _KINDS:

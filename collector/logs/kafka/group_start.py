@@ -1,4 +1,4 @@
-"""The start of a consumer: it reaches a broker, takes over the positions of a former group, and subscribes."""
+"""The start of a consumer: it reaches a broker and subscribes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ from typing import Any
 
 from kafka.consumer.group import KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.structs import TopicPartition
 
 from collector.backoff import FailureLog
 from collector.logs.kafka.connections import connect
-from collector.logs.kafka.former_groups import take_over
 from collector.logs.kafka.membership import Watchdog
-from collector.logs.kafka.settings import KafkaSettings, milliseconds, translate
+from collector.logs.kafka.settings import KafkaSettings, milliseconds
 from collector.logs.kafka.subscription import Subscription
 from collector.logs.kafka.workarounds import known_partitions, wait_in_thread
 from collector.logs.log import LogRefused, LogUnavailable
 
 logger = logging.getLogger(__name__)
-
-FORMER_WAIT = 1.0
-"""Seconds between two looks at a former group."""
 
 TOPICS_WITHIN = 5.0
 """Seconds that joining waits for what brokers say of the topics."""
@@ -75,8 +70,7 @@ class GroupStart:
         return None
 
     def subscribe(self, consumer: Any, listener: Any) -> None:
-        """Subscribe, once the group has the positions of its former name."""
-        self._await_positions(consumer)
+        """Subscribe, and wait for the topics."""
         consumer.subscribe(topics=self._topics.names, listener=listener)
         self._await_topics(consumer)
 
@@ -87,35 +81,6 @@ class GroupStart:
             if self._stopping.is_set():
                 return
             wait_in_thread(consumer, 0.01)
-
-    def _await_positions(self, consumer: Any) -> None:
-        """Wait until the group has the positions of its former name, if it had another and has none itself."""
-        subscription, waiting = self._subscription, False
-        if subscription.former is None:
-            return
-        while not self._stopping.is_set():
-            self._watchdog.beat()
-            try:
-                if self._has_positions(consumer) or take_over(
-                    self._settings, subscription.group, subscription.former, self._topics.names, subscription.instance
-                ):
-                    return
-            except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be read before this is known
-                self._reading.failed(translate(error))
-            else:
-                if not waiting:
-                    waiting = True
-                    logger.warning(
-                        "group %s waits until the processes of an earlier version, which read as %s, have stopped",
-                        subscription.group, subscription.former,
-                    )  # fmt: skip
-            self._stopping.wait(FORMER_WAIT)
-
-    def _has_positions(self, consumer: Any) -> bool:
-        """Whether the group has committed for one of the first partitions, which all have after their first second."""
-        timeout = milliseconds(self._settings.request_timeout)
-        firsts = [TopicPartition(topic, 0) for topic in self._topics.names]
-        return any(consumer.committed(where, timeout_ms=timeout) is not None for where in firsts)
 
     def _options(self) -> dict[str, Any]:
         settings, subscription = self._settings, self._subscription

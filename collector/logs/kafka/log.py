@@ -201,7 +201,6 @@ class KafkaLog:
         subscription = Subscription(
             group=f"{prefix}{group}",
             consumer=group,
-            former=group if prefix else None,
             topics=PartitionNumbering([self._topic]),
             log=self._name,
             instance=instance and f"{instance}-{self._name}",

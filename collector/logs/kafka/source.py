@@ -93,13 +93,10 @@ class KafkaSource:
         waited = None if self._consumer is None else self._consumer.long_wait
         return None if waited is None else f"the group could not be joined for {waited:.0f} s"
 
-    async def follow(
-        self, group: str, open_fold: OpenFold, *, former: str | None = None, begun: BegunTopics | None = None
-    ) -> None:
+    async def follow(self, group: str, open_fold: OpenFold, *, begun: BegunTopics | None = None) -> None:
         """Deliver records to the folds of the partitions that the group gives to this process, until cancelled.
 
-        `former` is the name that the group had before, if its positions are to be taken over. `begun` remembers which
-        topics the group reads: one that is replaced while nobody reads is known by that alone.
+        `begun` remembers which topics the group reads: one that is replaced while nobody reads is known by that alone.
 
         Raises:
             LogError: another process uses the same group instance id, or the broker rejects us.
@@ -108,7 +105,6 @@ class KafkaSource:
         instance = self._settings.group_instance_id
         subscription = Subscription(
             group=group,
-            former=former,
             topics=self._topics,
             begun=begun or NothingBegun(),
             instance=instance and f"{instance}-{self._topics.names[0]}",

@@ -59,8 +59,8 @@ class NothingBegun:
 class Subscription:
     """The topic to read and how: `start` is where a new group starts, `committed_only` skips aborted transactions.
 
-    Losses are reported under the names `log` (without it, the topic) and `consumer` (without it, the group). `former`
-    is the group's name of before: see `former_groups`. `begun` remembers the topics of others.
+    Losses are reported under the names `log` (without it, the topic) and `consumer` (without it, the group). `begun`
+    remembers the topics of others.
     """
 
     group: str
@@ -68,7 +68,6 @@ class Subscription:
     instance: str | None
     log: str | None = None
     consumer: str | None = None
-    former: str | None = None
     begun: BegunTopics = field(default_factory=NothingBegun)
     start: str = "earliest"
     committed_only: bool = False
