@@ -4,22 +4,25 @@ It looks at the schema of the reply that is asked for, and fills it in by plain 
 answer's words that the question, the reference or the retrieved passages know: crude, but it falls when an answer turns
 to something else. Token probabilities are spread around the score, as a model's would be. Equal questions get equal
 answers. It says in the model's name, in the fingerprint and in every reason that it is a stand-in.
+
+Token probabilities of a text, in the form of the chat completions API.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import orjson
 from aiohttp import web
 
 from collector.demo.judge_answers import Json, JudgeRequest, Spread, answer_to, parse_request
-from collector.demo.judge_tokens import tokens_of
 from evaluators.texts.draw import draw
 
 MODEL = "stand-in-judge (no model)"
@@ -181,3 +184,32 @@ def _error(status: int, message: str, *, headers: Mapping[str, str] | None = Non
 def _json(status: int, value: Json, *, headers: Mapping[str, str] | None = None) -> web.Response:
     body = orjson.dumps(value)
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+
+_TOKEN = re.compile(r"\s?\w+|\s?[^\w\s]|\s+")
+_CERTAIN = 0.999
+_ELSEWHERE = ("null", 0.0005)
+
+
+def tokens_of(
+    text: str, scores: Mapping[tuple[int, int], Sequence[tuple[str, float]]], alternatives: int
+) -> list[dict[str, Any]]:
+    """The text as tokens, almost certain but for the scores, whose place in the text (start, end) is given.
+
+    Each token comes with at most `alternatives` alternatives.
+    """
+    starts = {start: spread for (start, _), spread in scores.items()}
+    result: list[dict[str, Any]] = []
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        blank = token[: len(token) - len(token.lstrip())]
+        spread = starts.get(match.start() + len(blank))
+        weighed = [(blank + each, chance) for each, chance in spread] if spread else [(token, _CERTAIN), _ELSEWHERE]
+        chances = dict(reversed(weighed))  # the first of two equal ones counts
+        tops = [_token(each, chance) for each, chance in weighed[:alternatives]]
+        result.append({**_token(token, chances[token]), "top_logprobs": tops})
+    return result
+
+
+def _token(text: str, chance: float) -> dict[str, Any]:
+    return {"token": text, "logprob": math.log(chance), "bytes": list(text.encode())}

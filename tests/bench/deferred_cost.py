@@ -25,7 +25,7 @@ RUN = """
 import sys
 from pathlib import Path
 from collector.config.loading import load
-from collector.service import deferred
+from collector.service import evaluate as deferred
 from collector.service.app import serve
 from evaluators.judges.batches.batch_terms import BatchPace
 

@@ -43,7 +43,7 @@ def quick_batches(arguments: Sequence[str], stderr: str) -> None:
 
     A batch that may have been submitted is looked for until whoever stood still for a minute could have submitted it.
     """
-    from collector.service import deferred
+    from collector.service import evaluate as deferred
     from evaluators.judges.batches.batch_terms import BatchPace
 
     deferred.PACE = BatchPace(first_look=0.5, longest_look=2.0, settled=20.0, first_retry=0.2, patience=float("inf"))

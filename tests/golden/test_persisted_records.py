@@ -93,8 +93,8 @@ from collector.records.shared_records import divide_records, share_records
 from collector.records.tenants import in_tenant
 from collector.records.turns import bare_turn_record, turn_record, without_content
 from collector.service.app import running
-from collector.service.begun_topics import TopicNotes
 from collector.service.open_logs import open_logs
+from collector.service.receive import TopicNotes
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Attachment, Conversation, Feedback, Message, TokenCount, ToolCall, ToolDefinition, Turn
 from evaluators.catalogue import load_evaluators

@@ -15,7 +15,7 @@ from test_deferred_evaluations import COUNT, QUICK, configure, made, service, su
 from typer.testing import CliRunner
 
 from collector.cli import app
-from collector.service import deferred
+from collector.service import evaluate as deferred
 from collector.service.app import Running
 
 PATHS = ("upload", "create", "list", "look", "content")

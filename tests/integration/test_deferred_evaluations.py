@@ -26,7 +26,7 @@ from collector.config.loading import load
 from collector.demo.judge import completion
 from collector.logs.log import Record
 from collector.records.json import turn_to_json
-from collector.service import deferred
+from collector.service import evaluate as deferred
 from collector.service.app import Running, running
 from evaluators.cases import Turn
 from evaluators.judges.batches.batch_terms import BatchPace

@@ -28,8 +28,7 @@ from collector.dialects.registry import Dialects
 from collector.export.exporter import ExportContext
 from collector.export.judged_spans.destinations import KafkaSpans, to_otlp_json, to_protobuf
 from collector.export.judged_spans.exporter import JudgedSpansExporter
-from collector.export.judged_spans.fold import JudgedSpansStage
-from collector.export.judged_spans.score_attributes import PREFIX
+from collector.export.judged_spans.fold import PREFIX, JudgedSpansStage
 from collector.link.turn_router import TurnRouter
 from collector.logs.appending import Partitioner
 from collector.logs.log import TICK, Record, StoredRecord

@@ -24,7 +24,7 @@ from collector.config.configured import Config
 from collector.config.loading import check
 from collector.logs.log import Record
 from collector.records.json import turn_to_json
-from collector.service import deferred
+from collector.service import evaluate as deferred
 from collector.service.app import running
 from evaluators.cases import Turn
 from evaluators.judges.batches.batch_terms import BatchPace

@@ -9,8 +9,15 @@ from datetime import datetime
 from pathlib import Path
 
 from collector.commands.cases.formats import FORMATS
-from collector.commands.cases.likeness import SAME_MEANING, LikeLetters, Likeness, LikeVectors
-from collector.commands.cases.selection import SelectedCase, Which, candidates
+from collector.commands.cases.selection import (
+    SAME_MEANING,
+    LikeLetters,
+    Likeness,
+    LikeVectors,
+    SelectedCase,
+    Which,
+    candidates,
+)
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.judging.open_judges import open_judges

@@ -33,8 +33,7 @@ from collector.evaluate.references.subject import referenced_fields
 from collector.evaluate.sampling.wanted import why_all_are_wanted
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
-from collector.golden.case_notes import case_notes
-from collector.golden.cases import read_cases
+from collector.golden.cases import case_notes, read_cases
 from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.layers import chain_text
 from collector.judging.open_judges import judges_in_use

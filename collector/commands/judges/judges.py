@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collector.commands.judges.bench import Attempt, Bench, JudgedCase, LossScale, bench
-from collector.commands.judges.bench_plot import bench_svg
 from collector.commands.judges.labelled_cases import LabelledCase, read_labelled_cases
-from collector.commands.judges.report import as_json, as_text
+from collector.commands.judges.report import as_json, as_text, bench_svg
 from collector.commands.score.runner import RunResult, guarded_run, run_jobs
 from collector.commands.score.score import limit_message
 from collector.commands.score.spend_limit import require_prices

@@ -14,8 +14,7 @@ import orjson
 
 from collector.assemble.open_trace_pieces import open_pieces
 from collector.assemble.open_traces import TraceLimits
-from collector.commands.log_copy.log_writer import LogWriter, stretches_by_progress
-from collector.commands.log_copy.merge import PartitionStretch, in_order
+from collector.commands.log_copy.log_writer import LogWriter, PartitionStretch, in_order, stretches_by_progress
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.division import divide

@@ -13,11 +13,14 @@ import yaml
 
 from collector.calibration.page_labels import LabelIndex
 from collector.commands.plan.allocation import Allocation, cheapest, cheapest_boosts, rounded
-from collector.commands.plan.cheap_scores import CheaperAudit, CheapScore, cheap_scores, cheaper_audit
 from collector.commands.plan.past_figures import (
+    CheaperAudit,
+    CheapScore,
     PastFigures,
     PricedEvaluation,
     ScoredTwice,
+    cheap_scores,
+    cheaper_audit,
     figures_of,
     with_second_phase,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from collector.commands.score.cases import jobs_of
+from collector.commands.score.score import jobs_of
 from collector.evaluate.plan import Assignment
 from evaluators.cases import Conversation, Turn
 from evaluators.conversation.completeness import Completeness

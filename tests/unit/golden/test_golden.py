@@ -9,8 +9,7 @@ import pytest
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
-from collector.golden.case_notes import case_notes
-from collector.golden.cases import read_cases
+from collector.golden.cases import case_notes, read_cases
 from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.golden.score_shift import score_shift
 from collector.logs.memory import MemoryLog

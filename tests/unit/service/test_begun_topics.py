@@ -7,7 +7,7 @@ import asyncio
 from kafka.structs import TopicPartition
 
 from collector.logs.memory import MemoryLog
-from collector.service.begun_topics import TopicNotes
+from collector.service.receive import TopicNotes
 
 FIRST, SECOND, OTHER = TopicPartition("spans", 0), TopicPartition("spans", 1), TopicPartition("logs", 0)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from collector.commands.score import runner
-from collector.commands.score.cases import jobs_of
 from collector.commands.score.runner import guarded_run, run_jobs
+from collector.commands.score.score import jobs_of
 from collector.commands.score.spend_limit import SpendLimit, require_prices
 from collector.config.configured import Config
 from collector.config.loading import check

@@ -9,7 +9,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import exposition, parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.service.workers.join import join_metrics, join_readiness
+from collector.service.workers.joint_metrics import join_metrics, join_readiness
 
 
 def registry(count: float) -> CollectorRegistry:
