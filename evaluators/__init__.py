@@ -333,7 +333,9 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from evaluators.foreign_names import PACKAGE, missing
+
+        raise AttributeError(missing(PACKAGE, f"module {__name__!r}", name))
     return getattr(import_module(f"{__name__}.{home}"), name)
 
 

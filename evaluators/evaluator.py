@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evaluators.cases import Conversation, Json, Scope, Turn
+from evaluators.foreign_names import EVALUATOR, missing, refused_argument
 from evaluators.judge import Judge
 from evaluators.prompts import load
 from evaluators.results import Score, Skipped
@@ -49,6 +50,23 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
 
     name: str = Field(min_length=1, max_length=128, description="What this evaluator is called in every output.")
     threshold: float | None = Field(default=None, ge=0.0, le=1.0, description="A score passes at this value, on 0..1.")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                return super().__getattr__(name)
+            raise AttributeError(missing(EVALUATOR, type(self).__name__, name))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_arguments(cls, values: object) -> object:
+        """Refuse arguments of other libraries with the name of ours."""
+        names = frozenset(cast("Mapping[str, Any]", values)) if isinstance(values, Mapping) else frozenset[str]()
+        sentence = refused_argument(names - cls.model_fields.keys())
+        if sentence is not None:
+            raise ValueError(sentence)
+        return cast("object", values)
 
     @property
     @abstractmethod

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from collector.cli import app
 from collector.commands.score.configuration import with_a_monitor, without_file
 from collector.config.loading import check
 from collector.errors import ConfigError
@@ -39,3 +43,10 @@ def test_monitors_of_a_file_stay() -> None:
     assert list(with_a_monitor(check(dict(values), "x", complete=False)).settings.monitors) == ["score"]
     whole = check(values | {"monitors": {"mine": {"evaluators": ["a"]}}}, "x")
     assert with_a_monitor(whole) is whole
+
+
+def test_a_table_is_scored_in_a_folder_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cases.csv").write_text("question,answer,expected\nFrance?,Paris,Paris\nItaly?,Milan,Rome\n")
+    done = CliRunner().invoke(app, ["score", "cases.csv", "--evaluator", "exact_match", "--json"])
+    assert (done.exit_code, json.loads(done.stdout)["exact_match"]["mean"]) == (0, 0.5)
