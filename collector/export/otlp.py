@@ -16,7 +16,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar
 
-import aiohttp
 from pydantic import Field, SecretStr
 
 from collector.backoff import Backoff
@@ -31,6 +30,7 @@ from collector.records.feedback import JoinedFeedback
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Evaluation
 from evaluators.secret_files import SecretFiles
+from evaluators.wire.http_client import HttpClient
 
 _REQUEST_BYTES = 1 << 20
 
@@ -90,15 +90,14 @@ class OtlpExporter:
         cls, settings: OtlpExportSettings, context: ExportContext, *, backoff: Backoff | None = None
     ) -> AsyncGenerator[OtlpExporter]:
         """Open the exporter; the endpoint need not be there yet."""
-        timeout = aiohttp.ClientTimeout(total=settings.timeout)
         headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
         try:
             secrets = SecretFiles(settings.header_files)
         except (OSError, ValueError) as error:
             raise ConfigError(f"export.otlp.header_files: {error}") from error
-        async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
+        async with HttpClient(headers, timeout=settings.timeout) as http:
             client = OtlpClient(
-                session,
+                http,
                 OtlpDestination(settings.endpoint, settings.gzip, secrets.texts, settings.give_up_after),
                 context.telemetry,
                 backoff=backoff or Backoff(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip as gzip_
 import io
 import logging
@@ -11,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import TypeVar
 
 import aiohttp
+from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceRequest,
@@ -24,17 +25,20 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from collector.backoff import Backoff
+from collector.export.acceptance import no_otlp
 from collector.export.exporter import ExportUnavailable, believed
 from collector.logs.log import Confirm, certain
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
+from evaluators.wire.http_client import HttpClient, HttpResponse
+
+OtlpReply = TypeVar("OtlpReply", ExportLogsServiceResponse, ExportTraceServiceResponse)
 
 logger = logging.getLogger(__name__)
 
 _AGAIN = frozenset({429, 502, 503, 504})  # OTLP/HTTP's list of retryable answers
 _ABOUT_REQUEST = frozenset({400, 413, 414, 415, 422, 431})  # the same request would be refused again
 _NO_SUCH_PLACE = frozenset({404, 405, 501})
-_ANSWER_LIMIT = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class OtlpClient:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        client: HttpClient,
         destination: OtlpDestination,
         telemetry: Telemetry,
         *,
@@ -67,7 +71,7 @@ class OtlpClient:
         exporter: str = "otlp",
         confirm: Confirm = certain,
     ) -> None:
-        self._session = session
+        self._client = client
         self._headers = destination.headers
         self._endpoint = destination.endpoint.rstrip("/")
         self._telemetry = telemetry
@@ -99,7 +103,7 @@ class OtlpClient:
         return await self._deliver("/v1/traces", request.SerializeToString(), count, _rejected_spans) if count else 0
 
     async def _deliver(
-        self, path: str, body: bytes, count: int, rejected: Callable[[bytes], int], *, spans_follow: bool = False
+        self, path: str, body: bytes, count: int, rejected: Callable[[HttpResponse], int], *, spans_follow: bool = False
     ) -> int:
         headers = {"Content-Type": "application/x-protobuf"}
         if self._gzip:
@@ -144,15 +148,13 @@ class OtlpClient:
         )  # fmt: skip
         return True
 
-    async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
+    async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> HttpResponse:
         try:
-            async with self._session.post(
-                self._endpoint + path,
-                data=io.BytesIO(body),
-                headers={**self._headers(), **headers},
-                allow_redirects=False,
-            ) as response:
-                return _read_answer(response, await _limited(response))
+            return _accepted(
+                await self._client.request(
+                    "POST", self._endpoint + path, data=io.BytesIO(body), headers={**self._headers(), **headers}
+                )
+            )
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             raise ExportUnavailable(f"no answer: {type(error).__name__}", reason="no_connection") from error
 
@@ -179,8 +181,9 @@ class _Refused(ExportUnavailable):
     Only few of them concern the request; the others are what an operator mends: a token, an address, a broken backend.
     """
 
-    def __init__(self, status: int) -> None:
-        super().__init__(f"status {status}{_remedy(status)}", reason=f"http_{status}")
+    def __init__(self, status: int, why: str | None = None) -> None:
+        reason = f"http_{status}" if why is None else "not_accepted"
+        super().__init__(why or f"status {status}{_remedy(status)}", reason=reason)
         self.status = status
         self.may_be_mended = status not in _ABOUT_REQUEST
 
@@ -193,35 +196,35 @@ def _remedy(status: int) -> str:
     return ""
 
 
-def _read_answer(response: aiohttp.ClientResponse, answer: bytes) -> bytes:
-    if response.status in _AGAIN:
-        wait = retry_after(response.headers.get("Retry-After"), datetime.now(UTC))
-        raise ExportUnavailable(f"status {response.status}", reason=f"http_{response.status}", retry_after=wait)
-    if not 200 <= response.status < 300:
-        raise _Refused(response.status)
-    is_protobuf = response.content_type == "application/x-protobuf"
-    return answer if is_protobuf else b""
+def _accepted(answer: HttpResponse) -> HttpResponse:
+    if answer.status_code in _AGAIN:
+        wait = retry_after(answer.headers.get("Retry-After"), datetime.now(UTC))
+        raise ExportUnavailable(f"status {answer.status_code}", reason=f"http_{answer.status_code}", retry_after=wait)
+    if not answer.is_success:
+        raise _Refused(answer.status_code)
+    if (why := no_otlp(answer)) is not None:
+        raise _Refused(answer.status_code, why)
+    return answer
 
 
-def _rejected_records(answer: bytes) -> int:
+def _rejected_records(answer: HttpResponse) -> int:
+    return _read_reply(answer, ExportLogsServiceResponse()).partial_success.rejected_log_records
+
+
+def _rejected_spans(answer: HttpResponse) -> int:
+    return _read_reply(answer, ExportTraceServiceResponse()).partial_success.rejected_spans
+
+
+def _read_reply(answer: HttpResponse, message: OtlpReply) -> OtlpReply:
+    """The message of an answer; an empty one where it cannot be read, as the status says that all was taken."""
     try:
-        return ExportLogsServiceResponse.FromString(answer).partial_success.rejected_log_records
-    except DecodeError:
-        return 0  # the status says that it was taken; what the body says beyond it is courtesy
-
-
-def _rejected_spans(answer: bytes) -> int:
-    try:
-        return ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans
-    except DecodeError:
-        return 0
-
-
-async def _limited(response: aiohttp.ClientResponse) -> bytes:
-    try:
-        return await response.content.readexactly(_ANSWER_LIMIT)
-    except asyncio.IncompleteReadError as end:
-        return end.partial
+        if answer.content_type == "application/x-protobuf":
+            message.ParseFromString(answer.content)
+        elif answer.content:
+            json_format.Parse(answer.content, message, ignore_unknown_fields=True)
+    except (DecodeError, json_format.ParseError, ValueError):
+        message.Clear()
+    return message
 
 
 def retry_after(header: str | None, now: datetime) -> float | None:

@@ -12,12 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import aiohttp
-
 from collector.alerting.diagnosis.recent_scores import RecentScores
 from collector.alerting.rules.agreement import uncalibrated
 from collector.alerting.rules.targets import detector, targets
-from collector.alerting.watch.notifier import Notifier
+from collector.alerting.watch.notifier import WITHIN, Notifier
 from collector.alerting.watch.stage import (
     ActiveAlert,
     AuditVersions,
@@ -50,6 +48,7 @@ from collector.service.tasks import Work
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.score_scale import ScoreScale
 from evaluators.judges.audited import Audited
+from evaluators.wire.http_client import HttpClient
 
 PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
 """Seconds between two evaluations of the page's own watcher, and how far back it remembers."""
@@ -171,8 +170,8 @@ async def start_watch(process: Process) -> Watching:
     if watcher is None:
         return Watching(explained=explained.miss, agreement=agreement)
     stage = _stage(process, agreement, interval=watcher.interval, memory=watcher.history, explained=explained.miss)
-    session = await process.stack.enter_async_context(aiohttp.ClientSession())
-    notifier = Notifier(session, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
+    client = await process.stack.enter_async_context(HttpClient(timeout=WITHIN))
+    notifier = Notifier(client, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
     tasks.follow(
         "watch",
         evaluations,

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from types import TracebackType
 from typing import Any, Self
 from urllib import request as urllib_request
@@ -232,15 +233,19 @@ def ask_blocking(
     *,
     timeout: float,
     ssl_context: ssl.SSLContext | None = None,
-    longest: int = LONGEST,
+    proxied: bool = True,
 ) -> bytes:
-    """The body of a successful answer, at most `longest` bytes of it, for threads that have no event loop.
+    """The body of a successful answer, at most `LONGEST` bytes of it, for threads that have no event loop.
 
     Raises:
         urllib.error.HTTPError: the status says otherwise; a redirect is such a status.
         OSError: there is no answer.
     """
-    opener = urllib_request.build_opener(_Staying, urllib_request.HTTPSHandler(context=ssl_context))
+    proxies = urllib_request.ProxyHandler(None if proxied else {})
+    opener = urllib_request.build_opener(proxies, _Staying, urllib_request.HTTPSHandler(context=ssl_context))
     question = urllib_request.Request(url, data, dict(headers))  # noqa: S310 - http and https are checked
-    with opener.open(question, timeout=timeout) as answer:
-        return answer.read(longest)
+    try:
+        with opener.open(question, timeout=timeout) as answer:
+            return answer.read(LONGEST)
+    except HTTPException as error:
+        raise OSError(f"no HTTP answers there ({type(error).__name__})") from None

@@ -7,6 +7,7 @@ Phoenix's OpenAPI schema, the types of Langfuse's SDK, MLflow's protobuf service
 from __future__ import annotations
 
 import base64
+import gzip
 import re
 import stat
 from collections.abc import Callable, Iterator
@@ -451,3 +452,38 @@ def test_an_address_without_an_answer_is_said_at_once(tmp_path: Path) -> None:
     result = command("tempo", "--url", "http://127.0.0.1:1", "-o", str(tmp_path / "out.jsonl"))
     assert "Tempo does not answer at http://127.0.0.1:1 (" in str(result.exception)
     assert list(tmp_path.iterdir()) == []
+
+
+PLAIN = {"traceId": "0" * 31 + "1", "id": "0" * 15 + "1", "startTime": "0001-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b'{"data": [{"traceId": "a", "tags": ' + b"[" * 900 + b"]" * 900 + b"}]}", "nested more than 100 deep"),
+        (b'{"data": [' + b"{}," * 600_000 + b"{}]}", "objects and arrays"),
+        (b" " * (33 << 20), "larger than"),
+        (b'{"data": [], "meta": {"cursor": "again"}}', "does not end"),
+    ],
+    ids=["deep", "many", "large", "endless"],
+)
+async def test_answers_without_bounds_are_one_sentence(body: bytes, sentence: str, fetched: Fetched) -> None:
+    packed = {"body": gzip.compress(body), "headers": {"Content-Encoding": "gzip", "Content-Type": "application/json"}}
+    stub = PlatformStub(respond=lambda _call: web.Response(**packed))
+    with pytest.raises(FetchFailed, match=sentence):
+        await fetched.run(stub, "langfuse")
+    assert not fetched.path.exists()
+
+
+@pytest.mark.parametrize("pages", ["many", None, True])
+async def test_langfuses_number_of_pages_is_not_believed(pages: object, fetched: Fetched) -> None:
+    def old(call: Call) -> web.Response:
+        if "/v2/" in call.path:
+            return web.json_response({}, status=404)
+        if "/traces/" in call.path:
+            return web.json_response({"id": PLAIN["traceId"], "observations": [PLAIN]})
+        rows = [{"id": PLAIN["traceId"]}] if "page=1&" in call.path else []
+        return web.json_response({"data": rows, "meta": {"totalPages": pages}})
+
+    stub = PlatformStub(respond=old)
+    assert await fetched.run(stub, "langfuse") == DONE

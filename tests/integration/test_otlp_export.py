@@ -284,9 +284,24 @@ async def test_a_destination_cannot_refuse_more_than_was_sent(sent: Sent, claime
     assert sent.telemetry.counter(EXPORT_EVALUATIONS, "otlp", "rejected")._value.get() == counted
 
 
-@pytest.mark.parametrize("content_type", ["application/x-protobuf", "text/html"])
-async def test_an_odd_answer_with_status_200_counts_as_taken(sent: Sent, content_type: str):
-    sent.destination.answers = [web.Response(body=b"\xff" * 100_000, content_type=content_type)]
+async def test_a_page_with_status_200_takes_nothing(sent: Sent):
+    page = {"text": "<!doctype html><title>Log in</title>", "content_type": "text/html"}
+    sent.destination.answers = [web.Response(**page), web.Response(**page)]
+    async with sent.exporter(spans=False) as exporter:
+        await exporter.export([scored()])
+    assert len(sent.waits) == 2
+    assert sent.failures("not_accepted") == 2
+    assert len(sent.destination.requests) == 3
+
+
+async def test_records_refused_in_json_are_counted(sent: Sent):
+    sent.destination.answers = [web.json_response({"partialSuccess": {"rejectedLogRecords": "1"}})]
+    async with sent.exporter(spans=False) as exporter:
+        assert await exporter.export([scored()]) == 1
+
+
+async def test_an_odd_answer_with_status_200_counts_as_taken(sent: Sent):
+    sent.destination.answers = [web.Response(body=b"\xff" * 100_000, content_type="application/x-protobuf")]
     async with sent.exporter() as exporter:
         await exporter.export([scored()])
     assert len(sent.destination.spans) == 1

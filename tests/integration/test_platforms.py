@@ -336,3 +336,18 @@ async def test_the_rate_of_an_api_is_kept(platforms: Platforms) -> None:
         await exporter.export([scored(1), scored(2), scored(3)])
     assert len(platforms.waits) == 2
     assert all(0.5 < each <= 2.0 for each in platforms.waits)
+
+
+LOGIN = {"text": "<!DOCTYPE html><title>Log in</title>", "content_type": "text/html"}
+
+
+@pytest.mark.parametrize(
+    "answer", [LOGIN, {"text": '{"error": "no such project"}', "content_type": "application/json"}]
+)
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+async def test_an_answer_that_only_looks_like_a_yes_is_waited_out(name: str, answer: Any, platforms: Platforms) -> None:
+    platforms.stub.answers = [web.Response(**answer), web.Response(**answer)]
+    async with platforms.exporter(name) as exporter:
+        assert await exporter.export([scored()]) == 0
+    assert len(platforms.waits) >= 2
+    assert len(platforms.stub.calls) >= 3

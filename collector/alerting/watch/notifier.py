@@ -9,13 +9,18 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import aiohttp
+import orjson
 
 from collector.alerting.diagnosis.recent_scores import Cause
 from collector.backoff import FailureLog
+from collector.export.acceptance import no_acceptance
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import WATCH_NOTIFICATIONS
+from evaluators.wire.http_client import HttpClient
 
-TIMEOUT = aiohttp.ClientTimeout(total=10)
+WITHIN = 10.0
+"""Seconds for a post."""
+_JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Notifier:
     four evaluations. A webhook is notified of changes only; after a restart once more of what still fires.
     """
 
-    session: aiohttp.ClientSession
+    client: HttpClient
     telemetry: Telemetry
     interval: float
     alertmanager: str | None = None
@@ -99,9 +104,9 @@ class Notifier:
 
     async def _post(self, url: str, body: Any, log: FailureLog) -> bool:
         try:
-            async with self.session.post(url, json=body, timeout=TIMEOUT) as response:
-                problem = None if response.status < 300 else f"status {response.status}"
-        except (aiohttp.ClientError, TimeoutError) as error:
+            answer = await self.client.request("POST", url, data=orjson.dumps(body), headers=_JSON)
+            problem = no_acceptance(answer) if answer.is_success else f"status {answer.status_code}"
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             problem = type(error).__name__
         self.telemetry.counter(WATCH_NOTIFICATIONS, "failed" if problem else "ok").inc()
         if problem is not None:

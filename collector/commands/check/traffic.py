@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -26,6 +25,7 @@ from collector.telemetry.series import (
     Series,
 )
 from collector.wording import plural
+from evaluators.wire.http_client import ask_blocking
 
 _FUNNEL = tuple(each.name for each in (TURNS, UNMATCHED_TURNS, EVALUATIONS_DUE, EVALUATIONS_ENDED))
 
@@ -189,11 +189,8 @@ def _listed(counts: Mapping[str, float]) -> str:
 
 
 def _metrics(host: str, port: int) -> str | None:
-    connection = http.client.HTTPConnection("127.0.0.1" if host in {"0.0.0.0", "::"} else host, port, timeout=2.0)  # noqa: S104
+    url = f"http://{'127.0.0.1' if host in {'0.0.0.0', '::'} else host}:{port}/metrics"  # noqa: S104
     try:
-        connection.request("GET", "/metrics", headers={"Accept": "text/plain"})
-        return connection.getresponse().read().decode()
-    except (OSError, http.client.HTTPException, UnicodeDecodeError):
+        return ask_blocking(url, None, {"Accept": "text/plain"}, timeout=2.0, proxied=False).decode()
+    except (OSError, ValueError):
         return None
-    finally:
-        connection.close()

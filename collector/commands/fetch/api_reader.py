@@ -11,20 +11,19 @@ import aiohttp
 import orjson
 
 from collector.backoff import Backoff
-from collector.commands.fetch.source import Document
-from collector.errors import EvalstreamError
+from collector.commands.fetch.source import Document, FetchFailed
 from collector.export.otlp_client import retry_after
+from evaluators.wire.http_client import AnswerTooLarge, HttpClient
+from evaluators.wire.outside_json import UnboundedJson, read_outside
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REFUSED_QUERY = frozenset({400, 413, 414, 422})
 _REASON = 300
 """Characters of a platform's reason for refusing a query that are shown."""
+LONGEST = 32 * 2**20
+"""Bytes of an answer, which may hold many traces."""
 TIMEOUT = aiohttp.ClientTimeout(total=300, sock_connect=10, sock_read=120)
 """Searches of a large store take their time."""
-
-
-class FetchFailed(EvalstreamError):
-    """The API does not give what is needed. The message says what to do, and has no credentials and no judged text."""
 
 
 class _Later(FetchFailed):
@@ -43,7 +42,7 @@ class ApiReader:
         title: str,
         address: str,
         headers: Mapping[str, str],
-        session: aiohttp.ClientSession,
+        client: HttpClient,
         *,
         backoff: Backoff,
         say: Callable[[str], None],
@@ -51,7 +50,7 @@ class ApiReader:
         self._title = title
         self._address = address.rstrip("/")
         self._headers = dict(headers)
-        self._session = session
+        self._client = client
         self._backoff = backoff
         self._say = say
         self._has_answered = False
@@ -81,8 +80,10 @@ class ApiReader:
     def document(self, answer: bytes) -> Document:
         """An answer as a JSON object; an empty one for an empty answer. Raises FetchFailed."""
         try:
-            document: object = orjson.loads(answer) if answer else {}
-        except orjson.JSONDecodeError:
+            document: object = read_outside(answer) if answer else {}
+        except UnboundedJson as error:
+            raise FetchFailed(f"{self._title} at {self._address}: {error}; ask for less") from None
+        except ValueError:
             document = None
         if not isinstance(document, dict):
             raise FetchFailed(f"what answers at {self._address} is not {self._title}'s API; correct --url")
@@ -117,20 +118,11 @@ class ApiReader:
         none: Callable[[bytes], bool],
     ) -> bytes:
         try:
-            async with self._session.request(
-                method,
-                self._address + path,
-                params=list(query),
-                data=data,
-                headers={**self._headers, **headers},
-                allow_redirects=False,  # the credentials are for this address alone
-            ) as response:
-                body = await response.read()
-                if response.status == 404 and none(body):
-                    body = b""
-                elif not 200 <= response.status < 300:
-                    wait = retry_after(response.headers.get("Retry-After"), datetime.now(UTC))
-                    raise self._refusal(response.status, body, wait)
+            answer = await self._client.request(
+                method, self._address + path, params=list(query), data=data, headers={**self._headers, **headers}
+            )
+        except AnswerTooLarge as error:
+            raise FetchFailed(f"{self._title} at {self._address}: {error}; ask for less") from None
         except aiohttp.InvalidURL:
             raise FetchFailed("--url: not an address; write one like http://127.0.0.1:3200") from None
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
@@ -138,7 +130,12 @@ class ApiReader:
             sentence = f"{self._title} does not answer at {self._address} ({reason}); start it, or correct --url"
             raise (_Later if self._has_answered else FetchFailed)(sentence) from None
         self._has_answered = True
-        return body
+        if answer.status_code == 404 and none(answer.content):
+            return b""
+        if not answer.is_success:
+            wait = retry_after(answer.headers.get("Retry-After"), datetime.now(UTC))
+            raise self._refusal(answer.status_code, answer.content, wait)
+        return answer.content
 
     def _refusal(self, status: int, body: bytes, wait: float | None) -> FetchFailed:
         who = f"{self._title} at {self._address}"

@@ -12,19 +12,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
-import aiohttp
 import orjson
 from google.protobuf.json_format import MessageToDict
 
 from collector.backoff import Backoff
 from collector.commands.fetch import jaeger, langfuse, mlflow, phoenix, tempo
-from collector.commands.fetch.api_reader import TIMEOUT, ApiReader, authorization
+from collector.commands.fetch.api_reader import LONGEST, TIMEOUT, ApiReader, authorization
 from collector.commands.fetch.source import Document, Source, Wanted, objects
 from collector.errors import BadInput, ConfigError
 from collector.otlp.decode import read_request, request_from_protobuf, split_by_trace
 from collector.wording import plural, unknown
 from evaluators.private_files import open_private
 from evaluators.secret_files import SecretFiles
+from evaluators.wire.http_client import HttpClient
 
 SOURCES: Mapping[str, Source] = MappingProxyType({
     "tempo": tempo.SOURCE,
@@ -133,9 +133,9 @@ async def fetch_traces(options: FetchOptions, environment: Mapping[str, str], sa
         services=tuple(options.services),
         project=options.project,
     )
-    async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
+    async with HttpClient(timeout=TIMEOUT, longest=LONGEST) as client:
         backoff = Backoff(deadline=options.patience, patience=options.patience)
-        api = ApiReader(source.title, options.url or source.url, headers, session, backoff=backoff, say=say)
+        api = ApiReader(source.title, options.url or source.url, headers, client, backoff=backoff, say=say)
         try:
             with whole_file(options.output) as file:
                 count = await _write(source, api, wanted, file)

@@ -14,6 +14,7 @@ import orjson
 
 from collector.commands.fetch.source import Api, Document, Source, Wanted, object_at, objects
 from collector.commands.fetch.stretches import halves, stretches
+from evaluators.wire.outside_json import UnboundedJson, read_outside
 
 _MOST = 200
 """Traces that one search may find before its stretch is cut in two. Each is whole in the answer."""
@@ -70,8 +71,10 @@ def spans_in(answer: Document) -> list[Document]:
 def documents_in(answer: bytes) -> list[bytes]:
     """The documents of an answer: one, or as many as Jaeger streams, each in a line."""
     try:
-        orjson.loads(answer)
-    except orjson.JSONDecodeError:
+        read_outside(answer)
+    except UnboundedJson:
+        return [answer]
+    except ValueError:
         return [line for line in answer.splitlines() if line.strip()]
     return [answer]
 
@@ -85,8 +88,8 @@ def trace_ids(resources: Sequence[Document]) -> set[str]:
 def says_none(answer: bytes) -> bool:
     """Whether a 404 is Jaeger's for nothing found, and not that of an address without its API."""
     try:
-        document = orjson.loads(answer)
-    except orjson.JSONDecodeError:
+        document = read_outside(answer)
+    except ValueError:
         return False
     return "message" in object_at(document, "error")
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import orjson
 
-from collector.commands.fetch.source import Api, Document, Source, Wanted, object_at, objects
+from collector.commands.fetch.source import Api, Cursor, Document, Source, Wanted, object_at, objects
 
 _V2 = "/api/public/v2/observations"
 _V1 = "/api/public/traces"
@@ -23,6 +23,7 @@ _FIELDS = "core,basic,io,metadata,model,usage,prompt,trace_context"
 _PAGE, _V1_PAGE = 1000, 100
 _CUT, _MOST_WHOLE = 200, 50
 """Characters after which a value of the metadata is cut unless its name is in `expandMetadata`, and names in one."""
+_MOST_OBSERVATIONS = 100_000
 _TRACE_ID, _SPAN_ID = 16, 8
 """Bytes."""
 
@@ -36,15 +37,17 @@ async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
             yield request
         return
     seen: set[str] = set()
+    place = Cursor()
     page = api.document(first)
     while True:
-        for trace_id in (candidate for candidate in trace_ids(page) if candidate not in seen):
-            seen.add(trace_id)
+        new = [candidate for candidate in trace_ids(page) if candidate not in seen]
+        seen.update(new)
+        for trace_id in new:
             yield orjson.dumps(otlp_request(await _observations(api, trace_id)))
-        cursor = object_at(page, "meta").get("cursor")
-        if not cursor:
+        cursor = place.after(object_at(page, "meta").get("cursor"), len(new))
+        if cursor is None:
             return
-        page = api.document(await api.get(_V2, [*window, ("cursor", str(cursor))]))
+        page = api.document(await api.get(_V2, [*window, ("cursor", cursor)]))
 
 
 async def _observations(api: Api, trace_id: str) -> list[Document]:
@@ -60,28 +63,34 @@ async def _observations(api: Api, trace_id: str) -> list[Document]:
 
 async def _all_pages(api: Api, query: Sequence[tuple[str, str]]) -> list[Document]:
     observations: list[Document] = []
-    cursor: list[tuple[str, str]] = []
-    while True:
+    place, cursor = Cursor(), list[tuple[str, str]]()
+    while len(observations) < _MOST_OBSERVATIONS:
         page = api.document(await api.get(_V2, [*query, *cursor]))
-        observations.extend(objects(page.get("data")))
-        following = object_at(page, "meta").get("cursor")
-        if not following:
+        rows = objects(page.get("data"))
+        observations.extend(rows)
+        following = place.after(object_at(page, "meta").get("cursor"), len(rows))
+        if following is None:
             return observations
-        cursor = [("cursor", str(following))]
+        cursor = [("cursor", following)]
+    api.left(f"all but the first {len(observations):,} observations of a trace")
+    return observations
 
 
 async def _read_v1(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     time = [("fromTimestamp", wanted.since.isoformat()), ("toTimestamp", wanted.until.isoformat())]
     name = [("name", wanted.query)] if wanted.query else []
-    number = pages = 1
-    while number <= pages:
+    place, number = Cursor(), 1
+    while True:
         query = [*time, *name, ("page", str(number)), ("limit", str(_V1_PAGE))]
         page = api.document(await api.get(_V1, query))
-        for each in objects(page.get("data")):
+        rows = objects(page.get("data"))
+        for each in rows:
             trace = api.document(await api.get(f"{_V1}/{quote(str(each.get('id')), safe='')}"))
             yield orjson.dumps(otlp_request(observations_of(trace)))
-        pages = int(object_at(page, "meta").get("totalPages") or 0)
+        pages = object_at(page, "meta").get("totalPages")
         number += 1
+        if not isinstance(pages, int) or place.after(number <= pages and number, len(rows)) is None:
+            return
 
 
 def _window(wanted: Wanted) -> list[tuple[str, str]]:
@@ -205,9 +214,9 @@ def _nanoseconds(moment: object) -> int:
     """A time of the API since the epoch; 0 without one."""
     try:
         at = datetime.fromisoformat(str(moment))
-    except ValueError:
+        return max(0, round(at.timestamp() * 1e6) * 1000)
+    except (ValueError, OverflowError, OSError):  # the last two are of years that no system counts
         return 0
-    return round(at.timestamp() * 1e6) * 1000
 
 
 SOURCE = Source(

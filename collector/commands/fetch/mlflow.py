@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from collector.commands.fetch.source import Api, Document, Source, Wanted, object_at, objects
+from collector.commands.fetch.source import Api, Cursor, Document, Source, Wanted, object_at, objects
 from collector.errors import ConfigError
 
 _PAGE = 100
@@ -25,9 +25,11 @@ async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """The traces that began within the time, each whole."""
     experiment = await _experiment(api, wanted.project or "0")
     token: str | None = None
+    place = Cursor()
     while True:
         page = api.document(await api.post(f"{_TRACES}/search", search_body(wanted, experiment, token)))
-        for info in objects(page.get("traces")):
+        rows = objects(page.get("traces"))
+        for info in rows:
             trace_id = str(info.get("trace_id"))
             answer = await api.get(f"{_TRACES}/get", [("trace_id", trace_id)], none=_lacks_trace)
             trace = object_at(api.document(answer), "trace")
@@ -35,8 +37,8 @@ async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
                 yield orjson.dumps(otlp_request(trace, info))
             else:
                 api.left(f"trace {trace_id}, whose spans MLflow does not have in its database")
-        token = page.get("next_page_token")
-        if not token:
+        token = place.after(page.get("next_page_token"), len(rows))
+        if token is None:
             return
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import orjson
 
-from collector.commands.fetch.source import Api, Document, Source, Wanted, objects
+from collector.commands.fetch.source import Api, Cursor, Document, Source, Wanted, objects
 from collector.errors import ConfigError
 
 _SPANS = 1000
@@ -48,12 +48,13 @@ async def _whole(api: Api, wanted: Wanted, trace_ids: Sequence[str]) -> bytes:
 
 async def _pages(api: Api, wanted: Wanted, query: Sequence[tuple[str, str]]) -> AsyncGenerator[list[Document], None]:
     path = f"/v1/projects/{quote(wanted.project or 'default', safe='')}/spans/otlpv1"
-    cursor: list[tuple[str, str]] = []
+    place, cursor = Cursor(), list[tuple[str, str]]()
     while True:
         answer = api.document(await api.get(path, [*query, ("limit", str(_SPANS)), *cursor]))
-        yield objects(answer.get("data"))
-        following = answer.get("next_cursor")
-        if not isinstance(following, str) or not following:
+        rows = objects(answer.get("data"))
+        yield rows
+        following = place.after(answer.get("next_cursor"), len(rows))
+        if following is None:
             return
         cursor = [("cursor", following)]
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, cast
 
+from collector.errors import EvalstreamError
+
 Document = dict[str, Any]
 """A JSON object of an API."""
 
@@ -25,6 +27,32 @@ class Wanted:
     query: str | None = None
     services: Sequence[str] = ()
     project: str | None = None
+
+
+class FetchFailed(EvalstreamError):
+    """The API does not give what is needed. The message says what to do, and has no credentials and no judged text."""
+
+
+class Cursor:
+    """The place in a list that comes by pages. `most` is how many pages without anything new it may have."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self._left = self._most = most
+        self._seen: set[str] = set()
+
+    def after(self, token: object, new: int) -> str | None:
+        """The token of the next page, after one with so many new things; None after the last page.
+
+        Raises:
+            FetchFailed: the list has no end.
+        """
+        if not token:
+            return None
+        self._left = self._most if new else self._left - 1
+        if str(token) in self._seen or not self._left:
+            raise FetchFailed("the list of traces does not end: its pages repeat; narrow --from and --to, or ask again")
+        self._seen.add(str(token))
+        return str(token)
 
 
 class Api(Protocol):

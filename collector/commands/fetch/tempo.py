@@ -14,6 +14,7 @@ import orjson
 
 from collector.commands.fetch.source import Api, Document, Source, Wanted, object_at, objects
 from collector.commands.fetch.stretches import halves, stretches
+from evaluators.wire.outside_json import read_outside
 
 _MOST = 500
 """Traces that one search may find before its stretch is cut in two."""
@@ -72,8 +73,8 @@ def otlp_request(answer: bytes) -> bytes:
     if answer.lstrip()[:1] != b"{":
         return answer
     try:
-        document = orjson.loads(answer)
-    except orjson.JSONDecodeError:  # protobuf that begins with a line feed and a length of 123
+        document = read_outside(answer)
+    except ValueError:  # protobuf that begins with a line feed and a length of 123
         return answer
     trace = object_at(document, "trace") or document
     return orjson.dumps({"resourceSpans": trace.get("resourceSpans") or trace.get("batches") or []})

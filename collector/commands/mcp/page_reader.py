@@ -7,12 +7,14 @@ from http import HTTPStatus
 from typing import Any, cast
 
 import aiohttp
-import orjson
 
 from collector.errors import EvalstreamError
+from evaluators.wire.http_client import HttpClient
+from evaluators.wire.outside_json import read_outside
 
 Document = dict[str, Any]
-_TIMEOUT = aiohttp.ClientTimeout(total=30)
+_WITHIN = 30.0
+"""Seconds for an answer."""
 
 
 class PageUnavailable(EvalstreamError):
@@ -36,8 +38,8 @@ class PageReader:
         known = {name: value for name, value in (query or {}).items() if value is not None}
         status, body = await self._get(path, known, self._token)
         try:
-            answer: Any = orjson.loads(body)
-        except orjson.JSONDecodeError:
+            answer: Any = read_outside(body)
+        except ValueError:
             answer = None
         if not isinstance(answer, dict):
             raise PageUnavailable(f"what answers at {self.address} is not evalstream's page; correct --page")
@@ -52,13 +54,11 @@ class PageReader:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         url = self.address + path
         try:
-            async with (
-                aiohttp.ClientSession(timeout=_TIMEOUT) as session,
-                session.get(url, params=query, headers=headers, allow_redirects=False) as response,
-            ):
-                return response.status, await response.read()
+            async with HttpClient(timeout=_WITHIN) as client:
+                answer = await client.request("GET", url, params=query, headers=headers)
         except (aiohttp.ClientError, OSError) as error:
             raise PageUnavailable(
                 f"no page answers at {self.address} ({type(error).__name__}); start `evalstream run` with a page, or "
                 "correct --page"
             ) from None
+        return answer.status_code, answer.content

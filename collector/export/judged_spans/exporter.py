@@ -9,8 +9,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import ClassVar
 
-import aiohttp
-
 from collector.backoff import Backoff
 from collector.errors import ConfigError
 from collector.export.exporter import ExportContext
@@ -24,6 +22,7 @@ from collector.logs.memory import MemoryLog
 from collector.records.judged_spans import evaluation_record
 from evaluators.results import Evaluation
 from evaluators.secret_files import SecretFiles
+from evaluators.wire.http_client import HttpClient
 
 
 class JudgedSpansExporter:
@@ -101,9 +100,9 @@ async def _endpoint(
         secrets = SecretFiles(settings.header_files)
     except (OSError, ValueError) as error:
         raise ConfigError(f"export.spans.otlp.header_files: {error}") from error
-    async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=settings.timeout)) as session:
+    async with HttpClient(headers, timeout=settings.timeout) as http:
         client = OtlpClient(
-            session,
+            http,
             OtlpDestination(settings.endpoint, settings.gzip, secrets.texts, settings.give_up_after),
             context.telemetry,
             backoff=backoff,

@@ -17,6 +17,7 @@ from pydantic import Field
 from collector.durations import Seconds
 from collector.export.platforms.platform import PlatformSettings
 from evaluators.results import Subject
+from evaluators.wire.outside_json import read_outside
 
 Document = dict[str, Any]
 """One piece of feedback as `POST /v1/feedback` takes it."""
@@ -131,6 +132,6 @@ def _objects(value: object) -> list[Document]:
 
 def _parsed(answer: bytes) -> object:
     try:
-        return orjson.loads(answer)
-    except orjson.JSONDecodeError:
+        return read_outside(answer)
+    except ValueError:
         return None

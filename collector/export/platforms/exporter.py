@@ -6,14 +6,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self
 
-import aiohttp
-
 from collector.backoff import Backoff
 from collector.export.exporter import ExportContext
 from collector.export.platforms.corrections import CorrectedPlatform, CorrectionReading
 from collector.export.platforms.platform import Platform, PlatformSettings
 from collector.export.platforms.sender import PlatformSender
 from evaluators.results import Evaluation
+from evaluators.wire.http_client import HttpClient
 
 
 class PlatformExporter:
@@ -42,10 +41,10 @@ class PlatformExporter:
             ConfigError: the settings cannot work.
         """
         platform = cls.platform(settings, context.page)
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=settings.timeout)) as session:
+        async with HttpClient(timeout=settings.timeout) as client:
             sender = PlatformSender(
                 platform,
-                session,
+                client,
                 context.telemetry,
                 backoff=backoff or Backoff(),
                 settings=settings,

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any, ClassVar, cast
 from urllib.parse import parse_qsl, urlencode
 
-import orjson
 from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
@@ -35,6 +34,7 @@ from collector.export.platforms.platform import (
 )
 from evaluators.cases import Json
 from evaluators.results import Evaluation, Subject
+from evaluators.wire.outside_json import read_outside
 
 _PATH = "/api/public/scores"
 _MOST = 50
@@ -87,8 +87,8 @@ class Langfuse(WithoutLookUp):
     def refused(self, answer: bytes) -> int:
         """The number of rejected events in a 207."""
         try:
-            parsed: Any = orjson.loads(answer)
-        except orjson.JSONDecodeError:
+            parsed: Any = read_outside(answer)
+        except ValueError:
             return 0
         rejected = cast("dict[str, Json]", parsed).get("rejected") if isinstance(parsed, dict) else None
         return rejected if isinstance(rejected, int) else 0

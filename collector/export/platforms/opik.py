@@ -31,6 +31,7 @@ from collector.export.platforms.platform import (
     scored,
 )
 from evaluators.results import Evaluation
+from evaluators.wire.outside_json import read_outside
 
 _SPANS, _THREADS = "/v1/private/spans/feedback-scores", "/v1/private/traces/threads/feedback-scores"
 _MOST = 100
@@ -139,8 +140,8 @@ def id_end(span_id: str) -> str:
 
 def _span_in(answer: bytes, end: str) -> str | None:
     try:
-        parsed: Any = orjson.loads(answer)
-    except orjson.JSONDecodeError:
+        parsed: Any = read_outside(answer)
+    except ValueError:
         return None
     content: Any = cast("dict[str, Any]", parsed).get("content") if isinstance(parsed, dict) else None
     for each in cast("list[Any]", content) if isinstance(content, list) else []:

@@ -12,18 +12,19 @@ import aiohttp
 import orjson
 
 from collector.backoff import Backoff
+from collector.export.acceptance import no_acceptance
 from collector.export.exporter import ExportUnavailable, believed
 from collector.export.otlp_client import retry_after
 from collector.export.platforms.platform import Platform, PlatformRequest, PlatformSettings, TraceMissing
 from collector.logs.log import Confirm
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
+from evaluators.wire.http_client import HttpClient, HttpResponse
 
 logger = logging.getLogger(__name__)
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _ABOUT_REQUEST = frozenset({400, 409, 413, 414, 415, 422, 431})  # the same request would be refused again
-_ANSWER_LIMIT = 4 << 20
 _LOOK_AGAIN = 2.0
 """Seconds between two attempts to find a trace that the platform does not have yet."""
 
@@ -38,7 +39,7 @@ class PlatformSender:
     def __init__(
         self,
         platform: Platform,
-        session: aiohttp.ClientSession,
+        client: HttpClient,
         telemetry: Telemetry,
         *,
         backoff: Backoff,
@@ -47,7 +48,7 @@ class PlatformSender:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._platform = platform
-        self._session = session
+        self._client = client
         self._telemetry = telemetry
         self._backoff = backoff
         self._give_up_after = settings.give_up_after
@@ -119,26 +120,26 @@ class PlatformSender:
         data = orjson.dumps(request.body) if method != "GET" else None
         signature = self._platform.signature(request, data or b"", self._clock())
         try:
-            async with self._session.request(
+            answer = await self._client.request(
                 method,
                 self._platform.endpoint.rstrip("/") + path,
                 data=data,
                 headers={"Content-Type": request.content_type, **headers, **signature},
-                allow_redirects=False,
-            ) as response:
-                answer = await response.content.read(_ANSWER_LIMIT)
-                while not response.content.at_eof() and len(answer) < _ANSWER_LIMIT:
-                    answer += await response.content.read(_ANSWER_LIMIT)
-                if 200 <= response.status < 300:
-                    return answer
-                if response.status in _AGAIN:
-                    wait = retry_after(response.headers.get("Retry-After"), datetime.now(UTC))
-                    raise ExportUnavailable(
-                        f"status {response.status}", reason=f"http_{response.status}", retry_after=wait
-                    )
-                raise _Rejection(response.status, lacks_trace=self._platform.lacks_trace(response.status, answer))
+            )
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             raise ExportUnavailable(f"no answer: {type(error).__name__}", reason="no_connection") from error
+        return self._accepted_content(answer)
+
+    def _accepted_content(self, answer: HttpResponse) -> bytes:
+        status = answer.status_code
+        if answer.is_success and (why := no_acceptance(answer)) is not None:
+            raise _Rejection(status, why, lacks_trace=False)
+        if answer.is_success:
+            return answer.content
+        if status in _AGAIN:
+            wait = retry_after(answer.headers.get("Retry-After"), datetime.now(UTC))
+            raise ExportUnavailable(f"status {status}", reason=f"http_{status}", retry_after=wait)
+        raise _Rejection(status, lacks_trace=self._platform.lacks_trace(status, answer.content))
 
     async def _rate(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -161,8 +162,9 @@ class PlatformSender:
 class _Rejection(ExportUnavailable):
     """The platform answered with a status that is neither a success nor one to wait for."""
 
-    def __init__(self, status: int, *, lacks_trace: bool) -> None:
-        super().__init__(f"status {status}{_remedy(status)}", reason=f"http_{status}")
+    def __init__(self, status: int, why: str | None = None, *, lacks_trace: bool) -> None:
+        reason = f"http_{status}" if why is None else "not_accepted"
+        super().__init__(why or f"status {status}{_remedy(status)}", reason=reason)
         self.is_about_request = status in _ABOUT_REQUEST
         self.lacks_trace = lacks_trace
 

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib import error, parse, request
+from urllib import error, parse
 
-import orjson
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from collector.logs.kafka_security import KafkaOAuthSettings, KafkaSecuritySettings
 from collector.logs.log import LogError, LogRefused, LogUnavailable
+from evaluators.wire.http_client import ask_blocking
+from evaluators.wire.outside_json import read_outside
 
 TOKEN_WITHIN = 5.0
 """Seconds that the token endpoint may take. A running client waits meanwhile, and sends no heartbeats."""
@@ -21,7 +22,6 @@ TOKEN_WITHIN = 5.0
 USED_FOR = 0.6
 """The share of its life for which a token is shown; then the next connection gets another."""
 
-_LONGEST_ANSWER = 1 << 20
 _TokenProvider: Any = AbstractTokenProvider  # untyped
 
 
@@ -158,9 +158,9 @@ def _fetch(settings: KafkaOAuthSettings) -> tuple[str, float]:
     body = parse.urlencode({**fields, **settings.parameters}).encode()
     try:
         context = ssl.create_default_context(cafile=settings.ca) if settings.token_url.startswith("https") else None
-        posted = request.Request(settings.token_url, body, {"Accept": "application/json"})  # noqa: S310 - checked
-        with request.urlopen(posted, timeout=TOKEN_WITHIN, context=context) as answer:  # noqa: S310
-            fields = orjson.loads(answer.read(_LONGEST_ANSWER))
+        headers = {"Accept": "application/json"}
+        answer = ask_blocking(settings.token_url, body, headers, timeout=TOKEN_WITHIN, ssl_context=context)
+        fields: Any = read_outside(answer)
         token, life = str(fields["access_token"]), float(fields.get("expires_in", 300))
     except error.HTTPError as problem:
         problem.close()

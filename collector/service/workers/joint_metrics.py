@@ -19,9 +19,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from collector.admission.http_server import serving
 from collector.export.scrape import MOST_CONNECTIONS
 from collector.service.workers.worker import Worker
+from evaluators.wire.http_client import HttpClient
 
-_DEADLINE = aiohttp.ClientTimeout(total=8.0)
-"""Below Prometheus' usual 10 s: where one worker hangs, the others' metrics still arrive."""
+_WITHIN = 8.0
+"""Seconds for an answer: below Prometheus' usual 10 s: where one worker hangs, the others' metrics still arrive."""
+_LONGEST = 64 * 2**20
 
 
 @asynccontextmanager
@@ -40,21 +42,20 @@ async def serve_joint_metrics(workers: Sequence[Worker], *, host: str, port: int
         yield await stack.enter_async_context(server)
 
 
-def _asking(worker: Worker) -> aiohttp.ClientSession:
-    connector = aiohttp.UnixConnector(path=str(worker.metrics))
-    return aiohttp.ClientSession("http://worker", connector=connector, timeout=_DEADLINE)
+def _asking(worker: Worker) -> HttpClient:
+    return HttpClient(timeout=_WITHIN, longest=_LONGEST, socket=str(worker.metrics))
 
 
-def _application(asking: dict[int, aiohttp.ClientSession]) -> web.Application:
+def _application(asking: dict[int, HttpClient]) -> web.Application:
     async def metrics(request: web.Request) -> web.Response:
         headers = {"Accept": request.headers.get("Accept", "")}
-        answers = await asyncio.gather(*(_ask(session, request.path_qs, headers) for session in asking.values()))
+        answers = await asyncio.gather(*(_ask(client, request.path_qs, headers) for client in asking.values()))
         texts = {number: text for number, (text, _) in zip(asking, answers, strict=True) if text is not None}
         kind = next((kind for text, kind in answers if text is not None), CONTENT_TYPE_LATEST)
         return web.Response(body=join_metrics(texts).encode(), headers={"Content-Type": kind})
 
     async def ready(_request: web.Request) -> web.Response:
-        answers = await asyncio.gather(*(_ask(session, "/readyz", {}) for session in asking.values()))
+        answers = await asyncio.gather(*(_ask(client, "/readyz", {}) for client in asking.values()))
         status, body = join_readiness({number: text for number, (text, _) in zip(asking, answers, strict=True)})
         return web.json_response(body, status=status)
 
@@ -69,13 +70,13 @@ def _application(asking: dict[int, aiohttp.ClientSession]) -> web.Application:
     return application
 
 
-async def _ask(session: aiohttp.ClientSession, path: str, headers: dict[str, str]) -> tuple[str | None, str]:
+async def _ask(client: HttpClient, path: str, headers: dict[str, str]) -> tuple[str | None, str]:
     """The text and its content type; None without an answer."""
     try:
-        async with session.get(path, headers=headers) as response:
-            return await response.text(), response.headers["Content-Type"]
-    except (aiohttp.ClientError, TimeoutError):
+        answer = await client.request("GET", f"http://worker{path}", headers=headers)
+    except (aiohttp.ClientError, OSError):
         return None, ""
+    return answer.content.decode(errors="replace"), answer.headers.get("Content-Type", "")
 
 
 _END = "# EOF"

@@ -1,0 +1,76 @@
+"""Whether an answer with a status of success is an acceptance: it may be a login page, or say no in its body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from evaluators.wire.http_client import HttpResponse
+from evaluators.wire.outside_json import read_outside
+
+_PAGES = (b"<!doctype", b"<html", b"<head", b"<body", b"<?xml", b"<script")
+_OTLP = frozenset({"application/x-protobuf", "application/json"})
+_PARTLY = 207
+"""Some are taken, and the body says which: Langfuse."""
+_IN_WORDS = (b"Webhook message delivery failed",)
+"""Beginnings of texts with which services say no and answer 200: Microsoft Teams."""
+PAGE = "a page for people answers there, such as that of a login: correct the endpoint, or what stands in between"
+
+
+def _not_empty(value: Any) -> bool:
+    return bool(value)
+
+
+def _false(value: Any) -> bool:
+    return value is False
+
+
+def _failed(value: Any) -> bool:
+    return value in ("error", "fail", "failed", "failure") or (_number(value) and value >= 400)
+
+
+def _not_zero(value: Any) -> bool:
+    return _number(value) and value != 0 and not 200 <= value < 300
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_SAYS_NO: Mapping[str, Callable[[Any], bool]] = {
+    "error": _not_empty,  # Phoenix, Braintrust, Telegram
+    "errors": _not_empty,  # Datadog, LangSmith, Opik
+    "error_code": _not_empty,  # MLflow
+    "errcode": _not_zero,  # WeCom, DingTalk
+    "code": _not_zero,  # Feishu, Opik
+    "ok": _false,  # Slack's methods, Telegram
+    "success": _false,  # Weave's proxies, Mattermost
+    "status": _failed,  # Alertmanager
+    "statusCode": _failed,  # gateways in front of functions
+}
+"""The fields of a body by which an API says no though its status says yes, and what they then are."""
+
+
+def no_acceptance(answer: HttpResponse) -> str | None:
+    """Why a successful answer is none; None if it is one. The text has no words of the destination."""
+    start = answer.content[:200].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if start.startswith(_PAGES):
+        return PAGE
+    if answer.content.startswith(_IN_WORDS):
+        return f"status {answer.status_code}, but its text says that it failed"
+    if start[:1] != b"{" or answer.status_code == _PARTLY:
+        return None
+    try:
+        document = cast("dict[str, Any]", read_outside(answer.content))
+    except ValueError:
+        return None
+    field = next((name for name, says_no in _SAYS_NO.items() if says_no(document.get(name))), None)
+    return None if field is None else f"status {answer.status_code}, but the answer's `{field}` says that it failed"
+
+
+def no_otlp(answer: HttpResponse) -> str | None:
+    """The same of an OTLP endpoint, whose answers are empty or of OTLP's types."""
+    if answer.content and answer.content_type not in _OTLP:
+        kind = "HTML" if answer.content_type == "text/html" else "something else"
+        return f"{kind} answers there instead of OTLP: correct the exporter's endpoint, or what stands in between"
+    return no_acceptance(answer) if answer.content_type == "application/json" else None
