@@ -53,7 +53,7 @@ _REMEDIES_BY_WORDS: Mapping[str, Remedy] = {
     "model identifier is invalid": "model or address",
 }
 _WORDS = 1 << 16
-"""Bytes of an error that is no JSON that are read."""
+"""Bytes of an error that are read."""
 _CODE = re.compile(r"[\w.\-]{1,64}")
 
 
@@ -69,7 +69,7 @@ class HttpStatusError(Exception):
 
 def _body_of(content: bytes) -> object:
     try:
-        body: object = read_outside(content)
+        body: object = read_outside(content[:_WORDS])
     except ValueError:
         return content[:_WORDS].decode(errors="replace").strip()
     return cast("dict[str, object]", body).get("error", cast("object", body)) if isinstance(body, dict) else body
