@@ -100,6 +100,11 @@ class AssembleFold:
         """The number of open traces."""
         return len(self._open)
 
+    def open_trace_ids(self) -> list[tuple[int, str]]:
+        """The open traces in the order of the offsets where they begin."""
+        still_open = (trace for trace in self._open.traces() if trace.closed_at is None)
+        return [(place_of_number(trace.position)[0], trace.trace_id) for trace in still_open]
+
     @property
     def open_bytes(self) -> int:
         """The bytes of open and lingering traces."""

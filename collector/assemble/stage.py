@@ -50,6 +50,10 @@ class AssembleStage:
         """The number of open traces in this process, over all partitions."""
         return sum(fold.open_traces for fold in self._folds.values())
 
+    def open_trace_ids(self, partition: int) -> list[tuple[int, str]]:
+        """The open traces of a partition, each with the offset where it begins."""
+        return self._folds[partition].open_trace_ids()
+
     @property
     def open_bytes(self) -> int:
         """The bytes of open and lingering traces in this process."""

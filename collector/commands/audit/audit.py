@@ -6,9 +6,11 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 
 from collector.commands.audit.positions import LogContent, content_of, reading_of
 from collector.commands.audit.report import Audit, as_json, as_text
+from collector.commands.audit.traces import TraceAudit
 from collector.config.configured import Config
 from collector.dead_letters import LetterState, letter_states
 from collector.errors import BadInput, ConfigError
@@ -79,14 +81,20 @@ async def _audit(config: Config, logs: Logs) -> Audit:
     contents = {log.name: await content_of(log) for log, _ in [*chain, (logs.evaluations, "")]}
     result.contents = list(contents.values())
     evaluations = contents[logs.evaluations.name]
-    for log, group in chain:
-        if log is not logs.turns:
-            await _count(log, contents[log.name], {group: commits[group]})
     letters = await letter_states(logs.dead_letters)
     result.dead_letters = dict(Counter((letter.stage, letter.state) for letter in letters))
     left_out = _left_out(letters)
-    with EvaluationAudit() as comparison:
-        done_below = dict[int, int]()
+    with EvaluationAudit() as comparison, closing(TraceAudit()) as traces:
+        for log, group in chain[1:-1]:
+            add = traces.add_found if log is logs.unlinked else None
+            await _count(log, contents[log.name], {group: commits[group]}, add)
+        dead = {
+            (letter.partition, letter.position, letter.piece)
+            for letter in letters
+            if (letter.stage, letter.source) == ("assemble", logs.spans.name)
+        }
+        await traces.read(config, logs.spans, contents[logs.spans.name], commits["assemble"], dead)
+        done_below, since = dict[int, int](), 0.0
         rates = await read_sample_rates(logs.definitions)
         for partition in range(logs.turns.partitions):
             controls = await _read_evaluations(logs.evaluations, partition, evaluations, comparison, result, exporters)
@@ -104,10 +112,12 @@ async def _audit(config: Config, logs: Logs) -> Audit:
                 controls,
                 left_out,
                 {GROUP: commits[GROUP]},
+                traces.add_found,
             )
             done_below[partition] = _done_below(committed)
-            await turns.read(comparison, result, done_below[partition])
+            since = max(since, await turns.read(comparison, result, done_below[partition]))
         result.balances = comparison.balances(done_below)
+        result.traces = traces.balance(since)
     result.readings = [reading_of(group, contents[log.name], commits[group]) for log, group in chain]
     result.exports = [reading_of(group, evaluations, committed) for group, committed in exporters.items()]
     return result
@@ -132,10 +142,17 @@ def _what_was_processed(record: StoredRecord, letters: Sequence[LetterState]) ->
     return without_pieces(record, {letter.piece for letter in letters})
 
 
-async def _count(log: Log, content: LogContent, readers: Mapping[str, Mapping[int, Committed]]) -> None:
+async def _count(
+    log: Log,
+    content: LogContent,
+    readers: Mapping[str, Mapping[int, Committed]],
+    add: Callable[[bytes], None] | None = None,
+) -> None:
     async for record in read_records(log, [content.starts[partition] for partition in sorted(content.starts)]):
         if record.offset < content.ends[record.partition]:
             content.saw(record, readers)
+        if add is not None:
+            add(record.value)
     for partition in content.ends:
         content.finish(partition)
 
@@ -201,7 +218,9 @@ class _PartitionTurns:
         controls: Sequence[ControlRecord],
         left_out: _LeftOut,
         readers: Mapping[str, Mapping[int, Committed]],
+        add_found: Callable[[bytes], None],
     ) -> None:
+        self._add_found = add_found
         self._log = log
         self._partition = partition
         self._content = content
@@ -216,10 +235,14 @@ class _PartitionTurns:
         self._began: float | None = None
         self._whole = start == 0
         self._unreadable = 0
+        self._copied_at = 0.0
         self._rates_from = min((control.offset for control in controls if control.rates is not None), default=math.inf)
 
-    async def read(self, comparison: EvaluationAudit, result: Audit, done_below: int) -> None:
-        """Read the partition to the end it had, and add what becomes due. What is behind `done_below` is in flight."""
+    async def read(self, comparison: EvaluationAudit, result: Audit, done_below: int) -> float:
+        """Read the partition to the end it had, and add what becomes due. What is behind `done_below` is in flight.
+
+        Gives the time (s) since when it is whole: others were deleted before, or are where it was copied from.
+        """
         partition, end = self._partition, self._content.ends[self._partition]
 
         def bad(record: StoredRecord, _error: BadInput) -> None:
@@ -230,15 +253,18 @@ class _PartitionTurns:
         self._state.on_bad_record = bad
         async for batch in self._log.read(partition, self._content.starts[partition]):
             for record in batch:
+                turns = [stored for stored in divide_records([record]) if not stored.headers]
+                for turn in turns:
+                    self._add_found(turn.value)
                 if record.offset >= end:
-                    break
+                    continue
                 self._content.saw(record, self._readers)
-                result.turns += sum(not stored.headers for stored in divide_records([record]))
+                result.turns += len(turns)
                 self._began = record.timestamp if self._began is None else self._began
                 if record.headers == START_HEADERS:  # what was before was copied, and is audited where it came from
                     comparison.forget(partition)
                     result.unreadable_turns -= self._unreadable
-                    self._unreadable, self._whole = 0, True
+                    self._unreadable, self._whole, self._copied_at = 0, True, record.timestamp
                 letters = self._left_out.get((partition, record.offset))
                 processed = _what_was_processed(record, letters) if letters else record
                 if processed is None:
@@ -246,6 +272,7 @@ class _PartitionTurns:
                 jobs = [self._as_made(job, comparison) for job in await self._state.apply(processed)]
                 comparison.add_due(partition, (job for job in jobs if job is not None and self._is_comparable(job)))
         self._content.finish(partition)
+        return max(self._copied_at, (self._began or 0.0) if self._content.starts[partition] else 0.0)
 
     def _as_made(self, job: Job, comparison: EvaluationAudit) -> Job | None:
         """A job as it was made: by its own configuration, or by a later one. None if a later one has removed it."""

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from collector.commands.audit.positions import LogContent, Reading
+from collector.commands.audit.traces import TraceBalance
 from collector.evaluate.audit import Balance
 from collector.wording import listed, plural
 
@@ -21,6 +22,7 @@ class Audit:
     readings: list[Reading] = field(default_factory=list[Reading])
     exports: list[Reading] = field(default_factory=list[Reading])
     balances: list[Balance] = field(default_factory=list[Balance])
+    traces: TraceBalance = field(default_factory=TraceBalance)
     turns: int = 0
     unreadable_turns: int = 0
     """Records of the turns log that cannot be read and have no dead letter."""
@@ -52,6 +54,7 @@ def as_json(audit: Audit, problems: Sequence[str]) -> str:
             for content in audit.contents
         },
         "consumers": [_reading(reading) for reading in audit.readings],
+        "traces": {**asdict(audit.traces), "without_turns": audit.traces.without_turns},
         "turns": audit.turns,
         "evaluations": [asdict(balance) for balance in audit.balances],
         "exporters": [_reading(reading) for reading in audit.exports],
@@ -80,6 +83,7 @@ def _reading(reading: Reading) -> dict[str, Any]:
 def _lines(audit: Audit) -> Iterator[str]:
     records = {content.name: content.records for content in audit.contents}
     yield f"accepted   {plural(records['spans'], 'record')} in the spans log{_behind(audit.readings[0])}"
+    yield f"traces     {plural(audit.traces.seen, 'trace')}{_traces(audit.traces)}"
     yield f"assembled  {plural(audit.turns, 'turn')} in the turns log{_behind(audit.readings[-1])}"
     for balance in audit.balances:
         yield f"due        {balance.evaluator} of {balance.monitor}: {balance.due:,}{_balance(balance)}"
@@ -93,6 +97,17 @@ def _lines(audit: Audit) -> Iterator[str]:
         yield f"letters    {listed(letters)}"
     if audit.void:
         yield f"void       {plural(audit.void, 'record')} of former owners of their partitions"
+
+
+def _traces(traces: TraceBalance) -> str:
+    parts = [f"{traces.with_turns:,} with turns", f"{traces.without_turns:,} left out: no turn is in them"]
+    return f" = {listed([*parts, f'{traces.open:,} open, {_open(traces)}'] if traces.open else parts)}"
+
+
+def _open(traces: TraceBalance) -> str:
+    where = listed([f"spans[{partition}] from offset {low}" for partition, low in traces.open_from.items()])
+    more = "" if traces.open <= len(traces.open_examples) else ", for example"
+    return f"in {where}{more}: {listed(traces.open_examples)}"
 
 
 def _behind(reading: Reading) -> str:
@@ -121,6 +136,7 @@ def _problems(audit: Audit, *, drained: bool) -> Iterator[str]:
         if drained and content.behind:
             behind = f"{plural(content.behind, 'record')} of the {content.log} log {_are(content.behind)}"
             yield f"{behind} not read by {content.group}"
+    yield from _lost_traces(audit.traces, drained=drained)
     for content in audit.balances:
         yield from _missing(content, drained=drained)
     if bad := audit.unreadable_turns:
@@ -148,6 +164,22 @@ def _losses(reading: Reading) -> Iterator[str]:
             f"{reading.log}[{partition}] ends at {end}, but {reading.group} has read up to {at}:"
             " records were lost, or the log was made again under its name"
         )
+
+
+def _lost_traces(traces: TraceBalance, *, drained: bool) -> Iterator[str]:
+    if traces.missing:
+        yield (
+            f"{plural(traces.missing, 'turn')} of accepted traces {_are(traces.missing)} in no log: of "
+            f"{listed(traces.examples)}. They were deleted, or the position of assemble was set forward; if "
+            "assemble or dialects were changed since, the traces were read as it was configured then"
+        )
+    if traces.passed_over:
+        yield (
+            f"{plural(traces.passed_over, 'accepted trace')} {_were(traces.passed_over)} passed over by assemble, "
+            f"whose position was set forward: {listed(traces.passed_examples)}"
+        )
+    if drained and traces.open:
+        yield f"{plural(traces.open, 'accepted trace')} {_are(traces.open)} still open, {_open(traces)}"
 
 
 def _missing(balance: Balance, *, drained: bool) -> Iterator[str]:

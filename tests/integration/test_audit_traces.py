@@ -1,0 +1,124 @@
+"""`evalstream audit` from accepted spans to turns: open, assembled, left out, and red for what became nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import Result
+from made_up import Trace, chat
+from typer.testing import CliRunner
+
+from collector.cli import app
+from collector.config.loading import load
+from collector.logs.log import Record
+from collector.service.app import running
+
+HTTP = Trace("0" * 31 + "f").span(1, "GET /health").spans.SerializeToString()
+
+
+def piece(number: int) -> Record:
+    trace = Trace(f"{number:032x}").span(1, "POST /chat")
+    trace.span(2, "chat", chat(f"Question {number}?", "Yes.", **{"gen_ai.conversation.id": f"c{number}"}), parent=1)
+    return Record(f"{number:032x}".encode(), trace.spans.SerializeToString(), (("signal", b"traces"),))
+
+
+class World:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.configure()
+
+    def configure(self, **assemble: Any) -> None:
+        settings: dict[str, Any] = {
+            "log": {"kind": "sqlite", "path": str(self.folder / "logs.db")},
+            "receive": {"otlp_http": None},
+            "assemble": {"idle_timeout": "300ms", "allowed_lateness": "300ms", **assemble},
+            "evaluators": {"brief": {"kind": "length", "maximum": 100}},
+            "monitors": {"all": {"evaluators": ["brief"]}},
+            "export": {"jsonl": {"path": str(self.folder / "scores.jsonl")}},
+        }
+        (self.folder / "evalstream.yaml").write_text(yaml.safe_dump(settings))
+
+    async def accept(self, records: Sequence[Record], *, turns: int = 0) -> None:
+        """Let the service take spans, and stop it once so many turns are done and exported."""
+        config = load(self.folder / "evalstream.yaml")
+        async with running(config, {"assemble", "evaluate", "export"}) as service, asyncio.timeout(60):
+            await service.logs.spans.append(records)
+            logs = ((service.logs.turns, "evaluate"), (service.logs.evaluations, "export.jsonl"))
+            while True:
+                ends = [await log.end_offset(0) for log, _ in logs]
+                done = [(await log.committed(group)).get(0) for log, group in logs]
+                read = (await service.logs.spans.committed("assemble")).get(0)
+                over = not turns or [state and state.low_watermark for state in done] == ends
+                if ends[0] >= turns and read is not None and read.offset >= len(records) and over:
+                    return
+                await asyncio.sleep(0.02)
+
+    async def audit(self, *arguments: str) -> Result:
+        command = ["audit", "-c", str(self.folder / "evalstream.yaml"), *arguments]
+        return await asyncio.to_thread(CliRunner().invoke, app, command)
+
+    def change(self, statement: str, *values: Any) -> int:
+        with closing(sqlite3.connect(self.folder / "logs.db")) as connection, connection:
+            return connection.execute(statement, values).rowcount
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def test_every_accepted_trace_is_with_turns_left_out_or_open(world: World) -> None:
+    other = Record(b"0" * 31 + b"f", HTTP, (("signal", b"traces"),))
+    await world.accept([*map(piece, range(4)), other], turns=4)
+    result = await world.audit("--drained")
+    assert result.exit_code == 0, result.output
+    assert "traces     5 traces = 4 with turns and 1 left out: no turn is in them\n" in result.output
+    plain = json.loads((await world.audit("--json")).output)["traces"]
+    assert (plain["seen"], plain["with_turns"], plain["without_turns"], plain["missing"]) == (5, 4, 1, 0)
+
+
+async def test_open_traces_are_named_with_the_low_watermark_and_wrong_once_all_is_over(world: World) -> None:
+    """Ten accepted traces were open when the service ended: the audit called that clean."""
+    world.configure(idle_timeout="1h", allowed_lateness="1h")
+    await world.accept([piece(number) for number in range(10)])
+    result = await world.audit()
+    assert result.exit_code == 0, result.output
+    named = ", ".join(f"{number:032x}" for number in range(4)) + f" and {4:032x}"
+    assert f"10 open, in spans[0] from offset 0, for example: {named}" in result.output
+    result = await world.audit("--drained")
+    assert result.exit_code == 1
+    assert "10 accepted traces are still open, in spans[0] from offset 0" in result.output
+
+
+async def test_turns_that_went_with_their_log_are_missing(world: World) -> None:
+    """Somebody deletes the log of turns and makes it again: what came before is in no log, what came after is."""
+    await world.accept([piece(number) for number in range(6)], turns=6)
+    wanted = "SELECT records.id FROM records, logs WHERE records.id >> 57 = number AND name = 'turns' ORDER BY id DESC"
+    assert world.change(f"DELETE FROM records WHERE id IN ({wanted} LIMIT 2)") == 2
+    result = await world.audit()
+    assert result.exit_code == 1
+    assert "2 turns of accepted traces are in no log: of " in result.output
+    assert f"{5:032x}" in result.output
+
+
+async def test_a_position_that_was_set_forward_over_spans_is_a_loss(world: World) -> None:
+    await world.accept([piece(number) for number in range(3)], turns=3)
+    config = load(world.folder / "evalstream.yaml")
+    async with running(config, {"watch"}) as service:
+        end = await service.logs.spans.end_offset(0)
+        await service.logs.spans.append([piece(number) for number in range(10, 14)])
+        await service.logs.spans.append([Record(None, b"", (("tick", b"1"),), partition=0)])
+    past = "UPDATE commits SET position = ?, low_watermark = ? WHERE \"group\" = 'assemble'"
+    assert world.change(past, end + 4, end + 4) == 1
+    result = await world.audit()
+    assert result.exit_code == 1
+    assert "4 accepted traces were passed over by assemble, whose position was set forward" in result.output
+    assert f"{13:032x}" in result.output
