@@ -8,7 +8,7 @@ import math
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
 from collector.logs.fold_wrapper import FoldWrapper
@@ -32,6 +32,8 @@ RETENTION_EVERY = 600.0
 _STEP = 5.0
 """Seconds of log time between two remembered offsets: the precision of the age of the oldest needed record."""
 
+OPENING_AFTER = 30.0
+"""Seconds after which a partition is told whose fold is still being opened: nothing of it is read."""
 STALLED_AFTER = 60.0
 """Seconds without progress after which a consumer that lags is stalled."""
 
@@ -72,6 +74,8 @@ class ConsumerLag:
         self._consumers: dict[tuple[str, str], tuple[Log, dict[int, _MeasuredFold]]] = {}
         self._retention_at: dict[str, float] = {}
         self._failures = SparseLog(logger, clock)
+        self._openings = SparseLog(logger, clock)
+        self._opening: dict[tuple[str, str, int], float] = {}
         self._waiting: dict[tuple[str, str], dict[int, tuple[int, float]]] = {}
         """By consumer, and partition where it lags: the offset that it is at, and since when (s since the epoch)."""
 
@@ -83,7 +87,15 @@ class ConsumerLag:
             for (consumer, _), partitions in self._waiting.items()
         }
         stalled = [f"{name} for {age:.0f} s" for name, age in oldest.items() if age > STALLED_AFTER]
-        return f"no progress of {', '.join(stalled)}" if stalled else None
+        waits = [f"no progress of {', '.join(stalled)}"] if stalled else []
+        return "; ".join([*waits, *self._long_openings(now)]) or None
+
+    def _long_openings(self, now: float) -> list[str]:
+        return [
+            f"{consumer} has been opening {log}[{partition}] for {now - since:.0f} s, and reads nothing of it meanwhile"
+            for (consumer, log, partition), since in self._opening.items()
+            if now - since > OPENING_AFTER
+        ]
 
     def measured(self, consumer: str, log: Log, open_fold: OpenFold) -> OpenFold:
         """The same folds, with their progress recorded. `consumer` is their name in the metrics."""
@@ -97,7 +109,7 @@ class ConsumerLag:
 
         @asynccontextmanager
         async def opened(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
-            async with open_fold(partition, committed) as fold:
+            async with self._noted_opening((consumer, log.name, partition), open_fold(partition, committed)) as fold:
                 measured = _MeasuredFold(fold)
                 if committed is not None:
                     measured.progress = _Progress(committed.offset, self._clock())
@@ -110,6 +122,18 @@ class ConsumerLag:
 
         return opened
 
+    @asynccontextmanager
+    async def _noted_opening(
+        self, where: tuple[str, str, int], opening: AbstractAsyncContextManager[Fold]
+    ) -> AsyncGenerator[Fold]:
+        self._opening[where] = self._clock()
+        try:
+            async with opening as fold:
+                self._opening.pop(where, None)
+                yield fold
+        finally:
+            self._opening.pop(where, None)
+
     async def sample_forever(self) -> None:
         """Keep the gauges up to date."""
         while True:
@@ -118,6 +142,8 @@ class ConsumerLag:
 
     async def sample(self) -> None:
         """Measure once. A log that is unavailable keeps its last figures."""
+        for wait in self._long_openings(self._clock()):
+            self._openings.warn(wait)
         for (consumer, name), (log, folds) in list(self._consumers.items()):  # some may come meanwhile
             records, age, oldest = 0, 0.0, 0.0
             try:

@@ -86,7 +86,7 @@ async def _audit(config: Config, logs: Logs) -> Audit:
     left_out = _left_out(letters)
     with EvaluationAudit() as comparison, closing(TraceAudit()) as traces:
         for log, group in chain[1:-1]:
-            add = traces.add_found if log is logs.unlinked else None
+            add = traces.see_turn if log is logs.unlinked else None
             await _count(log, contents[log.name], {group: commits[group]}, add)
         dead = {
             (letter.partition, letter.position, letter.piece)
@@ -112,7 +112,7 @@ async def _audit(config: Config, logs: Logs) -> Audit:
                 controls,
                 left_out,
                 {GROUP: commits[GROUP]},
-                traces.add_found,
+                traces.see_turn,
             )
             done_below[partition] = _done_below(committed)
             since = max(since, await turns.read(comparison, result, done_below[partition]))
@@ -218,9 +218,9 @@ class _PartitionTurns:
         controls: Sequence[ControlRecord],
         left_out: _LeftOut,
         readers: Mapping[str, Mapping[int, Committed]],
-        add_found: Callable[[bytes], None],
+        see_turn: Callable[[bytes], None],
     ) -> None:
-        self._add_found = add_found
+        self._see_turn = see_turn
         self._log = log
         self._partition = partition
         self._content = content
@@ -255,7 +255,7 @@ class _PartitionTurns:
             for record in batch:
                 turns = [stored for stored in divide_records([record]) if not stored.headers]
                 for turn in turns:
-                    self._add_found(turn.value)
+                    self._see_turn(turn.value)
                 if record.offset >= end:
                     continue
                 self._content.saw(record, self._readers)

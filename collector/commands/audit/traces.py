@@ -82,7 +82,7 @@ class TraceAudit:
         """Delete what was collected."""
         self._database.close()
 
-    def add_found(self, value: bytes) -> None:
+    def see_turn(self, value: bytes) -> None:
         """A record of the log of turns, or of unlinked ones."""
         if (turn := _ids(value)) is not None:
             self._database.execute("INSERT OR IGNORE INTO found VALUES (?, ?)", turn)

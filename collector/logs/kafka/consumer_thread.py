@@ -102,7 +102,7 @@ class ConsumerThread:
         self._group_watch = GroupWatch(
             subscription.group,
             partial(ask_brokers, settings, subscription.group),
-            named=subscription.instance is not None,
+            instance=subscription.instance,
         )
         self._consumer: Any = None
         self._send_heartbeat: Callable[[], None] | None = None

@@ -2,7 +2,9 @@
 
 A process that joins under the name of one that has ended is given what that one had, without a rebalance. Brokers do
 not tell it that it leads the group, and only a leader looks for partitions without an owner: those that the process
-before had not distributed when it ended, or that were added meanwhile, would be read by nobody.
+before had not distributed when it ended, or that were added meanwhile, would be read by nobody. Nor would those that
+brokers count to its name and that it was never given, as an answer was lost. So a named process compares, again and
+again, what brokers say with what it has.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
@@ -29,7 +31,7 @@ SETTLED = 3.0
 """Seconds after a join until brokers are asked who owns what: during a rebalance partitions have no owner."""
 
 AGAIN = 30.0
-"""Seconds until they are asked again, if a partition had no owner or nobody answered."""
+"""Seconds until they are asked again."""
 
 LONG = 20.0
 """Seconds of waiting for a group after which the log says so."""
@@ -48,11 +50,17 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """The brokers' knowledge: whether no rebalance is going on, who the members are, and what all of them own."""
+    """The brokers' knowledge: whether no rebalance is going on, who the members are, and what all of them own.
+
+    `owned_by` has the partitions of each group instance id.
+    """
 
     settled: bool
     names: tuple[str, ...]
     owned: frozenset[TopicPartition]
+    owned_by: Mapping[str, frozenset[TopicPartition]] = field(
+        default_factory=dict[str, frozenset[TopicPartition]], hash=False
+    )
 
 
 Answer = GroupMembers | Exception
@@ -61,11 +69,13 @@ Ask = Callable[[Callable[[Answer], None]], None]
 
 
 class GroupWatch:
-    """Of one consumer, in the thread that polls. `named` is whether it has a group instance id."""
+    """Of one consumer, in the thread that polls. `instance` is its group instance id, if it has one."""
 
-    def __init__(self, group: str, ask: Ask, *, named: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, group: str, ask: Ask, *, instance: str | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._wait = _JoinWait(group, ask)
-        self._owners = _Owners(group, ask) if named else None
+        self._owners = None if instance is None else _Owners(group, instance, ask)
         self._clock = clock
         self._next = clock()
 
@@ -124,32 +134,32 @@ class _JoinWait:
 
 
 class _Owners:
-    """Whether every partition has an owner, where no leader can be relied on to know."""
+    """Whether every partition has an owner that reads it, where no leader can be relied on to know."""
 
-    def __init__(self, group: str, ask: Ask) -> None:
+    def __init__(self, group: str, instance: str, ask: Ask) -> None:
         self._group = group
+        self._instance = instance
         self._ask = ask
-        self._seen: tuple[int, frozenset[TopicPartition]] | None = None
+        self._seen: GroupView | None = None
         self._ask_at = 0.0
         self._answered: tuple[object, Answer] | None = None
 
     def misses_one(self, now: float, view: GroupView) -> bool:
-        if not view.joined or view.leads or view.partitions <= view.owned:
+        if not view.joined or (view.partitions and view.partitions <= view.owned):
             self._seen = None
             return False
-        seen = (view.generation, view.partitions)
-        if seen != self._seen:
-            self._seen, self._ask_at, self._answered = seen, now + SETTLED, None
+        if view != self._seen:
+            self._seen, self._ask_at, self._answered = view, now + SETTLED, None
         if now >= self._ask_at:
             self._ask_at = now + AGAIN
-            self._ask(partial(self._answer, seen))
-        return self._find(seen)
+            self._ask(partial(self._answer, view))
+        return self._find(view)
 
     def _answer(self, about: object, answer: Answer) -> None:
         """In another thread."""
         self._answered = (about, answer)
 
-    def _find(self, seen: tuple[int, frozenset[TopicPartition]]) -> bool:
+    def _find(self, seen: GroupView) -> bool:
         if self._answered is None or self._answered[0] != seen:
             return False
         (_, answer), self._answered = self._answered, None
@@ -158,13 +168,12 @@ class _Owners:
             return False
         if not answer.settled:
             return False
-        ownerless = seen[1] - answer.owned
-        if not ownerless:
-            self._ask_at = float("inf")
+        unread = (seen.partitions - answer.owned) | (answer.owned_by.get(self._instance, frozenset()) - seen.owned)
+        if not unread:
             return False
         logger.warning(
             "group %s: nobody reads %d partitions of %s; joining once more",
-            self._group, len(ownerless), ", ".join(sorted({orphan.topic for orphan in ownerless})),
+            self._group, len(unread), ", ".join(sorted({orphan.topic for orphan in unread})),
         )  # fmt: skip
         return True
 
@@ -191,10 +200,15 @@ def _members(settings: KafkaSettings, group: str) -> GroupMembers:
         f"{member['group_instance_id'] or member['member_id']} on {member['client_host'].lstrip('/')}"
         for member in members
     ]
+    owned_by = {
+        str(member["group_instance_id"] or member["member_id"]): frozenset(_owned(member["member_assignment"]))
+        for member in members
+    }
     return GroupMembers(
         settled=described["group_state"] == "Stable",
         names=tuple(sorted(names)),
-        owned=frozenset(where for member in members for where in _owned(member["member_assignment"])),
+        owned=frozenset[TopicPartition]().union(*owned_by.values()),
+        owned_by=owned_by,
     )
 
 

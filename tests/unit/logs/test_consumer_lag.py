@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+
+import pytest
 
 from collector.logs.consumer_lag import ConsumerLag
 from collector.logs.log import Committed, Record, StoredRecord
@@ -87,3 +90,57 @@ async def test_a_consumer_that_lags_without_progress_is_stalled():
         await fold.deliver([StoredRecord(0, offset, now, None, b"x") for offset in (1, 2)])
         await lag.sample()
         assert lag.stalled() is None, "it has all"
+
+
+async def test_a_partition_whose_fold_takes_long_to_open_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A consumer may wait for a broker, or read much back: the service says what it waits for, after 30 s."""
+    now, entered = [1000.0], asyncio.Event()
+    lag = ConsumerLag(Telemetry(), clock=lambda: now[0])
+
+    @asynccontextmanager
+    async def open_fold(_partition: int, _committed: Committed | None) -> AsyncGenerator[Consumer]:
+        await entered.wait()
+        yield Consumer()
+
+    async def open_and_hold() -> None:
+        async with lag.measured("evaluate", MemoryLog("turns", partitions=4), open_fold)(3, None):
+            await asyncio.Event().wait()
+
+    holding = asyncio.create_task(open_and_hold())
+    await asyncio.sleep(0)
+    now[0] += 29
+    assert lag.stalled() is None
+    now[0] += 2
+    said = "evaluate has been opening turns[3] for 31 s, and reads nothing of it meanwhile"
+    assert lag.stalled() == said
+    await lag.sample()
+    assert said in caplog.text
+    entered.set()
+    await asyncio.sleep(0.01)
+    assert lag.stalled() is None
+    holding.cancel()
+    await asyncio.wait([holding])
+
+
+async def test_a_log_that_cannot_be_measured_ends_nothing_and_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """A deleted topic has no `retention.ms`: the process ended with a KeyError."""
+    telemetry = Telemetry()
+    lag = ConsumerLag(telemetry, clock=lambda: 1060.0)
+
+    class Gone(MemoryLog):
+        async def retention(self) -> float | None:
+            raise KeyError("retention.ms")
+
+    @asynccontextmanager
+    async def open_fold(_partition: int, _committed: Committed | None) -> AsyncGenerator[Consumer]:
+        yield Consumer()
+
+    log = MemoryLog("evaluations", partitions=1)
+    await log.append([Record(None, b"x", partition=0) for _ in range(2)])
+    lag.measured("evaluate", Gone("turns", partitions=1), open_fold)
+    async with lag.measured("export", log, open_fold)(0, None) as fold:
+        await fold.deliver([StoredRecord(0, 0, 1000.0, None, b"x")])
+        await lag.sample()
+    labels = {"consumer": "export", "log": "evaluations"}
+    assert telemetry.registry.get_sample_value("evalstream_consumer_lag_records", labels) == 1
+    assert "the lag of evaluate in turns cannot be measured: KeyError('retention.ms')" in caplog.text

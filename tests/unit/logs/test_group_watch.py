@@ -22,12 +22,12 @@ NOBODY_HAS_THE_REST = replace(OTHERS_HAVE_THE_REST, owned=MINE)
 class World:
     """A consumer that sees `view`, in a group of which brokers say `answer`."""
 
-    def __init__(self, *, named: bool = True) -> None:
+    def __init__(self, *, instance: str | None = "pod-0") -> None:
         self.now = 100.0
         self.view = FOLLOWER
         self.answer: Answer = OTHERS_HAVE_THE_REST
         self.asked: list[float] = []
-        self.watch = GroupWatch("evaluate", self._ask, named=named, clock=lambda: self.now)
+        self.watch = GroupWatch("evaluate", self._ask, instance=instance, clock=lambda: self.now)
 
     def _ask(self, done: Callable[[Answer], None]) -> None:
         self.asked.append(self.now)
@@ -47,14 +47,47 @@ def test_it_joins_once_more_when_nobody_has_a_partition() -> None:
     world = World()
     world.answer = NOBODY_HAS_THE_REST
     assert world.rejoins(SETTLED + 1.5) == [SETTLED]
-    world.view = replace(FOLLOWER, generation=8, leads=True)
+    world.view = replace(FOLLOWER, generation=8, owned=ALL)
     assert world.rejoins(5 * AGAIN) == []
 
 
-def test_brokers_are_asked_once_where_others_have_the_rest() -> None:
+def test_brokers_are_asked_twice_a_minute_where_others_have_the_rest() -> None:
     world = World()
     assert world.rejoins(5 * AGAIN) == []
-    assert len(world.asked) == 1
+    assert len(world.asked) == 5
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        replace(FOLLOWER, owned=frozenset()),
+        replace(FOLLOWER, owned=frozenset(), leads=True),
+        replace(FOLLOWER, owned=frozenset(), partitions=frozenset()),
+        replace(FOLLOWER, owned=MINE),
+    ],
+    ids=["has-nothing", "has-nothing-and-leads", "knows-no-partition", "has-one-of-two"],
+)
+def test_it_joins_once_more_when_brokers_count_to_its_name_what_it_does_not_have(view: GroupView) -> None:
+    """Each of these states was never looked at again: the process was ready, and judged nothing."""
+    world, two = World(), frozenset([TopicPartition("turns", 0), TopicPartition("turns", 1)])
+    world.answer = replace(OTHERS_HAVE_THE_REST, owned_by={"pod-0": two, "pod-1": ALL - two})
+    world.view = view
+    assert world.rejoins(SETTLED + 1.5) == [SETTLED]
+    world.view = replace(view, owned=two, partitions=ALL, generation=8)
+    assert world.rejoins(5 * AGAIN) == []
+
+
+def test_a_leader_whose_partition_has_no_owner_joins_once_more() -> None:
+    world = World()
+    world.answer, world.view = NOBODY_HAS_THE_REST, replace(FOLLOWER, leads=True)
+    assert world.rejoins(SETTLED + 1.5) == [SETTLED]
+
+
+def test_a_loss_that_comes_after_a_good_answer_is_found() -> None:
+    world = World()
+    assert world.rejoins(2 * AGAIN) == []
+    world.answer = replace(OTHERS_HAVE_THE_REST, owned_by={"pod-0": ALL})
+    assert len(world.rejoins(AGAIN + 1)) == 1
 
 
 def test_they_are_asked_again_when_there_are_more_partitions() -> None:
@@ -65,19 +98,14 @@ def test_they_are_asked_again_when_there_are_more_partitions() -> None:
     assert world.rejoins(SETTLED + 1.5) == [SETTLED]
 
 
-@pytest.mark.parametrize(
-    "view",
-    [replace(FOLLOWER, leads=True), replace(FOLLOWER, owned=ALL), replace(FOLLOWER, partitions=frozenset())],
-    ids=["leads", "has-all", "knows-no-topic"],
-)
-def test_nobody_is_asked_by_who_knows(view: GroupView) -> None:
+def test_nobody_is_asked_by_who_has_all() -> None:
     world = World()
-    world.view = view
+    world.view = replace(FOLLOWER, owned=ALL)
     assert (world.rejoins(5 * AGAIN), world.asked) == ([], [])
 
 
 def test_nobody_is_asked_without_a_name() -> None:
-    world = World(named=False)
+    world = World(instance=None)
     world.answer = NOBODY_HAS_THE_REST
     assert (world.rejoins(5 * AGAIN), world.asked) == ([], [])
 
@@ -103,7 +131,7 @@ def test_a_partition_that_stays_without_owner_is_looked_for_again() -> None:
 
 def test_an_answer_about_another_generation_says_nothing() -> None:
     world, late = World(), list[Callable[[Answer], None]]()
-    watch = GroupWatch("evaluate", late.append, named=True, clock=lambda: world.now)
+    watch = GroupWatch("evaluate", late.append, instance="pod-0", clock=lambda: world.now)
     for _ in range(5):
         assert not watch.should_rejoin(lambda: FOLLOWER)
         world.now += 1.0
@@ -116,7 +144,7 @@ def test_an_answer_about_another_generation_says_nothing() -> None:
 
 def test_a_long_wait_is_said_once_with_the_members(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    world = World(named=False)
+    world = World(instance=None)
     world.view = replace(FOLLOWER, joined=False)
     world.rejoins(LONG - 1)
     assert (caplog.records, world.watch.long_wait) == ([], None)
