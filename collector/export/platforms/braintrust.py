@@ -8,7 +8,7 @@ Source: the OpenTelemetry part of its SDK, and `POST /v1/project_logs/{project_i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 from pydantic import Field, SecretStr
@@ -16,7 +16,6 @@ from pydantic import Field, SecretStr
 from collector.export.attributes import conversation_id
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
-    Platform,
     PlatformRequest,
     PlatformSettings,
     WithoutLookUp,
@@ -40,15 +39,13 @@ class BraintrustSettings(PlatformSettings):
     """Its API key, usually ${env:NAME}."""
 
 
-class Braintrust(WithoutLookUp):
+class Braintrust(WithoutLookUp[BraintrustSettings]):
     """Braintrust's API."""
 
     name = "braintrust"
 
     def __init__(self, settings: BraintrustSettings, page: str | None = None) -> None:
-        self._settings = settings
-        self._page = page
-        self.endpoint = settings.endpoint
+        super().__init__(settings, page)
         self._path = f"/v1/project_logs/{quote(settings.project_id, safe='')}/insert"
 
     def headers(self) -> Mapping[str, SecretStr]:
@@ -93,9 +90,5 @@ class Braintrust(WithoutLookUp):
 class BraintrustExporter(PlatformExporter):
     """Writes score spans to Braintrust."""
 
-    Settings: ClassVar[type[BraintrustSettings]] = BraintrustSettings
-
-    @classmethod
-    def platform(cls, settings: BraintrustSettings, page: str | None) -> Platform:
-        """Braintrust with these settings."""
-        return Braintrust(settings, page)
+    Settings = BraintrustSettings
+    Api = Braintrust

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field, SecretStr
 
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
-    Platform,
     PlatformRequest,
     PlatformSettings,
     WithoutLookUp,
@@ -43,7 +42,7 @@ class DatadogSettings(PlatformSettings):
     """Datadog's name of the application; the turn's service if left out."""
 
 
-class Datadog(WithoutLookUp):
+class Datadog(WithoutLookUp[Any]):
     """Datadog's API."""
 
     name = "datadog"
@@ -102,9 +101,5 @@ def _decimal(hexadecimal: str | None) -> str:
 class DatadogExporter(PlatformExporter):
     """Writes evaluation metrics to Datadog."""
 
-    Settings: ClassVar[type[DatadogSettings]] = DatadogSettings
-
-    @classmethod
-    def platform(cls, settings: DatadogSettings, page: str | None) -> Platform:
-        """Datadog with these settings."""
-        return Datadog(settings, page)
+    Settings = DatadogSettings
+    Api = Datadog

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self
 
@@ -16,19 +16,18 @@ from evaluators.wire.http_client import HttpClient
 
 
 class PlatformExporter:
-    """Writes evaluations to a platform. A subclass names its settings and makes the platform of them."""
+    """Writes evaluations to a platform. A subclass names its settings and its API, which is made of them.
+
+    The API is also given the address of evalstream's page; it raises ConfigError for settings that cannot work.
+    """
 
     Settings: ClassVar[Any] = PlatformSettings
+    Api: ClassVar[Callable[[Any, str | None], Platform]]
 
     def __init__(self, platform: Platform, sender: PlatformSender, settings: Any) -> None:
         self._platform = platform
         self._settings = settings
         self._sender = sender
-
-    @classmethod
-    def platform(cls, settings: Any, page: str | None) -> Platform:
-        """The platform of these settings; `page` is the address of evalstream's page. Raises ConfigError."""
-        raise NotImplementedError
 
     @classmethod
     @asynccontextmanager
@@ -40,7 +39,7 @@ class PlatformExporter:
         Raises:
             ConfigError: the settings cannot work.
         """
-        platform = cls.platform(settings, context.page)
+        platform = cls.Api(settings, context.page)
         async with HttpClient(timeout=settings.timeout) as client:
             sender = PlatformSender(
                 platform,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
 
 from pydantic import Field, SecretStr
@@ -25,7 +25,6 @@ from collector.export.platforms.corrections import (
 )
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
-    Platform,
     PlatformRequest,
     WithoutLookUp,
     chunks,
@@ -55,16 +54,11 @@ class LangfuseSettings(CorrectedPlatformSettings):
     """Send a classifier's chosen label as a categorical score `<name>.label`, too."""
 
 
-class Langfuse(WithoutLookUp):
+class Langfuse(WithoutLookUp[LangfuseSettings]):
     """Langfuse's API."""
 
     name = "langfuse"
     asks_by_subject = False
-
-    def __init__(self, settings: LangfuseSettings, page: str | None = None) -> None:
-        self._settings = settings
-        self._page = page
-        self.endpoint = settings.endpoint
 
     def headers(self) -> Mapping[str, SecretStr]:
         """Basic authentication by the two keys."""
@@ -165,9 +159,5 @@ def _corrections_path(query: Mapping[str, str]) -> str:
 class LangfuseExporter(PlatformExporter):
     """Writes scores to Langfuse."""
 
-    Settings: ClassVar[type[LangfuseSettings]] = LangfuseSettings
-
-    @classmethod
-    def platform(cls, settings: LangfuseSettings, page: str | None) -> Platform:
-        """Langfuse with these settings."""
-        return Langfuse(settings, page)
+    Settings = LangfuseSettings
+    Api = Langfuse

@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
@@ -26,7 +26,6 @@ from collector.export.platforms.corrections import (
 )
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
-    Platform,
     PlatformRequest,
     WithoutLookUp,
     metadata_of,
@@ -58,16 +57,11 @@ class LangSmithSettings(CorrectedPlatformSettings):
     evaluations of `corrections_back`, as the API does not say which are corrected."""
 
 
-class LangSmith(WithoutLookUp):
+class LangSmith(WithoutLookUp[LangSmithSettings]):
     """LangSmith's API."""
 
     name = "langsmith"
     asks_by_subject = False
-
-    def __init__(self, settings: LangSmithSettings, page: str | None = None) -> None:
-        self._settings = settings
-        self._page = page
-        self.endpoint = settings.endpoint
 
     def headers(self) -> Mapping[str, SecretStr]:
         """The key, and the workspace where one is named."""
@@ -175,9 +169,5 @@ def run_id(span_id: str) -> uuid.UUID:
 class LangSmithExporter(PlatformExporter):
     """Writes feedback to LangSmith."""
 
-    Settings: ClassVar[type[LangSmithSettings]] = LangSmithSettings
-
-    @classmethod
-    def platform(cls, settings: LangSmithSettings, page: str | None) -> Platform:
-        """LangSmith with these settings."""
-        return LangSmith(settings, page)
+    Settings = LangSmithSettings
+    Api = LangSmith

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
-    Platform,
     PlatformRequest,
     PlatformSettings,
     WithoutLookUp,
@@ -39,15 +38,10 @@ class MlflowSettings(PlatformSettings):
     """A bearer token in their place, as Databricks has them."""
 
 
-class Mlflow(WithoutLookUp):
+class Mlflow(WithoutLookUp[MlflowSettings]):
     """MLflow's API."""
 
     name = "mlflow"
-
-    def __init__(self, settings: MlflowSettings, page: str | None = None) -> None:
-        self._settings = settings
-        self._page = page
-        self.endpoint = settings.endpoint
 
     def headers(self) -> Mapping[str, SecretStr]:
         """The token, or name and password, if there are any."""
@@ -123,9 +117,5 @@ def _time(evaluation: Evaluation) -> str:
 class MlflowExporter(PlatformExporter):
     """Writes assessments to MLflow."""
 
-    Settings: ClassVar[type[MlflowSettings]] = MlflowSettings
-
-    @classmethod
-    def platform(cls, settings: MlflowSettings, page: str | None) -> Platform:
-        """MLflow with these settings."""
-        return Mlflow(settings, page)
+    Settings = MlflowSettings
+    Api = Mlflow

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 from urllib.parse import urlencode
 
 import orjson
@@ -21,7 +21,6 @@ from pydantic import Field, SecretStr
 from collector.export.attributes import conversation_id
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
-    Platform,
     PlatformRequest,
     PlatformSettings,
     TraceMissing,
@@ -52,15 +51,10 @@ class OpikSettings(PlatformSettings):
     """Comet's API key, usually ${env:NAME}."""
 
 
-class Opik(WithoutLookUp):
+class Opik(WithoutLookUp[OpikSettings]):
     """Opik's API."""
 
     name = "opik"
-
-    def __init__(self, settings: OpikSettings, page: str | None = None) -> None:
-        self._settings = settings
-        self._page = page
-        self.endpoint = settings.endpoint
 
     def headers(self) -> Mapping[str, SecretStr]:
         """The key as it is, and the workspace."""
@@ -158,9 +152,5 @@ def _thread(evaluation: Evaluation) -> str | None:
 class OpikExporter(PlatformExporter):
     """Writes feedback scores to Opik."""
 
-    Settings: ClassVar[type[OpikSettings]] = OpikSettings
-
-    @classmethod
-    def platform(cls, settings: OpikSettings, page: str | None) -> Platform:
-        """Opik with these settings."""
-        return Opik(settings, page)
+    Settings = OpikSettings
+    Api = Opik

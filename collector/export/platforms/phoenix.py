@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from pydantic import Field, SecretStr
@@ -23,7 +23,6 @@ from collector.export.platforms.corrections import (
 )
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
-    Platform,
     PlatformRequest,
     WithoutLookUp,
     annotator_kind,
@@ -47,16 +46,11 @@ class PhoenixSettings(CorrectedPlatformSettings):
     """The project whose corrections are read."""
 
 
-class Phoenix(WithoutLookUp):
+class Phoenix(WithoutLookUp[PhoenixSettings]):
     """Phoenix's API."""
 
     name = "phoenix"
     asks_by_subject = True
-
-    def __init__(self, settings: PhoenixSettings, page: str | None = None) -> None:
-        self._settings = settings
-        self._page = page
-        self.endpoint = settings.endpoint
 
     def headers(self) -> Mapping[str, SecretStr]:
         """The bearer token, if there is one."""
@@ -161,9 +155,5 @@ def _kind(evaluation: Evaluation) -> str | None:
 class PhoenixExporter(PlatformExporter):
     """Writes annotations to Phoenix."""
 
-    Settings: ClassVar[type[PhoenixSettings]] = PhoenixSettings
-
-    @classmethod
-    def platform(cls, settings: PhoenixSettings, page: str | None) -> Platform:
-        """Phoenix with these settings."""
-        return Phoenix(settings, page)
+    Settings = PhoenixSettings
+    Api = Phoenix

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 from pydantic import Field, SecretStr
@@ -30,6 +30,18 @@ class PlatformSettings(ExporterSettings):
     """Rate limit of the API."""
     explanation: bool = True
     """Send the judge's explanation, which may quote judged text."""
+
+
+class AddressedSettings(Protocol):
+    """The settings of a platform whose address is the key `endpoint`."""
+
+    @property
+    def endpoint(self) -> str:
+        """The address of its API."""
+        ...
+
+
+S = TypeVar("S", bound=AddressedSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +98,16 @@ class Platform(Protocol):
         ...
 
 
-class WithoutLookUp:
-    """The common behaviour of most platforms: the evaluation's id prevents a second one, and acceptance is for all."""
+class WithoutLookUp(Generic[S]):
+    """The common behaviour of most platforms: the evaluation's id prevents a second one, and acceptance is for all.
+
+    `page` is the address of evalstream's page.
+    """
+
+    def __init__(self, settings: S, page: str | None = None) -> None:
+        self._settings = settings
+        self._page = page
+        self.endpoint = settings.endpoint
 
     def signature(self, request: PlatformRequest, body: bytes, now: float) -> Mapping[str, str]:
         """None."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 from pydantic import Field, SecretStr
@@ -18,7 +18,6 @@ from pydantic import Field, SecretStr
 from collector.export.attributes import conversation_id
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
-    Platform,
     PlatformRequest,
     PlatformSettings,
     WithoutLookUp,
@@ -43,15 +42,10 @@ class WeaveSettings(PlatformSettings):
     `/agents/otel/v1/traces`, whose conversations are subjects, too."""
 
 
-class Weave(WithoutLookUp):
+class Weave(WithoutLookUp[WeaveSettings]):
     """Weave's API."""
 
     name = "weave"
-
-    def __init__(self, settings: WeaveSettings, page: str | None = None) -> None:
-        self._settings = settings
-        self._page = page
-        self.endpoint = settings.endpoint
 
     def headers(self) -> Mapping[str, SecretStr]:
         """Basic authentication as the user `api`."""
@@ -95,9 +89,5 @@ class Weave(WithoutLookUp):
 class WeaveExporter(PlatformExporter):
     """Writes feedback to Weave."""
 
-    Settings: ClassVar[type[WeaveSettings]] = WeaveSettings
-
-    @classmethod
-    def platform(cls, settings: WeaveSettings, page: str | None) -> Platform:
-        """Weave with these settings."""
-        return Weave(settings, page)
+    Settings = WeaveSettings
+    Api = Weave

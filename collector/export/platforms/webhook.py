@@ -11,14 +11,13 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field, SecretStr
 
 from collector.errors import ConfigError
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
-    Platform,
     PlatformRequest,
     PlatformSettings,
     WithoutLookUp,
@@ -47,7 +46,7 @@ class WebhookSettings(PlatformSettings):
     """Send skipped evaluations, too."""
 
 
-class Webhook(WithoutLookUp):
+class Webhook(WithoutLookUp[Any]):
     """Somebody's URL."""
 
     name = "webhook"
@@ -111,9 +110,5 @@ def _key(secret: str) -> bytes:
 class WebhookExporter(PlatformExporter):
     """Sends evaluations to a URL."""
 
-    Settings: ClassVar[type[WebhookSettings]] = WebhookSettings
-
-    @classmethod
-    def platform(cls, settings: WebhookSettings, page: str | None) -> Platform:
-        """The URL of these settings."""
-        return Webhook(settings, page)
+    Settings = WebhookSettings
+    Api = Webhook
