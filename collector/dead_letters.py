@@ -23,7 +23,6 @@ from collector.backoff import Backoff
 from collector.durations import Seconds
 from collector.errors import BadInput, EvalstreamError
 from collector.logs.fold_wrapper import FoldWrapper
-from collector.logs.journal.guard import Guard
 from collector.logs.log import (
     Committed,
     Fold,
@@ -252,8 +251,8 @@ class DeadLetterWriter:
 
     `source` is the log's name, or returns the topic and its partition for a record's partition.
 
-    Wrap the stage's `open_fold` with `guarding` and give it `take` for its bad records: a delivery ends when its dead
-    letters are durable, however long that takes.
+    Wrap the stage's `open_fold`, and give the stage `take` for its bad records: a delivery ends when its dead letters
+    are durable, however long that takes.
     """
 
     def __init__(
@@ -270,7 +269,6 @@ class DeadLetterWriter:
     ) -> None:
         self._stage: Stage = stage
         self._source = source
-        self._name = source if isinstance(source, str) else "source"
         self._signal: Incoming | None = signal
         self._log = log
         self._telemetry = telemetry
@@ -305,14 +303,8 @@ class DeadLetterWriter:
             )
         return [record for record in records if not isinstance(record, UnreadableRecords)] if unreadable else records
 
-    def wrap(self, open_fold: OpenFold, guard: Guard | None = None, consumer: str | None = None) -> OpenFold:
-        """Open the same folds, each with its dead letters durable before its delivery ends.
-
-        With a `guard`, records in which the process ended again and again are dead-lettered; it knows the folds as
-        those of `consumer`, which is the stage unless another is named.
-        """
-        if guard is not None:
-            open_fold = guard.guarding(consumer or self._stage, self._name, open_fold, self.take)
+    def wrap(self, open_fold: OpenFold) -> OpenFold:
+        """Open the same folds, each with its dead letters durable before its delivery ends."""
 
         @asynccontextmanager
         async def open_wrapped(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:

@@ -15,7 +15,6 @@ from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.export.exporter import Exporter, ExportUnavailable
 from collector.logs.log import Committed, Confirm, Log, OpenFold, StoredRecord, certain
-from collector.records.epochs import fenced
 from collector.records.json import evaluation_from_json
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_EVALUATIONS, EXPORT_FAILURES, EXPORT_LAG
@@ -82,10 +81,6 @@ class ExportStage:
     def group(self) -> str:
         """The group under which this exporter's cursor is stored."""
         return group_of(self._name)
-
-    def folds(self, evaluations: Log) -> OpenFold:
-        """Open the folds of the evaluations log: they are not given what is void."""
-        return fenced(evaluations, self.open_fold, lambda number: self.count("void", number))
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[ExportFold]:

@@ -38,9 +38,7 @@ from collector.page.sums_history import RETENTION, SumsHistory
 from collector.page.view import EvaluatorView, ListedEvaluation, View
 from collector.receive.access import ssl_context_of
 from collector.receive.rejection import Rejected
-from collector.records.epochs import fenced
 from collector.records.json import label_to_json
-from collector.records.shared_records import dividing
 
 MOST_CONNECTIONS = 256
 MOST_STREAMS = 64
@@ -120,8 +118,8 @@ class Page:
             for partition, end in enumerate(known):
                 self.view.end_at(partition, end)
         folds = [
-            (self._logs.turns, TURNS_GROUP, dividing(self.stage.open_turns)),
-            (self._logs.evaluations, EVALUATIONS_GROUP, fenced(self._logs.evaluations, self.stage.open_evaluations)),
+            (self._logs.turns, TURNS_GROUP, self.stage.open_turns),
+            (self._logs.evaluations, EVALUATIONS_GROUP, self.stage.open_evaluations),
             (self._logs.labels, LABELS_GROUP, self.stage.open_labels),
         ]
         for log, group, open_fold in folds:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collector.assemble.fold import SideLogs
 from collector.assemble.stage import AssembleStage
 from collector.link.stage import LinkStage
-from collector.records.shared_records import dividing
 from collector.service.assembly_builder import build_assembler, build_router, linker_factory, trace_limits
+from collector.service.fold_layers import FoldNeeds, layered
 from collector.service.gauges import show_assemble
 from collector.service.process import Process
 from collector.service.wanted import WantedConversations
@@ -28,9 +28,8 @@ def start_assemble(process: Process, wanted: WantedConversations | None) -> None
         ),
     )
     show_assemble(telemetry, stage)
-    process.tasks.follow(
-        "assemble", logs.spans, "assemble", dividing(dead_letters.wrap(stage.open_fold, process.guard))
-    )
+    needs = FoldNeeds(place="assemble", log=logs.spans.name, letters=dead_letters, guard=process.guard, shared=True)
+    process.tasks.follow("assemble", logs.spans, "assemble", layered(stage.open_fold, needs))
 
 
 def start_link(process: Process) -> None:
@@ -40,4 +39,5 @@ def start_link(process: Process) -> None:
         return
     dead_letters = process.resources.dead_letters("link", logs.unlinked.name, logs)
     stage = LinkStage(logs.turns, linker_factory(settings), on_bad_record=dead_letters.take)
-    process.tasks.follow("link", logs.unlinked, "link", dead_letters.wrap(stage.open_fold, process.guard))
+    needs = FoldNeeds(place="link", log=logs.unlinked.name, letters=dead_letters, guard=process.guard)
+    process.tasks.follow("link", logs.unlinked, "link", layered(stage.open_fold, needs))

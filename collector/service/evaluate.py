@@ -28,6 +28,7 @@ from collector.judging.batches import Batches, EnduringBatches, home_of
 from collector.judging.open_judges import judges_in_use, open_judges
 from collector.logs.exchangeable_folds import ExchangeableFolds
 from collector.logs.log import OpenFold
+from collector.service.fold_layers import FoldNeeds, layered
 from collector.service.gauges import (
     hide_budgets,
     hide_open_batches,
@@ -39,7 +40,6 @@ from collector.service.gauges import (
 )
 from collector.service.plan_builder import build_plan
 from collector.service.process import Apply, Process
-from collector.service.process_resources import long_lived
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BATCH_CALLS_FAILED, BATCH_REQUESTS, BATCHES, UNDEFERRED
 from evaluators.errors import JudgeError
@@ -133,8 +133,10 @@ class Evaluating:
             deferral=None if waiting is None else Deferral(waiting.open_batched, waiting.room),
         )
         show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)
-        open_fold = dead_letters.wrap(long_lived(stage.open_fold), process.guard)
-        return _Evaluating(process, stage, guardrails, budgets, open_fold, waiting)
+        needs = FoldNeeds(
+            place="evaluate", log=logs.turns.name, letters=dead_letters, guard=process.guard, long_lived=True
+        )
+        return _Evaluating(process, stage, guardrails, budgets, layered(stage.open_fold, needs), waiting)
 
     def _show(self, evaluating: _Evaluating) -> None:
         show_budgets(

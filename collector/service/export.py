@@ -50,7 +50,9 @@ def start_exporters(process: Process, exporters: Exporters) -> None:
     evaluations = process.logs.evaluations
     process.changes.append(exporters.prepare)
     for exporter in exporters.stages:
-        guarded = process.guarded("export", exporter.group, evaluations, exporter.folds(evaluations))
+        guarded = process.guarded(
+            "export", exporter.group, evaluations, exporter.open_fold, on_void=partial(exporter.count, "void")
+        )
         process.tasks.follow("export", evaluations, exporter.group, guarded)
         if exporter.second_log is not None:
             log, group, folds = exporter.second_log

@@ -15,6 +15,7 @@ from collector.logs.consumer_runner import SlewedClock
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Log, OpenFold
 from collector.otlp.own_items import OwnItems
+from collector.service.fold_layers import FoldNeeds, layered
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import Logs
 from collector.service.process_resources import ProcessResources
@@ -63,6 +64,26 @@ class Process:
         """Its part of a port on which others of its command receive, too; None if it is alone."""
         return self.worker.ports[name] if self.worker else None
 
-    def guarded(self, stage: Stage, consumer: str, log: Log, open_fold: OpenFold) -> OpenFold:
-        """The folds of a stage without dead letters of its own: a record that ends the process is dead-lettered."""
-        return self.resources.dead_letters(stage, log.name, self.logs).wrap(open_fold, self.guard, consumer)
+    def guarded(
+        self,
+        stage: Stage,
+        consumer: str,
+        log: Log,
+        open_fold: OpenFold,
+        *,
+        on_void: Callable[[int], None] = lambda _number: None,
+    ) -> OpenFold:
+        """The folds of a stage without dead letters of its own: a record that ends the process is dead-lettered.
+
+        Those of the evaluations log do not see what is void, whose number `on_void` is called with.
+        """
+        needs = FoldNeeds(
+            place=consumer,
+            log=log.name,
+            letters=self.resources.dead_letters(stage, log.name, self.logs),
+            guard=self.guard,
+            shared=log is self.logs.turns,
+            ledger=log if log is self.logs.evaluations else None,
+            on_void=on_void,
+        )
+        return layered(open_fold, needs)

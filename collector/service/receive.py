@@ -34,6 +34,7 @@ from collector.receive.parsed_request import TurnNoting
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.ready_made import Incoming
 from collector.service.assembly_builder import build_turn_notes
+from collector.service.fold_layers import FoldNeeds, layered
 from collector.service.kafka_settings import group_of, settings_of_source
 from collector.service.open_logs import loss_counter
 from collector.service.process import Process
@@ -174,10 +175,13 @@ async def _start_source(process: Process, settings: KafkaSourceSettings, notes: 
                 on_unreadable=dead_letters.take_async,
             )
             group = f"{name}.{kind}"
-            wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")
+            place = f"{group} {' '.join(sorted(topics))}"
+            needs = FoldNeeds(place=place, log="source", letters=dead_letters, guard=process.guard)
             begun = await TopicNotes.open(logs.definitions, group)
             process.tasks.start("topic notes", begun.write_forever, f"topic notes of {group}")
-            process.tasks.start("receive", partial(source.follow, group, wrapped, begun=begun), group)
+            process.tasks.start(
+                "receive", partial(source.follow, group, layered(receiver.open_fold, needs), begun=begun), group
+            )
 
 
 async def _read_files(process: Process, paths: Sequence[Path], notes: TurnNoting | None) -> None:

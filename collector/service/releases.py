@@ -13,7 +13,6 @@ from collector.alerting.watch.notifier import AlertInstance
 from collector.config.alerts import AlertSettings
 from collector.config.configured import Config
 from collector.page.sources import AlertView, ReleaseView
-from collector.records.epochs import fenced
 from collector.service.process import Apply, Process
 
 WITHIN: Mapping[str, str] = {"service_version": "service", "model": "service", "prompt_version": "prompt"}
@@ -70,7 +69,7 @@ class ComparedReleases:
             return
         self._runs = True
         process, stage, evaluations = self._process, self._stage, self._process.logs.evaluations
-        guarded = process.guarded("watch", self._group, evaluations, fenced(evaluations, stage.open_fold))
+        guarded = process.guarded("watch", self._group, evaluations, stage.open_fold)
         process.tasks.follow("watch", evaluations, self._group, guarded)
         process.tasks.start("releases", stage.run)
 

@@ -40,7 +40,6 @@ from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.judging.layers import without_answer_cache
 from collector.page.sources import AgreementView, AlertView, CauseView, PeopleView
 from collector.records.attributes import STANDARD
-from collector.records.epochs import fenced
 from collector.service.plan_builder import audit_version_in
 from collector.service.process import Apply, Process
 from collector.service.releases import ComparedReleases, start_releases
@@ -176,7 +175,7 @@ async def start_watch(process: Process) -> Watching:
         "watch",
         evaluations,
         "watch",
-        process.guarded("watch", "watch", evaluations, fenced(evaluations, stage.open_fold)),
+        process.guarded("watch", "watch", evaluations, stage.open_fold),
     )
     releases = start_releases(process, "watch.releases")
     tasks.start("alerts", partial(stage.run, notifier, releases.alerts))
@@ -279,7 +278,7 @@ class _PageWatcher:
             return
         self._runs = True
         process, stage, evaluations = self._process, self._stage, self._process.logs.evaluations
-        guarded = process.guarded("watch", "page.watch", evaluations, fenced(evaluations, stage.open_fold))
+        guarded = process.guarded("watch", "page.watch", evaluations, stage.open_fold)
         process.tasks.follow("watch", evaluations, "page.watch", guarded)
         process.tasks.start("alerts", stage.run)
 

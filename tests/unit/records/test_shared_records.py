@@ -29,6 +29,7 @@ from collector.records.shared_records import (
     needed_pieces,
     share_records,
 )
+from collector.service.fold_layers import FoldNeeds, layered
 from collector.telemetry.registry import Telemetry
 
 ASSEMBLER = Assembler(Dialects.installed())
@@ -188,7 +189,8 @@ class World:
         dead = DeadLetterWriter("assemble", "spans", self.letters, Telemetry(), settings.keeping(True))
         limits = TraceLimits(quiet=10.0, linger=20.0)
         stage = AssembleStage(ASSEMBLER, TurnRouter(self.turns), limits, on_bad_record=dead.take, guard=guard)
-        self.open = dividing(dead.wrap(stage.open_fold, guard))
+        needs = FoldNeeds(place="assemble", log="spans", letters=dead, guard=guard, shared=True)
+        self.open = layered(stage.open_fold, needs)
 
     async def dead(self) -> list[DeadLetter]:
         return [each async for each in letters_in(self.letters)]
