@@ -18,6 +18,7 @@ from collector.calibration.labels import HumanLabel
 from collector.records.audits import FEWEST_AUDITS
 from collector.statistics.audited_sums import SUM_NAMES, TOTALS, AuditedSums, growth
 from collector.statistics.estimator import VARIANCE_FLOOR
+from collector.statistics.intervals import Z, share_interval
 from collector.statistics.score_scale import ScoreScale
 
 WEAKEST = 0.2
@@ -25,7 +26,6 @@ WEAKEST = 0.2
 DRIFT_ERRORS = 4.0
 """Standard errors by which newer labels differ from older ones where the judge, or people, have changed."""
 _LARGEST_SHARE = 0.5
-_Z = 1.959964
 
 Withheld = Literal["", "few", "weak", "drift"]
 """Why there is no corrected mean: too few labels, a judge that says little, or one that has changed; "" if there is."""
@@ -117,10 +117,7 @@ def _share(verdicts: Sequence[_Verdicts], of: Callable[[_Verdicts], bool]) -> Bo
     share = math.fsum(verdict.weight for verdict in verdicts if of(verdict)) / math.fsum(
         verdict.weight for verdict in verdicts
     )
-    spread = _Z**2 / number
-    middle = (share + spread / 2.0) / (1.0 + spread)
-    half = _Z * math.sqrt(share * (1.0 - share) / number + spread / (4.0 * number)) / (1.0 + spread)
-    return Bounded(share, max(0.0, middle - half), min(1.0, middle + half))
+    return Bounded(share, *share_interval(share, number))
 
 
 def people_sums(labels: Iterable[HumanLabel], *, of_scores: bool = True) -> AuditedSums:
@@ -162,7 +159,7 @@ def _drifts(labels: Sequence[HumanLabel], scale: ScoreScale) -> bool:
     if abs(newer - older) > DRIFT_ERRORS * math.hypot(error, other):
         return True
     before, after = (verdict_agreement(half, scale).youden for half in halves)
-    width = math.hypot(after.high - after.low, before.high - before.low) / (2.0 * _Z)
+    width = math.hypot(after.high - after.low, before.high - before.low) / (2.0 * Z)
     return abs(after.value - before.value) > DRIFT_ERRORS * width
 
 

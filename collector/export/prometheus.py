@@ -21,6 +21,7 @@ from collector.records.audits import audit_of, audit_outcome
 from collector.records.feedback import FeedbackSubject, JoinedFeedback
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, audit_name, audited_weight
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Weight
+from collector.statistics.conversations import PAUSE
 from collector.statistics.estimator import Sums
 from collector.telemetry.registry import OTHER, Telemetry
 from collector.telemetry.series import (
@@ -88,9 +89,9 @@ class PrometheusSettings(ExporterSettings):
     segments: tuple[str, ...] = Field(default=(), max_length=100)
     """The values of the one attribute of `segment_by`, if it is a name."""
     max_conversations: int = Field(default=100_000, ge=1)
-    """Conversations remembered for the error of the mean, about 400 bytes each."""
-    conversation_window: Seconds = 3600.0
-    """Scores of a conversation count as dependent within this time of the first."""
+    """Conversations remembered for the error of the mean, about 900 bytes each."""
+    conversation_window: Seconds = PAUSE
+    """Scores of a conversation count as dependent until it pauses for this long, seven days at most."""
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:
@@ -121,8 +122,8 @@ class PrometheusExporter:
         self._settings = settings
         self._telemetry = context.telemetry
         self._audited: dict[tuple[str, str], MonitoredEvaluator] = {}
-        self._audits = AuditedClusters(capacity=settings.max_conversations, memory=settings.conversation_window)
-        self._sums = BoundedSums(capacity=settings.max_conversations, memory=settings.conversation_window)
+        self._audits = AuditedClusters(capacity=settings.max_conversations, pause=settings.conversation_window)
+        self._sums = BoundedSums(capacity=settings.max_conversations, pause=settings.conversation_window)
         self._corrected = CorrectedSums(context.telemetry, self._sums)
         self._newest: dict[tuple[str, str], float] = {}
         self._models: dict[tuple[str, str], set[tuple[str, str | None]]] = {}

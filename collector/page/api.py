@@ -11,7 +11,7 @@ import orjson
 
 from collector.page.label_queue import LabelQueue, progress_json
 from collector.page.requests import Filters, excerpt, select_evaluations, visible_attributes
-from collector.page.score_series import RANGES, Bin, ScoreSums, total
+from collector.page.score_series import RANGES, WEEK, Bin, total
 from collector.page.settings import PageSettings
 from collector.page.sources import AgreementView, PeopleView, Sources
 from collector.page.view import ListedEvaluation, View
@@ -19,17 +19,15 @@ from collector.past.evaluations import is_owed
 from collector.records.feedback import JoinedFeedback
 from collector.records.json import evaluation_to_json, label_to_json, turn_to_json
 from collector.statistics.audited_sums import AuditedSums, CorrectedMean, corrected_by_people, sums_of_scores
-from collector.statistics.estimator import Sums
+from collector.statistics.intervals import MeanInterval
 from evaluators.cases import Turn
 from evaluators.results import Evaluation, Label
 
 Json = dict[str, Any]
-MIN_CONVERSATIONS = 5
-"""Conversations below which a mean is not compared with its threshold."""
 DAY = 86400.0
+_WIDE = 0.3
+"""Width of an interval from which its scores are too few to say anything."""
 _EXCERPT = 240
-_BY_PEOPLE = "7d"
-"""The range in which labels were given that correct a mean: `PEOPLE_WINDOW`."""
 _JUDGE_TEXTS = frozenset({"explanation", "details"})
 """Fields of an evaluation in which a judge may quote the evaluated text."""
 
@@ -166,7 +164,7 @@ class PageApi:
         track = self.view.score_series[key]
         watched = self.view.evaluators.get(key)
         columns = track.columns(name, now)
-        recent = total(columns[-RANGES[name].recent :])
+        recent, whole = total(columns[-RANGES[name].recent :]), track.whole(name, now)
         threshold = watched.threshold if watched else None
         lower = bool(watched and watched.lower_is_better)
         return {
@@ -179,12 +177,12 @@ class PageApi:
             "points": [_point(start, column) for start, column in columns],
             "recent": _summary(recent),
             "recent_seconds": RANGES[name].recent * RANGES[name].width,
-            "whole": _summary(total(columns)),
+            "whole": _summary(whole),
             "yesterday": _earlier(track.earlier(name, now, DAY)),
             "last_week": _earlier(track.earlier(name, now, 7 * DAY)),
-            "state": _state(_judged_by(recent, total(columns)), threshold, lower_is_better=lower),
+            "state": _state(_judged_by(recent, whole), threshold, lower_is_better=lower),
             "newest": track.newest,
-            "people": None if people is None else _people(people, total(track.columns(_BY_PEOPLE, now))),
+            "people": None if people is None else _people(people, track.whole(WEEK, now)),
         }
 
     def _funnel(self) -> Json:
@@ -204,17 +202,18 @@ class PageApi:
 
 
 def _point(start: float, column: Bin | None) -> list[float | int | None]:
-    """Start, mean, standard error, scores, failures of a column."""
+    """Start, mean, low and high end of its 95 % interval, scores, failures of a column."""
     if column is None:
-        return [start, None, None, 0, 0]
-    return [start, column.within_column.mean, column.within_column.error, column.within_column.scores, column.failed]
+        return [start, None, None, None, 0, 0]
+    sums = column.within_column
+    return [start, sums.mean, *(sums.interval or (None, None)), sums.scores, column.failed]
 
 
 def _summary(whole: Bin) -> Json:
     sums = whole.across_columns
     return {
         "mean": sums.mean,
-        "error": sums.error,
+        "interval": sums.interval,
         "scores": sums.scores,
         "conversations": sums.conversations,
         "passed": whole.passed / whole.verdicts if whole.verdicts else None,
@@ -235,14 +234,14 @@ def _corrected(whole: Bin) -> Json | None:
     mean = whole.audited.corrected()
     if mean is None:
         return {"audits": whole.audited.audits, "mean": None}
-    return {"audits": mean.audits, "mean": mean.mean, "error": mean.error, "worth": mean.worth}
+    return {"audits": mean.audits, "mean": mean.mean, "interval": mean.interval, "worth": mean.worth}
 
 
 def _people(people: PeopleView, scores: Bin) -> Json:
     """People's verdict: their mean of seven days, or why there is none, and how the judge agrees with them."""
     known = {"withheld": people.withheld, "agreements": [_agreement(agreement) for agreement in people.agreements]}
     mean = None if people.withheld else _by_people(people.sums, scores)
-    return known if mean is None else known | {"mean": mean.mean, "error": mean.error, "labels": mean.audits}
+    return known if mean is None else known | {"mean": mean.mean, "interval": mean.interval, "labels": mean.audits}
 
 
 def _by_people(labels: AuditedSums, scores: Bin) -> CorrectedMean | None:
@@ -267,36 +266,34 @@ def _earlier(whole: Bin | None) -> Json | None:
     if whole is None or whole.across_columns.mean is None:
         return None
     sums = whole.across_columns
-    return {"mean": sums.mean, "error": sums.error, "scores": sums.scores}
+    return {"mean": sums.mean, "interval": sums.interval, "scores": sums.scores}
 
 
-def _judged_by(recent: Bin, whole: Bin) -> ScoreSums:
-    """The sums by which it is good or bad: the newest; where there are audits, as many scores as these are worth."""
-    if not any(whole.audited.values):
-        return recent.across_columns
+def _judged_by(recent: Bin, whole: Bin) -> MeanInterval | None:
+    """The interval of the mean that makes it good or bad: the newest one, or the one by audits.
+
+    Too few audits are anything from 0 to 1. None without scores.
+    """
+    newest = recent.across_columns.interval
+    if newest is None or not any(whole.audited.values):
+        return newest
     mean = whole.audited.corrected()
-    if mean is None:
-        return ScoreSums(1, 1, Sums(1.0, recent.across_columns.mean or 0.0, 1.0))
-    n, squares = mean.worth, mean.worth**2 * mean.error**2
-    conversations = max(MIN_CONVERSATIONS, int(n))
-    squares *= (conversations - 1) / conversations
-    sums = Sums(n, n * mean.mean, n, n * mean.mean, squares + n * mean.mean**2)
-    return ScoreSums(conversations, conversations, sums)
+    return (0.0, 1.0) if mean is None else mean.interval
 
 
-def _state(sums: ScoreSums, threshold: float | None, *, lower_is_better: bool) -> str:
-    """On which side of the threshold the mean surely is: by two standard errors, of enough conversations."""
-    mean, error = sums.mean, sums.error
-    if mean is None:
+def _state(interval: MeanInterval | None, threshold: float | None, *, lower_is_better: bool) -> str:
+    """The side of the threshold on which the mean surely is: `unsure` where its 95 % interval holds the threshold.
+
+    Scores whose interval is wider than `_WIDE` are `few`.
+    """
+    if interval is None:
         return "silent"
     if threshold is None:
         return "plain"
-    if error is None or sums.conversations < MIN_CONVERSATIONS:
-        return "few"
-    distance = (threshold - mean) if lower_is_better else (mean - threshold)
-    if abs(distance) < 2 * error:
-        return "unsure"
-    return "good" if distance >= 0 else "bad"
+    low, high = interval
+    if low <= threshold <= high:
+        return "few" if high - low > _WIDE else "unsure"
+    return "bad" if (low > threshold) is lower_is_better else "good"
 
 
 def _turn(turn: Turn, judged: Evaluation, *, first: bool) -> Json:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations, islice
+from statistics import fmean
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -19,13 +19,12 @@ from collector.page.view import ListedEvaluation, View
 from collector.receive.rejection import Rejected
 from collector.records.audits import noted_audit
 from collector.section import Section
+from collector.statistics.intervals import share_interval
 from evaluators.results import Label
 
 MOST_READ = 50_000
 """The newest evaluations among which the next one is looked for."""
 _MIDDLE = 0.5
-_Z = 1.959964
-"""Of a 95 % interval."""
 CANNOT_TELL = "cannot tell"
 
 Person = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80)]
@@ -159,16 +158,8 @@ def _progress(queued: list[QueuedEvaluation], person: str, left: int) -> LabelPr
         mine=sum(person in evaluation.labels for evaluation in queued),
         left=left,
         pairs=len(pairs),
-        agreement=share_interval(sum(pairs), len(pairs)) if pairs else None,
+        agreement=(share := fmean(pairs), *share_interval(share, len(pairs))) if pairs else None,
     )
-
-
-def share_interval(hits: int, number: int) -> tuple[float, float, float]:
-    """A share with its 95 % interval (Wilson 1927)."""
-    share, spread = hits / number, _Z**2 / number
-    middle = (share + spread / 2) / (1 + spread)
-    half = _Z * math.sqrt(share * (1 - share) / number + spread / (4 * number)) / (1 + spread)
-    return share, max(0.0, middle - half), min(1.0, middle + half)
 
 
 def progress_json(progress: LabelProgress) -> dict[str, Any]:

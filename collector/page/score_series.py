@@ -10,6 +10,7 @@ from collector.records.audits import audit_of
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from collector.statistics.estimator import Clusters, Sums
+from collector.statistics.intervals import MeanInterval, mean_interval
 from evaluators.results import Evaluation
 
 
@@ -29,12 +30,13 @@ RANGES: dict[str, ChartRange] = {
     "24h": ChartRange(1200.0, 72, 9),
     "7d": ChartRange(7200.0, 84, 12),
 }
+WEEK = "7d"
 _LONGEST = max(chart_range.width for chart_range in RANGES.values())
 _PAST = "past"
 _RINGS = RANGES | {_PAST: ChartRange(300.0, 9 * 288, 0)}
 """The ranges, and what was within nine days, to compare with."""
 MINUTE = 60.0
-_NUMBERS = 22 + len(SUM_NAMES)
+_NUMBERS = 22 + len(SUM_NAMES) + 5
 
 
 @dataclass(slots=True)
@@ -79,6 +81,11 @@ class ScoreSums:
             return None
         return math.sqrt(self.sums.variance(self.conversations))
 
+    @property
+    def interval(self) -> MeanInterval | None:
+        """The 95 % interval of the mean; None without scores."""
+        return mean_interval(self.sums.mean, self.error or 0.0, self.sums.n_eff) if self.sums.w else None
+
 
 @dataclass(slots=True)
 class Bin:
@@ -86,7 +93,8 @@ class Bin:
 
     `passed` and `verdicts` are sums of weights: of what met its threshold, and of all that has one. `clipped` is the
     weight that is left out of all sums, as no conversation may outweigh the others. `audited` are the sums by which
-    audits correct the mean, all 0 where there are no audits.
+    audits correct the mean, all 0 where there are no audits. `week` is what the sums of `across_columns` are larger by
+    over seven days, as `collector.statistics.conversations` has it.
     """
 
     within_column: ScoreSums
@@ -100,6 +108,7 @@ class Bin:
     calls: int = 0
     tokens: int = 0
     audited: AuditedSums = field(default_factory=AuditedSums)
+    week: Sums = field(default_factory=Sums)
 
     @property
     def clipped_share(self) -> float:
@@ -137,18 +146,19 @@ class Bin:
             self.tokens,
             *(each - more for each, more in zip(within, across, strict=True)),
             *self.audited.values,
+            *astuple(self.week),
         ]
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> Bin:
         """A column out of its numbers; those that are left out at the end are 0."""
-        parts = (slice(7), slice(7, 15), slice(15, 22), slice(22, _NUMBERS))
-        across, others, less, audited = ([*numbers, *[0.0] * _NUMBERS][part] for part in parts)
+        parts = (slice(7), slice(7, 15), slice(15, 22), slice(22, _NUMBERS - 5), slice(_NUMBERS - 5, _NUMBERS))
+        across, others, less, audited, week = ([*numbers, *[0.0] * _NUMBERS][part] for part in parts)
         passed, verdicts, clipped, skipped, failed, cost, calls, tokens = others
         within = [each + more for each, more in zip(across, less, strict=True)]
         return cls(
             ScoreSums.from_numbers(within), ScoreSums.from_numbers(across), passed, verdicts, clipped,
-            int(skipped), int(failed), cost, int(calls), int(tokens), AuditedSums(tuple(audited)),
+            int(skipped), int(failed), cost, int(calls), int(tokens), AuditedSums(tuple(audited)), Sums(*week),
         )  # fmt: skip
 
     def add(self, other: Bin) -> None:
@@ -164,6 +174,7 @@ class Bin:
         self.calls += other.calls
         self.tokens += other.tokens
         self.audited += other.audited
+        self.week += other.week
 
 
 class ScoreSeries:
@@ -206,6 +217,7 @@ class ScoreSeries:
                 alone = self._alone.add((name, index, conversation), weight=along.mean.w, score=score, time=time)
                 column.within_column.add_score(alone)
                 column.across_columns.add_score(along.mean)
+                column.week += along.week - along.mean
 
     def _unsaved_minute(self, partition: int, minute: int) -> Bin:
         return self._unsaved.setdefault(partition, {}).setdefault(minute, Bin(ScoreSums(), ScoreSums()))
@@ -258,6 +270,13 @@ class ScoreSeries:
         range_, ring = RANGES[name], self._rings[name]
         last = int(now // range_.width)
         return [(index * range_.width, ring.get(index)) for index in range(last - range_.bins + 1, last + 1)]
+
+    def whole(self, name: str, now: float) -> Bin:
+        """A range that ends at `now` as one."""
+        whole = total(self.columns(name, now))
+        if name == WEEK:
+            whole.across_columns.sums += whole.week
+        return whole
 
     def earlier(self, name: str, now: float, ago: float) -> Bin | None:
         """A range that ended `ago` seconds before `now`, at most eight days; None if it is too short or too long."""

@@ -27,12 +27,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 
 from collector.records.audits import FEWEST_AUDITS, AuditScore
 from collector.statistics.bounded_sums import Weight
+from collector.statistics.conversations import PAUSE, Conversations, fading
 from collector.statistics.estimator import VARIANCE_FLOOR, Sums
+from collector.statistics.intervals import MeanInterval, mean_interval
 from evaluators.results import Sampling
 
 TOTALS = ("a", "ay", "ax", "w", "wx")
@@ -59,6 +61,11 @@ class CorrectedMean:
     power: float
     audits: float
     gain: float
+
+    @property
+    def interval(self) -> MeanInterval:
+        """The 95 % interval of the mean."""
+        return mean_interval(self.mean, self.error, self.audits)
 
     @property
     def worth(self) -> float:
@@ -203,40 +210,22 @@ def totals_of(weight: float, score: float, audit: AuditScore | None) -> tuple[fl
 
 @dataclass(slots=True)
 class _Totals:
-    start: float
-    values: tuple[float, ...] = field(default=(0.0,) * len(TOTALS))
+    values: tuple[float, ...] = (0.0,) * len(TOTALS)
 
 
 class AuditedClusters:
-    """The sums of the scores of recent conversations, by series.
+    """The sums of the scores of recent conversations, by series, as in `collector.statistics.conversations`."""
 
-    At most `capacity` conversations, each for `memory` seconds from its first score, as in
-    `collector.statistics.estimator.Clusters`.
-    """
-
-    def __init__(self, *, capacity: int = 100_000, memory: float = 3600.0) -> None:
-        self._capacity = capacity
-        self._memory = memory
-        self._totals: dict[Hashable, _Totals] = {}  # in the order of their start
+    def __init__(self, *, capacity: int = 100_000, pause: float = PAUSE) -> None:
+        self._totals = Conversations(_Totals, capacity=capacity, pause=pause)
 
     def __len__(self) -> int:
         return len(self._totals)
 
     def add(self, key: Hashable, *, weight: float, score: float, audit: AuditScore | None, time: float) -> AuditedSums:
         """Add a cheap score in [0, 1] of the conversation `key`, made at `time` (s), with its audit if it has one."""
-        of, more = self._of(key, time), totals_of(weight, score, audit)
-        grown = growth(of.values, more)
-        of.values = tuple(map(float.__add__, of.values, more))
-        return grown
-
-    def _of(self, key: Hashable, time: float) -> _Totals:
-        known = self._totals.get(key)
-        if known is not None and time - known.start <= self._memory:
-            return known
-        self._totals.pop(key, None)
-        self._totals[key] = new = _Totals(time)
-        while True:
-            oldest = next(iter(self._totals))
-            if len(self._totals) <= self._capacity and time - self._totals[oldest].start <= self._memory:
-                return new
-            del self._totals[oldest]
+        (of, passed), more = self._totals.visit(key, time), totals_of(weight, score, audit)
+        left = fading(passed)
+        before = tuple(left * total for total in of.values)
+        of.values = tuple(map(float.__add__, before, more))
+        return growth(before, more)

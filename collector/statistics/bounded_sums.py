@@ -5,13 +5,13 @@ one conversation has ten thousand turns. One conversation that outweighs all oth
 standard error says so only afterwards. So what a conversation may weigh is bounded by what the last 1,000 of its series
 weighed, before the score was known:
 
-- In the sums for the mean a conversation counts for at most 20 times their mean weight, which is 2 % of all their
-  weight. The excess is left out of the sums, and added up as `clipped`: a clipped weight is a bias, at most
+- In the sums for the mean an hour of a conversation counts for at most 20 times their mean weight, which is 2 % of all
+  their weight. The excess is left out of the sums, and added up as `clipped`: a clipped weight is a bias, at most
   clipped / (W + clipped) of the mean of what was clipped. If one conversation in twenty is heavy, the bound grows
   with them until nothing is clipped.
 - In the sums for the drop detector, weights are shares of a scale: the weight of a conversation below which 95 % of all
-  weight lies. So none of them is above 1, whatever the sampling rates, which the detector's guarantee needs; and bets
-  are as large as the weights that occur allow. The excess is left out here, too.
+  weight lies. So no conversation's sum is above 1, whatever the sampling rates and however long it lasts, which the
+  detector's guarantee needs; and bets are as large as the weights that occur allow. The excess is left out here, too.
 
 Until 20 conversations are known, a score counts for at most 20 times the weight that is our own sampling's, and the
 scale is four times the largest weight so far. Weights are bounded for each process: a restart begins again.
@@ -24,12 +24,14 @@ from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from collector.statistics.estimator import Sums, increments
+from collector.statistics.conversations import FADE_WEEK, PAUSE, Conversations, fading
+from collector.statistics.estimator import FadingTotals, Sums
 from evaluators.results import Sampling
 
+HOUR = 3600.0
 LARGEST = 20.0
-"""Times the mean weight of a conversation that one may have. Why not less: conversations differ in length, and
-honest samplers in what they keep; with 20 heavy ones in a thousand the mean is still that of them all."""
+"""Times the mean weight of a conversation that one may have in an hour. Why not less: conversations differ in length,
+and honest samplers in what they keep; with 20 heavy ones in a thousand the mean is still that of them all."""
 _HISTORY = 1000
 _ENOUGH = 20
 """Conversations after which their weights are known."""
@@ -59,10 +61,12 @@ class Weight:
 class BoundedIncrements:
     """A score's additions to the sums of the mean and of the detector, and the part of its weight that is in neither.
 
-    `before` are the detector's sums of weights, and of weights times scores, of the conversation before this score.
+    `mean` is for windows of up to a day, `week` for one of seven days. `before` are the detector's sums of weights, and
+    of weights times scores, of the conversation before this score.
     """
 
     mean: Sums
+    week: Sums
     evidence: Sums
     clipped: float
     before: tuple[float, float]
@@ -70,13 +74,17 @@ class BoundedIncrements:
 
 @dataclass(slots=True)
 class _Conversation:
-    """Sums over a conversation's scores since `start` (s), bounded for the mean, and as shares of the scale."""
+    """A conversation's sums: `w` over all its scores, fading ones for the mean, and `shares` of the detector's scale.
 
-    start: float
+    `hour` is the weight since `hour_start` (s).
+    """
+
     w: float = 0.0
-    wy: float = 0.0
-    share: float = 0.0
-    share_y: float = 0.0
+    hour: float = 0.0
+    hour_start: float = -math.inf
+    day: FadingTotals = field(default_factory=FadingTotals)
+    week: FadingTotals = field(default_factory=FadingTotals)
+    shares: FadingTotals = field(default_factory=FadingTotals)
     bin: int = 0
     in_history: bool = True
 
@@ -153,15 +161,10 @@ class WeightHistory:
 
 
 class BoundedSums:
-    """The sums of the scores of recent conversations, by series.
+    """The sums of the scores of recent conversations, by series: `capacity` and `pause` as in `Conversations`."""
 
-    At most `capacity` conversations, each for `memory` seconds from its first score, as in `Clusters`.
-    """
-
-    def __init__(self, *, capacity: int = 100_000, memory: float = 3600.0) -> None:
-        self._capacity = capacity
-        self._memory = memory
-        self._conversations: dict[tuple[Hashable, Hashable], _Conversation] = {}  # in the order of their start
+    def __init__(self, *, capacity: int = 100_000, pause: float = PAUSE) -> None:
+        self._conversations = Conversations(_Conversation, capacity=capacity, pause=pause)
         self._histories: dict[Hashable, WeightHistory] = {}
 
     def __len__(self) -> int:
@@ -172,44 +175,29 @@ class BoundedSums:
     ) -> BoundedIncrements:
         """Add a score in [0, 1] that was made at `time` (s)."""
         history = self._histories.setdefault(series, WeightHistory())
-        of = self._conversation((series, conversation), time, history)
+        of, passed = self._conversations.visit((series, conversation), time)
+        if passed is None:
+            history.begin(of)
+        if time - of.hour_start > HOUR:
+            of.hour, of.hour_start = 0.0, time
         if history.is_known:
-            room = max(history.most, weight.own) - of.w
+            room = max(history.most, weight.own) - of.hour
             scale = history.scale
         else:
             room = LARGEST * weight.own
             scale = _SCORES * max(history.largest, min(weight.full, room))
         admitted = min(weight.full, max(0.0, room))
-        share = min(admitted / scale, 1.0 - of.share)
-        before = (of.share, of.share_y)
+        before = (of.shares.w, of.shares.wy)
         grown = BoundedIncrements(
-            increments(of.w, of.wy, admitted, score),
-            increments(of.share, of.share_y, share, score),
+            of.day.add(admitted, score, fading(passed)),
+            of.week.add(admitted, score, fading(passed, FADE_WEEK)),
+            of.shares.add(min(admitted / scale, 1.0 - of.shares.w), score),
             weight.full - admitted,
             before,
         )
-        of.wy += admitted * score
-        of.share += share
-        of.share_y += share * score
+        of.hour += admitted
         history.grow(of, admitted)
         return grown
-
-    def _conversation(self, key: tuple[Hashable, Hashable], time: float, history: WeightHistory) -> _Conversation:
-        known = self._conversations.get(key)
-        if known is not None and time - known.start <= self._memory:
-            return known
-        self._conversations.pop(key, None)
-        self._conversations[key] = new = _Conversation(time)
-        history.begin(new)
-        self._forget(time)
-        return new
-
-    def _forget(self, time: float) -> None:
-        while True:
-            oldest = next(iter(self._conversations))
-            if len(self._conversations) <= self._capacity and time - self._conversations[oldest].start <= self._memory:
-                return
-            del self._conversations[oldest]
 
 
 def _bin_of(weight: float) -> int:

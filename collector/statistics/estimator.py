@@ -16,11 +16,9 @@ None of it is negative, so these are counters, exact over any window that holds 
 of squared scores: it would take turns of a conversation for independent, and understate the error. The sums of
 replicas add up, because one conversation is scored by one partition's owner.
 
-A conversation without end must not be one cluster without end: a window that begins within a cluster also gets the
-products with its earlier turns, and the more of them there are, the more the error is overstated. So the scores of a
-conversation belong together for `memory` seconds from the first of them (an hour, as conversations are mostly shorter
-and windows mostly not); later ones begin a new cluster. Over long windows this leaves out products within
-conversations that last longer, and understates their share of the error. A restart begins new clusters, too. A
+A window that begins within a conversation also gets the products with its earlier turns, and the more of them there
+are, the more the error is overstated. So before each product a and b fade with time, as
+`collector.statistics.conversations` says, for how long a conversation lasts, too. A restart begins new conversations. A
 conversation judged again because late turns reopened it counts as one more score of the same conversation.
 """
 
@@ -29,6 +27,8 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
+
+from collector.statistics.conversations import Conversations
 
 VARIANCE_FLOOR = 1e-4
 """Variance added to that of the scores: a few equal scores have no variance, and are no proof."""
@@ -112,49 +112,31 @@ def increments(w: float, wy: float, weight: float, score: float) -> Sums:
 
 
 @dataclass(slots=True)
-class _Cluster:
-    """Sums over a conversation's scores since `start` (s)."""
+class FadingTotals:
+    """The sums w and wy of a conversation, as far as they have not faded."""
 
-    start: float
     w: float = 0.0
     wy: float = 0.0
 
+    def add(self, weight: float, score: float, left: float = 1.0) -> Sums:
+        """Add a score after the share `left` was left of what was before; returns what the five sums grow by."""
+        self.w *= left
+        self.wy *= left
+        grown = increments(self.w, self.wy, weight, score)
+        self.w += weight
+        self.wy += weight * score
+        return grown
+
 
 class Clusters:
-    """The sums of the scores of recent conversations.
-
-    At most `capacity` conversations, each for `memory` seconds from its first score; what is beyond is forgotten, the
-    oldest first.
-    """
+    """The sums of scores whose conversations count for `memory` seconds from the first score, and do not fade."""
 
     def __init__(self, *, capacity: int = 100_000, memory: float = 3600.0) -> None:
-        self._capacity = capacity
-        self._memory = memory
-        self._clusters: dict[Hashable, _Cluster] = {}  # in the order of their start
+        self._totals = Conversations(FadingTotals, capacity=capacity, pause=memory, longest=memory)
 
     def __len__(self) -> int:
-        return len(self._clusters)
+        return len(self._totals)
 
     def add(self, key: Hashable, *, weight: float, score: float, time: float) -> Sums:
         """Add a score in [0, 1] of the conversation `key`, weighted `weight` >= 1, made at `time` (s)."""
-        cluster = self._cluster(key, time)
-        grown = increments(cluster.w, cluster.wy, weight, score)
-        cluster.w += weight
-        cluster.wy += weight * score
-        return grown
-
-    def _cluster(self, key: Hashable, time: float) -> _Cluster:
-        known = self._clusters.get(key)
-        if known is not None and time - known.start <= self._memory:
-            return known
-        self._clusters.pop(key, None)
-        self._clusters[key] = cluster = _Cluster(time)
-        self._forget(time)
-        return cluster
-
-    def _forget(self, time: float) -> None:
-        while True:
-            oldest = next(iter(self._clusters))
-            if len(self._clusters) <= self._capacity and time - self._clusters[oldest].start <= self._memory:
-                return
-            del self._clusters[oldest]
+        return self._totals.visit(key, time)[0].add(weight, score)

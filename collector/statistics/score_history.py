@@ -58,7 +58,7 @@ def history_of(scores: Sequence[PastScore]) -> ScoreHistory:
     sums, hourly = BoundedSums(), dict[int, Sums]()
     independent = 0.0
     for score in scores:
-        grown = sums.add(None, score.conversation, weight=score.weight, score=score.score, time=score.time).mean
+        grown = sums.add(None, score.conversation, weight=score.weight, score=score.score, time=score.time).week
         hour = int(score.time // HOUR)
         hourly[hour] = hourly.get(hour, Sums()) + grown
     whole = sum(hourly.values(), Sums())

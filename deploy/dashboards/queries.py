@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collector.statistics.intervals import Z
 from collector.telemetry.series import (
     ESTIMATOR_W,
     ESTIMATOR_W2,
@@ -24,6 +25,8 @@ WATCHED = '{monitor=~"$monitor",evaluator=~"$evaluator"}'
 
 SEGMENTS = '{monitor=~"$monitor",evaluator=~"$evaluator",segment=~"$segment"}'
 
+_ENOUGH = 20
+"""Effective conversations from which a mean has the interval of many."""
 RATE = "$__rate_interval"
 WINDOW = "$window"
 
@@ -68,8 +71,9 @@ class Selected:
         return f"(({self.mean()}) and {lower}) or (1 - ({self.mean()}) unless {lower})"
 
     def bound(self, sign: str) -> str:
-        """Two standard errors above (`+`) or below (`-`) the mean, within 0..1."""
-        return f"clamp({self.mean()} {sign} 2 * ({self.error()}), 0, 1)"
+        """An end of the mean's 95 % interval, above (`+`) or below (`-`) it; too few scores have none."""
+        enough = f"{self.effective_number()} >= {_ENOUGH}"
+        return f"clamp({self.mean()} {sign} {Z:.2f} * ({self.error()}), 0, 1) and ({enough})"
 
     def effective_number(self) -> str:
         """How many equally weighted scores would be as exact (Kish)."""

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector.statistics.bounded_sums import LARGEST
+from collector.statistics.conversations import FADE_DAY, PAUSE
 from collector.statistics.drop_detector import DropDetector
 
-HISTORY, ENOUGH, COVERED, SCORES, STEPS, MEMORY = 1000, 20, 0.95, 4.0, 8, 60.0
-"""As in `collector.statistics.bounded_sums`; the memory in minutes."""
+HISTORY, ENOUGH, COVERED, SCORES, STEPS = 1000, 20, 0.95, 4.0, 8
+"""As in `collector.statistics.bounded_sums`."""
+HOUR, DAY, FADE = 60.0, PAUSE / 60.0, FADE_DAY / 60.0
+"""In minutes, as times are. Conversations here end before a day without a score has passed, or a week."""
 COLUMNS = 11
 """Of a minute: five sums for the mean, five for the detector, and how many scores."""
 
@@ -58,7 +61,10 @@ def _grown(w: np.ndarray, wy: np.ndarray, weight: np.ndarray, score: np.ndarray)
 
 def _admitted(turns: Turns) -> list[tuple[float, ...]]:
     """Of every turn the sums of its conversation before it, and what is admitted: for the mean, and for the detector."""
-    starts: list[float] = []
+    lasts: list[float] = []
+    hours: list[float] = []
+    in_hour: list[float] = []
+    totals: list[float] = []
     ws: list[float] = []
     wys: list[float] = []
     shares: list[float] = []
@@ -78,23 +84,28 @@ def _admitted(turns: Turns) -> list[tuple[float, ...]]:
         strict=True,
     ):
         one = of.get(key, -1)
-        if one < 0 or time - starts[one] > MEMORY:
-            one = of[key] = len(starts)
-            starts.append(time)
-            for each in (ws, wys, shares, share_ys):
+        if one < 0 or time - lasts[one] > DAY:
+            one = of[key] = len(lasts)
+            lasts.append(time)
+            hours.append(time)
+            for each in (in_hour, totals, ws, wys, shares, share_ys):
                 each.append(0.0)
             places.append(0)
             counts[0] += 1
             if one - oldest >= HISTORY:
                 place = places[oldest]
                 counts[place] -= 1
-                weights[place] = weights[place] - ws[oldest] if counts[place] else 0.0
-                total -= ws[oldest]
+                weights[place] = weights[place] - totals[oldest] if counts[place] else 0.0
+                total -= totals[oldest]
                 oldest += 1
-        w, wy, share, share_y = ws[one], wys[one], shares[one], share_ys[one]
-        known = len(starts) - oldest
+        left = math.exp((lasts[one] - time) / FADE)
+        lasts[one] = time
+        if time - hours[one] > HOUR:
+            hours[one], in_hour[one] = time, 0.0
+        w, wy, share, share_y = left * ws[one], left * wys[one], shares[one], share_ys[one]
+        known = len(lasts) - oldest
         if known >= ENOUGH:
-            room = max(LARGEST * total / known, own) - w
+            room = max(LARGEST * total / known, own) - in_hour[one]
             while top and not counts[top]:
                 top -= 1
             beyond, rest, scale = 0.0, (1.0 - COVERED) * total, 1.0
@@ -115,11 +126,14 @@ def _admitted(turns: Turns) -> list[tuple[float, ...]]:
         shares[one] = share + part
         share_ys[one] = share_y + part * score
         largest = max(largest, admitted)
-        ws[one] = more = w + admitted
+        ws[one] = w + admitted
+        in_hour[one] += admitted
+        before, totals[one] = totals[one], totals[one] + admitted
+        more = totals[one]
         if one >= oldest:
             place = places[one]
             counts[place] -= 1
-            weights[place] = weights[place] - w if counts[place] else 0.0
+            weights[place] = weights[place] - before if counts[place] else 0.0
             places[one] = place = ceil(STEPS * log2(more) - 1e-9) if more > 1.0 else 0
             counts[place] += 1
             weights[place] += more

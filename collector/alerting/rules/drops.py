@@ -19,7 +19,7 @@ from collector.alerting.rules.states import States
 from collector.alerting.rules.targets import INTERVAL, Target
 from collector.config.alerts import DAY, AlertSettings
 from collector.statistics.drop_detector import MOST_INTERVALS, DropDetector
-from collector.statistics.incident import recovery_threshold
+from collector.statistics.incident import LARGEST_MARGIN, recovery_threshold
 from collector.telemetry.series import EVIDENCE_W, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2, EVIDENCE_WY
 
 DROPPED = "EvalstreamScoreDropped"
@@ -122,11 +122,12 @@ def _dropped(target: Target, detector: DropDetector, alerts: AlertSettings, stat
         description=(
             f"The mean of {{label:evaluator}} ({{label:monitor}}) has been {{level}} since {{since}}; before, it was "
             f"{{before}}. Its target is {detector.target:g}. Over the last hour it is {{mean}} ± {{error}} from {{n}} "
-            "effective conversations. The alert ends once scores show a recovery. "
+            "effective conversations. The alert ends when the mean is surely more than half-way back to its target, "
+            f"and within {LARGEST_MARGIN:g} of it. "
             "Other firing alerts explain at most {doubt} of the distance to the target. {causes}"
         ),
         facts={
-            word: Fact(name, tuple(states.by), {"window": "1h"})
+            word: Fact(name, tuple(states.by), {"window": "1h"}, is_margin=word == "error")
             for word, name in (("mean", series.SCORE_MEAN), ("error", series.SCORE_STDERR), ("n", series.SCORE_N_EFF))
         }
         | {

@@ -59,7 +59,7 @@ def _rules(alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule | Al
         ),
         facts={
             "mean": Fact(series.FEEDBACK_MEAN, BY, {"window": _NOW}),
-            "error": Fact(series.FEEDBACK_STDERR, BY, {"window": _NOW}),
+            "error": Fact(series.FEEDBACK_STDERR, BY, {"window": _NOW}, is_margin=True),
             "n": Fact(series.FEEDBACK_N_EFF, BY, {"window": _NOW}),
             "before": Fact(series.FEEDBACK_MEAN, BY, {"window": _BEFORE}),
         },

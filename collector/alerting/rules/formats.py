@@ -25,6 +25,7 @@ from collector.alerting.rules.model import (
     duration,
     quoted,
 )
+from collector.statistics.intervals import Z
 
 _HEADER = "# Written by `evalstream rules`. Change the configuration instead.\n"
 _PLACE = re.compile(r"\{(label:)?([a-z_]+)\}")
@@ -229,7 +230,8 @@ def _fact_query(fact: Fact) -> str:
 
 
 def _over(fact: Fact, selected: str) -> str:
-    return f"last_over_time({selected}[{fact.within}])" if fact.within else selected
+    known = f"last_over_time({selected}[{fact.within}])" if fact.within else selected
+    return f"{Z:.2f} * {known}" if fact.is_margin else known
 
 
 def _inhibition(inhibition: Inhibition) -> dict[str, Any]:

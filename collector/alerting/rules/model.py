@@ -26,6 +26,7 @@ class Fact:
 
     `within` is a duration in PromQL: its last value within it counts. `is_time`: it is in seconds since the epoch. With
     `listed`, a label, there may be several, and each is named by it with its value as a percentage, if it is above 0.
+    `is_margin`: it is a standard error, and shown as what stands behind every "±", half of the 95 % interval.
     """
 
     series: str
@@ -34,6 +35,7 @@ class Fact:
     within: str | None = None
     is_time: bool = False
     listed: str | None = None
+    is_margin: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

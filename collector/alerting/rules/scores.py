@@ -219,14 +219,14 @@ def _below(target: Target, mean: float, errors: float, severity: Severity, n: fl
         labels={"evaluator": target.evaluator, "monitor": target.monitor},
         summary=f"{{label:evaluator}} of {{label:monitor}}: {target.measure} is {side} its target of {mean:g}",
         description=(
-            "Over {label:window} the mean of {label:evaluator} ({label:monitor}) is {value} ± {error} (standard error) "
+            "Over {label:window} the mean of {label:evaluator} ({label:monitor}) is {value} ± {error} (95 %) "
             f"from {{n}} effective conversations; the target is {mean:g}. That is more than {errors:g} standard errors "
             "on the wrong side. A share of {clipped} of the weight is left out of the mean, as no conversation may "
             "outweigh the others. Other firing alerts explain at most {doubt} of the distance to the target. "
             "{causes}"
         ),
         facts={
-            "error": Fact(series.SCORE_STDERR, (*by, "window")),
+            "error": Fact(series.SCORE_STDERR, (*by, "window"), is_margin=True),
             "n": Fact(series.SCORE_N_EFF, (*by, "window")),
             "clipped": Fact(series.SCORE_CLIPPED, (*by, "window")),
             "doubt": Fact(series.SCORE_DOUBT, ("evaluator", "monitor")),
@@ -261,6 +261,6 @@ def _burn(
         ),
         facts={
             "mean": Fact(series.SCORE_MEAN, tuple(by), {"window": "24h"}),
-            "error": Fact(series.SCORE_STDERR, tuple(by), {"window": "24h"}),
+            "error": Fact(series.SCORE_STDERR, tuple(by), {"window": "24h"}, is_margin=True),
         },
     )

@@ -243,7 +243,7 @@ def _shifted(alerts: AlertSettings) -> AlertingRule:
         ),
         facts={
             "shift": Fact(shift, ("evaluator", "evaluator_version", "judge")),
-            "error": Fact(error, ("evaluator", "evaluator_version", "judge")),
+            "error": Fact(error, ("evaluator", "evaluator_version", "judge"), is_margin=True),
         },
     )
 

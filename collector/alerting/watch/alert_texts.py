@@ -14,6 +14,8 @@ from collector.alerting.watch.alert_evaluation import FallOfMean, TargetMiss
 from collector.alerting.watch.notifier import AlertInstance
 from collector.config.alerts import AlertSettings
 from collector.statistics.drop_detector import DropDetector
+from collector.statistics.incident import margin
+from collector.statistics.intervals import Z
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,9 @@ class Watched:
 def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, settings: AlertSettings) -> AlertInstance:
     """The mean has fallen: since when, from which level to which. Each fall of an incident is a separate alert."""
     before = "an unknown level" if fall.before is None else f"{fall.before:.3g}"
-    change = "risen" if watched.detector.lower_is_better else "dropped"
+    target = watched.detector.target
+    change, better, sign = ("risen", "below", 1) if watched.detector.lower_is_better else ("dropped", "above", -1)
+    recovered = target + sign * margin(target, fall.level)
     now = "" if miss is None else f" Now: {_mean(miss)}."
     subject, whose = ("the share of the label has", "its") if watched.of_label else ("scores have", "their")
     return _alert(
@@ -50,7 +54,8 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
         f"{whose} target is {watched.detector.target:g}{_mark(watched)}",
         f"The mean of {watched.evaluator} ({watched.monitor}) has been {fall.level:.3g} since {_time(fall.since)}; "
         f"before, it was {before}. Its target is {watched.detector.target:g}.{now} "
-        f"The alert ends once scores show a recovery. {_explained(watched.causes)}{_unproven(watched)}",
+        f"The alert ends when the mean is surely {better} {recovered:.3g}. "
+        f"{_explained(watched.causes)}{_unproven(watched)}",
         settings,
         watched.causes,
     )
@@ -93,7 +98,7 @@ def _one(cause: Cause) -> str:
 
 def _mean(miss: TargetMiss) -> str:
     return (
-        f"over {miss.window} the mean is {miss.sums.mean:.4g} ± {miss.stderr:.3g} from "
+        f"over {miss.window} the mean is {miss.sums.mean:.4g} ± {Z * miss.stderr:.3g} from "
         f"{miss.sums.n_eff:.0f} effective conversations{_left_out(miss.clipped)}"
     )
 

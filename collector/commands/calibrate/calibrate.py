@@ -26,6 +26,7 @@ from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.agreement import ScorePair
 from collector.statistics.certificate import Certificate, JudgedVerdict, VerdictPair, certify
 from collector.statistics.correction import Estimate, WeightedScore, corrected, weighted_mean
+from collector.statistics.intervals import Z
 from collector.statistics.score_scale import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
@@ -292,7 +293,7 @@ def _conclusions(result: Calibration) -> Iterator[str]:
         threshold = f"{result.fitting_threshold:.3f}"
         yield f"Suggested threshold: {threshold}; it fails at least {result.target:.0%} of what people label as bad."
     if result.raw_mean is not None and result.corrected_mean is not None:
-        by_people = f"{result.corrected_mean.mean:.3f} ± {1.96 * result.corrected_mean.error:.3f}"
+        by_people = f"{result.corrected_mean.mean:.3f} ± {Z * result.corrected_mean.error:.3f}"
         yield f"Mean score of the judge: {result.raw_mean:.3f}; corrected by the labels: {by_people}."
     if result.certificate is not None:
         yield _certified(result.certificate)

@@ -25,6 +25,7 @@ from collector.logs.log import Log
 from collector.past.evaluations import REPLAY_OF, evaluations_in
 from collector.records.attributes import STANDARD
 from collector.service.open_logs import open_stored_logs
+from collector.statistics.intervals import Z
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
 
@@ -204,7 +205,7 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
     yield (
         f"{made.evaluator}: {before.mean:.3f} before ({plural(before.conversations, 'conversation')}), "
         f"{after.mean:.3f} now ({plural(after.conversations, 'conversation')}), "
-        f"a change of {explanation.change:+.3f} ± {explanation.error:.3f}"
+        f"a change of {explanation.change:+.3f} ± {Z * explanation.error:.3f}"
     )
     if not explanation.drops:
         is_real = abs(explanation.change) > 3.0 * explanation.error
@@ -218,7 +219,7 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
 
 def _level(drop: SliceDrop) -> str:
     known = "new" if drop.mean_before is None else f"{drop.mean_before:.3f} before"
-    return f"{known}, {drop.mean:.3f} ± {drop.error:.3f} now ({plural(drop.conversations, 'conversation')})"
+    return f"{known}, {drop.mean:.3f} ± {Z * drop.error:.3f} now ({plural(drop.conversations, 'conversation')})"
 
 
 def _explained(drop: SliceDrop, explanation: DropExplanation) -> str:

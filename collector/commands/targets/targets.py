@@ -18,6 +18,7 @@ from collector.logs.log import Log
 from collector.past.evaluations import EvaluationFilter, selected_in
 from collector.service.open_logs import open_stored_logs
 from collector.statistics.bounded_sums import Weight
+from collector.statistics.intervals import Z
 from collector.statistics.score_history import DAY, HOUR, PastScore, ScoreHistory, history_of
 from collector.wording import plural, unknown
 
@@ -210,7 +211,7 @@ def _lines(
 def _proposal_lines(made: Proposal) -> Iterator[str]:
     history, of = made.history, made.of
     yield (
-        f"{of.monitor}/{of.evaluator}: mean {history.mean:.3f} ± {history.error:.3f} of "
+        f"{of.monitor}/{of.evaluator}: mean {history.mean:.3f} ± {Z * history.error:.3f} of "
         f"{plural(history.scores, 'score')} in {history.hours:.0f} h ({history.per_hour:.3g}/h), "
         f"daily wave ±{history.wave:.3f}, {history.clustering:.1f} times the variance of independent scores"
     )

@@ -8,21 +8,19 @@ a `MEMORY` ago counts e times less. Sums of partitions add up.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from collector.evaluate.planned_rates.day_figures import DayFigures, SecondPhase
 from collector.records.audits import FEWEST_AUDITS, AuditScore
+from collector.statistics.conversations import Conversations, fading
 from evaluators.results import Sampling
 
 DAY = 86_400.0
 MEMORY = 2.0 * DAY
 """Seconds in which the past fades to 1 / e: long enough for nights and days, short enough to follow the traffic."""
-CLUSTER_SECONDS = 3600.0
-"""How long scores of a conversation belong together, as in the reported error (`collector.statistics.estimator`)."""
 _CONVERSATIONS = 20_000
 """How many conversations are remembered at most."""
 FEWEST = 200
@@ -46,12 +44,6 @@ class _LearnedCell:
     score: float = 0.0
 
 
-@dataclass(slots=True)
-class _LearnedConversation:
-    start: float
-    cells: list[_LearnedCell] = field(default_factory=list[_LearnedCell])
-
-
 class LearnedFigures:
     """The sums of an evaluator's definition, `version`, by `strata`; the first of these has what is in none of them.
 
@@ -71,7 +63,7 @@ class LearnedFigures:
         self._time = time
         self._sums = {name: [0.0] * (number if name in _SUMS[:3] else number**2) for name in _SUMS}
         self._pairs: dict[str, float] = dict.fromkeys(_PAIRS, 0.0)
-        self._conversations: OrderedDict[str, _LearnedConversation] = OrderedDict()
+        self._conversations = Conversations(list[_LearnedCell], capacity=_CONVERSATIONS)
 
     def fade(self, now: float) -> None:
         """Let time pass."""
@@ -94,41 +86,24 @@ class LearnedFigures:
         self._sums["subjects"][stratum] += full
         self._sums["squares"][stratum] += own * before**2
         self._sums["scores"][stratum] += full * score
-        self._add_to(self._conversation(conversation, time), stratum, own, before, before * score)
+        cells, passed = self._conversations.visit(conversation, time)
+        for cell in cells:  # as in the reported error of a day
+            cell.number *= fading(passed)
+            cell.score *= fading(passed)
+        self._add_to(cells, stratum, own, before, before * score)
         if audit is not None:
             self._add_pair(full / audit.probability, score, audit.score)
-
-    def _conversation(self, name: str, time: float) -> _LearnedConversation:
-        known = self._conversations.get(name)
-        if known is not None and time - known.start <= CLUSTER_SECONDS:
-            return known
-        self._conversations.pop(name, None)
-        self._conversations[name] = new = _LearnedConversation(time)
-        while True:
-            oldest = next(iter(self._conversations.values()))
-            if len(self._conversations) <= _CONVERSATIONS and time - oldest.start <= CLUSTER_SECONDS:
-                return new
-            self._conversations.popitem(last=False)
 
     def __len__(self) -> int:
         return len(self._conversations)
 
-    def _add_to(
-        self, learned_conversation: _LearnedConversation, stratum: int, own: float, number: float, score: float
-    ) -> None:
+    def _add_to(self, cells: list[_LearnedCell], stratum: int, own: float, number: float, score: float) -> None:
         """Add what the products of the conversation's sums grow by."""
-        cell = next(
-            (
-                learned_cell
-                for learned_cell in learned_conversation.cells
-                if (learned_cell.stratum, learned_cell.own) == (stratum, own)
-            ),
-            None,
-        )
+        cell = next((cell for cell in cells if (cell.stratum, cell.own) == (stratum, own)), None)
         if cell is None:
             cell = _LearnedCell(stratum, own)
-            learned_conversation.cells.append(cell)
-        for learned_cell in learned_conversation.cells:
+            cells.append(cell)
+        for learned_cell in cells:
             larger = max(own, learned_cell.own)
             for one, other, first, second in (
                 (stratum, learned_cell.stratum, (number, score), (learned_cell.number, learned_cell.score)),

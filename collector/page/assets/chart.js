@@ -1,4 +1,4 @@
-// A chart of scores over time: the mean of each column, two standard errors around it, and the threshold.
+// A chart of scores over time: the mean of each column, its 95 % interval, and the threshold.
 
 import { h, s } from "./dom.js";
 import { clock, day, margin, plural, score } from "./format.js";
@@ -18,7 +18,7 @@ export function chart(track, name) {
     bands(points, x, y),
     track.threshold === null ? null : s("line", { class: "threshold", x1: 0, x2: W, y1: y(track.threshold), y2: y(track.threshold) }),
     lines(points, x, y),
-    points.map((point, index) => point[4] ? s("line", { class: "failures", x1: x(index), x2: x(index), y1: H - 7, y2: H }) : null),
+    points.map((point, index) => point[5] ? s("line", { class: "failures", x1: x(index), x2: x(index), y1: H - 7, y2: H }) : null),
     s("line", { class: "cursor", x1: 0, x2: 0, y1: 0, y2: H, visibility: "hidden" }),
   );
   const reading = h("p", { class: "reading" }, spanOf(track));
@@ -69,17 +69,17 @@ function lines(points, x, y) {
 }
 
 function bands(points, x, y) {
-  const edge = ([index, point], sign) => `${x(index)} ${y(Math.min(1, Math.max(0, point[1] + sign * 2 * point[2])))}`;
+  const edge = ([index, point], end) => `${x(index)} ${y(point[end])}`;
   return runs(points, (point) => point[2] !== null).filter((run) => run.length > 1).map((run) => {
-    const around = [...run.map((each) => edge(each, 1)), ...run.toReversed().map((each) => edge(each, -1))];
+    const around = [...run.map((each) => edge(each, 3)), ...run.toReversed().map((each) => edge(each, 2))];
     return s("path", { class: "band", d: `M${around.join("L")}Z` });
   });
 }
 
-function describe([start, mean, error, scores, failures], width) {
+function describe([start, mean, low, high, scores, failures], width) {
   const when = width >= 1200 ? `${day(start)} ${clock(start, false)}` : clock(start, width < 60);
   const failed = failures ? `, ${failures} failed` : "";
-  return mean === null ? `${when}  no scores${failed}` : `${when}  ${score(mean)} ${margin(error)}  of ${plural(scores, "score")}${failed}`;
+  return mean === null ? `${when}  no scores${failed}` : `${when}  ${score(mean)} ${margin({ mean, interval: low === null ? null : [low, high], scores })}  of ${plural(scores, "score")}${failed}`;
 }
 
 function spanOf(track) {
@@ -92,5 +92,5 @@ function spanOf(track) {
 function summary(track, name) {
   const { recent, whole } = track;
   const against = track.threshold === null ? "" : `, threshold ${track.threshold}`;
-  return `${name}: mean score now ${score(recent.mean)} ${margin(recent.error)}, over the whole range ${score(whole.mean)} ${margin(whole.error)}${against}`;
+  return `${name}: mean score now ${score(recent.mean)} ${margin(recent)}, over the whole range ${score(whole.mean)} ${margin(whole)}${against}`;
 }

@@ -42,9 +42,9 @@ function card(track, overview, state, chosen) {
       badge(track)),
     h("p", { class: "of" }, `${track.monitor} · each ${track.scope}`),
     h("div", { class: "now" },
-      h("p", { class: "big" }, score(track.recent.mean), h("span", { class: "margin" }, margin(track.recent.error)),
+      h("p", { class: "big" }, score(track.recent.mean), h("span", { class: "margin" }, margin(track.recent)),
         h("span", { class: "what" }, `last ${span(track.recent_seconds)}`)),
-      h("p", { class: "whole" }, `${score(track.whole.mean)} ${margin(track.whole.error)}`, h("span", { class: "what" }, `last ${span(track.width * track.points.length)}`)),
+      h("p", { class: "whole" }, `${score(track.whole.mean)} ${margin(track.whole)}`, h("span", { class: "what" }, `last ${span(track.width * track.points.length)}`)),
       corrected(track.whole.corrected),
       byPeople(track.people),
       h("p", { class: "whole" }, percent(track.whole.passed), h("span", { class: "what" }, "pass"))),
@@ -59,7 +59,7 @@ function card(track, overview, state, chosen) {
 function corrected(mean) {
   if (!mean) return null;
   const about = mean.mean === null ? `too few audits (${Math.round(mean.audits)} of 30)` : `by audits, worth ${Math.round(mean.worth)} of them`;
-  return h("p", { class: "whole corrected" }, mean.mean === null ? "–" : `${score(mean.mean)} ${margin(mean.error)}`, h("span", { class: "what" }, about));
+  return h("p", { class: "whole corrected" }, mean.mean === null ? "–" : `${score(mean.mean)} ${margin(mean)}`, h("span", { class: "what" }, about));
 }
 
 const WITHHELD = {
@@ -73,7 +73,7 @@ function byPeople(people) {
   if (!people) return null;
   const known = people.mean !== undefined;
   const about = known ? "by people, last 7 days" : WITHHELD[people.withheld] ?? "by people: too few audits";
-  return h("p", { class: "whole corrected" }, known ? `${score(people.mean)} ${margin(people.error)}` : "–", h("span", { class: "what" }, about));
+  return h("p", { class: "whole corrected" }, known ? `${score(people.mean)} ${margin(people)}` : "–", h("span", { class: "what" }, about));
 }
 
 /** How the judge's verdicts agree with people's, in all and by segment. */
@@ -91,7 +91,7 @@ function measure(bounds, name, form = score) {
 function before({ yesterday, last_week: week }) {
   const parts = [[yesterday, "yesterday"], [week, "a week ago"]].filter(([each]) => each);
   if (!parts.length) return null;
-  return h("p", { class: "counts" }, parts.map(([each, when]) => `${when} ${score(each.mean)} ${margin(each.error)}`).join(" · "));
+  return h("p", { class: "counts" }, parts.map(([each, when]) => `${when} ${score(each.mean)} ${margin(each)}`).join(" · "));
 }
 
 function badge(track) {

@@ -13,10 +13,11 @@ from evaluation_samples import label, scored
 from collector.calibration.page_labels import LabelIndex
 from collector.logs.log import StoredRecord
 from collector.page.label_draw import LabelQueueSettings, draw, label_doubt
-from collector.page.label_queue import LabelQueue, QueueVerdict, share_interval
+from collector.page.label_queue import LabelQueue, QueueVerdict
 from collector.page.view import EvaluatorView, View
 from collector.records.json import label_to_json
 from collector.statistics.correction import LabelledScore, WeightedScore, corrected, weighted_mean
+from collector.statistics.intervals import share_interval
 from evaluators.results import Evaluation, Sampling
 
 SETTINGS = LabelQueueSettings(random=0.05, doubtful=0.5, twice=0.3)
@@ -113,5 +114,5 @@ def test_a_label_that_somebody_picks_does_not_replace_the_drawn_one() -> None:
 
 
 def test_interval_of_a_share() -> None:
-    assert share_interval(8, 10) == pytest.approx((0.8, 0.4902, 0.9433), abs=1e-4)
+    assert share_interval(0.8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
     assert weighted_mean([WeightedScore(1.0, 1.0)]) == 1.0

@@ -27,11 +27,11 @@ from evaluators.results import Sampling
 def test_the_sums_of_a_stream_are_those_of_whole_conversations_and_never_fall() -> None:
     chance, clusters, whole = Random(3), AuditedClusters(), dict[int, list[float]]()
     streamed = AuditedSums()
-    for number in range(600):
+    for _ in range(600):
         conversation = chance.randrange(90)
         audit = AuditScore(chance.random(), 0.25) if chance.random() < 0.25 else None
         weight, score = chance.choice((1.0, 4.0)), chance.random()
-        grown = clusters.add(conversation, weight=weight, score=score, audit=audit, time=float(number))
+        grown = clusters.add(conversation, weight=weight, score=score, audit=audit, time=0.0)
         assert min(grown.values) >= 0.0
         streamed += grown
         totals = whole.setdefault(conversation, [0.0] * 5)
@@ -42,7 +42,7 @@ def test_the_sums_of_a_stream_are_those_of_whole_conversations_and_never_fall() 
 
 
 def test_conversations_are_forgotten_by_time_and_number() -> None:
-    clusters = AuditedClusters(capacity=2, memory=10.0)
+    clusters = AuditedClusters(capacity=2, pause=10.0)
     for number, time in enumerate((0.0, 1.0, 2.0)):
         clusters.add(number, weight=1.0, score=0.5, audit=None, time=time)
     assert len(clusters) == 2

@@ -137,10 +137,10 @@ def test_series_know_nothing_of_each_other() -> None:
 
 
 def test_what_is_long_ago_is_forgotten() -> None:
-    sums = BoundedSums(capacity=50, memory=100.0)
+    sums = BoundedSums(capacity=50, pause=100.0)
     for number in range(5000):
         sums.add("s", number, weight=upstream(1.0), score=1.0, time=float(number))
     assert len(sums) <= 50
-    same = BoundedSums(memory=100.0)
+    same = BoundedSums(pause=100.0)
     first, again = (same.add("s", "c", weight=upstream(1.0), score=1.0, time=time) for time in (0.0, 200.0))
     assert first.mean == again.mean, "a new cluster"

@@ -234,13 +234,13 @@ def test_another_definition_or_another_boost_begins_again() -> None:
     assert scored(Plan((replace(WATCHED, strata=type(WATCHED.strata)()),))) == 0.0
 
 
-def test_long_conversations_are_one_cluster_for_an_hour_and_few_are_remembered() -> None:
+def test_a_conversation_is_one_cluster_while_it_lasts_and_few_are_remembered() -> None:
     figures = LearnedFigures("v", ("all",), 0.0)
-    for time in (0.0, 10.0, 4000.0):
+    for time in (0.0, 0.0, 43_200.0, 200_000.0):  # half a day later what was before counts e times less
         figures.learn("c", Sampling(), 1.0, AuditScore(1.0, 0.5), time)
-    assert dict(figures.sums)["nn"] == [4.0 + 1.0]
+    assert dict(figures.sums)["nn"] == [pytest.approx(4.0 + (1.0 + 2.0 * 2.0 * math.exp(-1.0)) + 1.0)]
     for number in range(25_000):
-        figures.learn(f"{number}", Sampling(), 1.0, None, 5000.0)
+        figures.learn(f"{number}", Sampling(), 1.0, None, 200_000.0)
     assert len(figures) == 20_000
-    figures.learn("new", Sampling(), 1.0, None, 9000.0)
+    figures.learn("new", Sampling(), 1.0, None, 290_000.0)
     assert len(figures) == 1
