@@ -89,7 +89,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
-# typer does not check files (`readable=False`): the commands do, and report what is wrong in one sentence.
+
+def _file(text: str, *names: str) -> Any:
+    """An option that names a file. Typer does not check it: the command says in one sentence what is wrong."""
+    return typer.Option(*names, help=text, readable=False)
+
+
 ConfigFile = Annotated[
     Path, typer.Option("--config", "-c", help="The configuration file.", show_default=True, readable=False)
 ]
@@ -322,8 +327,7 @@ def rules(
         typer.Option("--format", help="prometheus, prometheusrule, grafana or alertmanager; repeatable."),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(help="Folder to write files to (all formats by default); without it, stdout.", readable=False),
+        Path | None, _file("Folder to write files to (all formats by default); without it, stdout.")
     ] = None,
 ) -> None:
     """Generate alert rules and Grafana dashboards.
@@ -346,9 +350,7 @@ def fetch(
     source: Annotated[
         str, typer.Argument(help="tempo, jaeger, phoenix, langfuse or mlflow.", metavar="SOURCE", show_default=False)
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The file to write, as OTLP JSON lines.", readable=False)
-    ],
+    output: Annotated[Path, _file("The file to write, as OTLP JSON lines.", "--output", "-o")],
     url: Annotated[str | None, typer.Option(help="Its address; by default its usual one on this machine.")] = None,
     since: Since = "24h",
     until: Until = None,
@@ -365,10 +367,7 @@ def fetch(
     project: Annotated[str | None, typer.Option(help="Phoenix: the project. MLflow: the experiment.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Most traces, the newest.")] = 1000,
     token_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file with a token, or with name:secret; or EVALSTREAM_FETCH_TOKEN has it.", readable=False
-        ),
+        Path | None, _file("A file with a token, or with name:secret; or EVALSTREAM_FETCH_TOKEN has it.")
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option(help="A header, like X-Scope-OrgID=team-a; repeatable.", metavar="NAME=VALUE")
@@ -407,10 +406,7 @@ def normalize(
     explain: Annotated[bool, typer.Option(help="Show how every span was read, and why it made no turn.")] = False,
     json: Annotated[bool, typer.Option("--json", help="With --explain: JSON, one object per trace.")] = False,
     config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", "-c", help="The configuration, for its sections `assemble` and `dialects`.", readable=False
-        ),
+        Path | None, _file("The configuration, for its sections `assemble` and `dialects`.", "--config", "-c")
     ] = None,
 ) -> None:
     """Print the turns in OTLP files as JSON lines.
@@ -495,10 +491,7 @@ def score(
         str | None, typer.Option(help="Without a configuration file: the criteria of the evaluator.")
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Write evaluations as .jsonl (a later run resumes from it) or .csv.", readable=False
-        ),
+        Path | None, _file("Write evaluations as .jsonl (a later run resumes from it) or .csv.", "--output", "-o")
     ] = None,
     fail_under: Annotated[
         float | None,
@@ -509,17 +502,11 @@ def score(
     max_usd: MaxUsd = None,
     batch: Batch = False,
     against: Annotated[
-        Path | None,
-        typer.Option(
-            help="JSONL of an earlier --output: compare case by case; exit with status 1 if worse for sure.",
-            readable=False,
-        ),
+        Path | None, _file("JSONL of an earlier --output: compare case by case; exit with status 1 if worse for sure.")
     ] = None,
     tolerance: Annotated[float, typer.Option(min=0, max=1, help="How much worse a mean may be with --against.")] = 0.0,
-    junit: Annotated[Path | None, typer.Option(help="Write the comparison as JUnit XML.", readable=False)] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(help="Write the comparison as a Markdown table.", readable=False)
-    ] = None,
+    junit: Annotated[Path | None, _file("Write the comparison as JUnit XML.")] = None,
+    markdown: Annotated[Path | None, _file("Write the comparison as a Markdown table.")] = None,
     json: Json = False,
 ) -> None:
     """Evaluate turns and conversations in files: OTLP, JSON, JSON lines, CSV, or datasets of other libraries.
@@ -557,10 +544,7 @@ def score(
 
 @app.command()
 def judges(
-    file: Annotated[
-        Path,
-        typer.Option(help="Labelled cases: a turn or conversation a line, with `human` beside it.", readable=False),
-    ],
+    file: Annotated[Path, _file("Labelled cases: a turn or conversation a line, with `human` beside it.")],
     config: ConfigFile = DEFAULT_CONFIG,
     evaluator: Annotated[str | None, typer.Option(help="The evaluator; the only one that asks a judge.")] = None,
     judge: Annotated[
@@ -573,10 +557,9 @@ def judges(
     concurrency: Concurrency = 8,
     max_usd: MaxUsd = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write evaluations to this JSONL file; resume from it.", readable=False),
+        Path | None, _file("Write evaluations to this JSONL file; resume from it.", "--output", "-o")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write agreement over price as SVG.", readable=False)] = None,
+    plot: Annotated[Path | None, _file("Write agreement over price as SVG.")] = None,
     json: Json = False,
 ) -> None:
     """Compare judges on labelled cases: which is enough.
@@ -603,7 +586,7 @@ def judges(
 
 @app.command()
 def cases(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.", readable=False)],
+    output: Annotated[Path, _file("The file to write.", "--output", "-o")],
     config: ConfigFile = DEFAULT_CONFIG,
     which: Annotated[
         Literal["failed", "low", "disagreed", "sampled"],
@@ -664,8 +647,7 @@ def replay(
     paths: Annotated[list[str] | None, typer.Argument(help="Files with the turns; the turns log by default.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     new: Annotated[
-        Path | None,
-        typer.Option("--with", help="The configuration of the new evaluators; that of -c by default.", readable=False),
+        Path | None, _file("The configuration of the new evaluators; that of -c by default.", "--with")
     ] = None,
     since: MaybeSince = None,
     until: Until = None,
@@ -674,14 +656,10 @@ def replay(
     by: Annotated[str | None, typer.Option(help="The new evaluator, if its name differs.")] = None,
     judge: Annotated[str | None, typer.Option(help="The judge to use instead of the evaluator's own.")] = None,
     evaluations: Annotated[
-        Path | None,
-        typer.Option(help="JSONL file with the old evaluations; the evaluations log by default.", readable=False),
+        Path | None, _file("JSONL file with the old evaluations; the evaluations log by default.")
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Write new evaluations as .jsonl; a later run resumes from it.", readable=False
-        ),
+        Path | None, _file("Write new evaluations as .jsonl; a later run resumes from it.", "--output", "-o")
     ] = None,
     into_log: Annotated[
         bool,
@@ -756,11 +734,10 @@ def rejudge(
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option(
+        _file(
+            "With --batch: where they are until they are in the log, as .jsonl; evalstream-rejudge.jsonl.",
             "--output",
             "-o",
-            help="With --batch: where they are until they are in the log, as .jsonl; evalstream-rejudge.jsonl.",
-            readable=False,
         ),
     ] = None,
 ) -> None:
@@ -817,7 +794,7 @@ app.add_typer(logs, name="log", help="Copy the logs to another file or cluster."
 
 @logs.command("copy")
 def copy_log(
-    to: Annotated[Path, typer.Option(help="The configuration of the copy: with another log.", readable=False)],
+    to: Annotated[Path, _file("The configuration of the copy: with another log.")],
     config: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
     """Copy the logs to another file, cluster or number of partitions.
@@ -887,8 +864,7 @@ def mcp(
         str | None, typer.Option(help="The page's address; that of the configuration on this machine, if left out.")
     ] = None,
     token_file: Annotated[
-        Path | None,
-        typer.Option(help="A file with a token of the page; or EVALSTREAM_PAGE_TOKEN has it.", readable=False),
+        Path | None, _file("A file with a token of the page; or EVALSTREAM_PAGE_TOKEN has it.")
     ] = None,
     http: Annotated[
         str | None, typer.Option(help="Serve over HTTP at HOST:PORT/mcp instead of stdio.", metavar="HOST:PORT")
@@ -1089,7 +1065,7 @@ def calibrate(
     target: Annotated[
         float, typer.Option(min=0, max=1, help="Share of bad answers that the suggested threshold should fail.")
     ] = 0.9,
-    plot: Annotated[Path | None, typer.Option(help="Write a scatter plot as SVG.", readable=False)] = None,
+    plot: Annotated[Path | None, _file("Write a scatter plot as SVG.")] = None,
     json: Json = False,
     random: RandomLabels = False,
     certify: Annotated[
@@ -1135,12 +1111,7 @@ def align(
     concurrency: Concurrency = 8,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="The file for the new definition; EVALUATOR_aligned.yaml beside the configuration.",
-            readable=False,
-        ),
+        _file("The file for the new definition; EVALUATOR_aligned.yaml beside the configuration.", "--output", "-o"),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -1183,10 +1154,7 @@ def labels_next(
     evaluator: Annotated[str | None, typer.Option(help="Only evaluations by this evaluator.")] = None,
     monitor: OneMonitor = None,
     by: Annotated[str, typer.Option(help="The name of the person who labels them; some are given to two people.")] = "",
-    without: Annotated[
-        list[Path] | None,
-        typer.Option(help="A file of an earlier call, whose evaluations are left out.", readable=False),
-    ] = None,
+    without: Annotated[list[Path] | None, _file("A file of an earlier call, whose evaluations are left out.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
     """Print evaluations to label, without their scores.
