@@ -37,6 +37,7 @@ from collector.logs.log import (
 from collector.logs.whole_log import read_records
 from collector.records.ready_made import Incoming
 from collector.section import Section
+from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DEAD_LETTERS
 from collector.telemetry.sparse_log import SparseLog
@@ -296,7 +297,7 @@ class DeadLetterWriter:
         """Dead-letter what could not even be read; returns the other records."""
         unreadable = [record for record in records if isinstance(record, UnreadableRecords)]
         for batch in unreadable:
-            self._telemetry.drop(self._stage, "unreadable_batch", batch.end_offset - batch.offset)
+            self._telemetry.drop(self._stage, DropReason.UNREADABLE_BATCH, batch.end_offset - batch.offset)
             self.take(
                 batch,
                 UnreadableBatch(f"records {batch.offset} to {batch.end_offset - 1} cannot be read: {batch.reason}"),

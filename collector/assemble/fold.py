@@ -26,6 +26,7 @@ from collector.records.judged_spans import span_records
 from collector.records.noted_turns import THIN, NotedTurn, has_note, noted_turn
 from collector.records.tenants import in_tenant, tenant_in_key
 from collector.records.turns import UNWANTED, turn_outcome
+from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import LATE_FEEDBACK, SPANS_READ, TRACES_CLOSED, TURNS_ASSEMBLED
 from evaluators.cases import Turn
@@ -170,7 +171,7 @@ class AssembleFold:
                 try:
                     await append_until_durable(self._judged_spans, [record])
                 except RecordTooLarge:
-                    self._telemetry.drop("assemble", "span_too_large")
+                    self._telemetry.drop("assemble", DropReason.SPAN_TOO_LARGE)
 
     async def _append_feedback(self) -> None:
         """Append the feedback of traces that closed; the same twice, after a crash, is known there."""
@@ -180,7 +181,7 @@ class AssembleFold:
             await append_until_durable(self._labels, self._feedback)
         except RecordTooLarge:
             logger.error("feedback is left out: a piece is larger than the labels log accepts")  # noqa: TRY400
-            self._telemetry.drop("assemble", "feedback_too_large", len(self._feedback))
+            self._telemetry.drop("assemble", DropReason.FEEDBACK_TOO_LARGE, len(self._feedback))
         self._feedback = []
 
     async def _append_if_it_fits(self, routed: RoutedRecord) -> None:
@@ -189,7 +190,7 @@ class AssembleFold:
             await self._router.append([routed])
         except RecordTooLarge as error:
             logger.error("a turn is left out: %s", error)  # noqa: TRY400 - where it was raised says nothing
-            self._telemetry.drop("assemble", "too_large")
+            self._telemetry.drop("assemble", DropReason.TOO_LARGE)
 
     def _apply(
         self, record: StoredRecord, on_bad: Callable[[StoredRecord, BadInput], None]
@@ -308,7 +309,7 @@ class AssembleFold:
         except Exception as error:  # noqa: BLE001 - a trace that hits a bug must not stop the partition for good
             frame = traceback.extract_tb(error.__traceback__)[-1]
             logger.error("a trace is left out: %s at %s:%s", type(error).__name__, frame.filename, frame.lineno)  # noqa: TRY400 - the message may hold judged text
-            self._telemetry.drop("assemble", "crashed")
+            self._telemetry.drop("assemble", DropReason.CRASHED)
             return Assembly()
 
     def _leave_out(self, trace: OpenTrace, pieces: int) -> None:

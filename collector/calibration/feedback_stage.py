@@ -31,6 +31,7 @@ from collector.records.feedback import (
 )
 from collector.records.json import evaluation_from_json, label_to_json
 from collector.records.references import Reference, reference_records
+from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import FEEDBACK, FEEDBACK_WAITING
 from evaluators.results import Evaluation, Label
@@ -165,7 +166,7 @@ class FeedbackStage:
             try:
                 await self._turns.append(records)
             except RecordTooLarge:  # a text of some kilobytes: a log that refuses that refuses turns, too
-                self._telemetry.drop("watch", "too_large", len(references))
+                self._telemetry.drop("watch", DropReason.TOO_LARGE, len(references))
 
     def _count(self, outcome: str) -> None:
         self._telemetry.counter(FEEDBACK, outcome).inc()

@@ -21,6 +21,7 @@ from collector.export.otlp_messages import event_record, logs_request
 from collector.logs.log import Committed, Confirm, StoredRecord, certain
 from collector.otlp.own_items import OwnItems
 from collector.records.feedback import FeedbackSubject, JoinedFeedback, is_joined_feedback, parse_joined_feedback
+from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Json
 
@@ -85,7 +86,7 @@ class FeedbackExport:
         action = f"exporting feedback to {self._name}"
         rejected = await self._backoff.repeat(attempt, ExportUnavailable, action=action)
         if rejected := min(max(0, rejected or 0), len(batch)):
-            self._telemetry.drop("export", "feedback_rejected", rejected)
+            self._telemetry.drop("export", DropReason.FEEDBACK_REJECTED, rejected)
 
 
 class FeedbackExportFold:

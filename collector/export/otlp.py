@@ -27,6 +27,7 @@ from collector.export.otlp_client import OtlpClient, OtlpDestination
 from collector.export.otlp_messages import events, spans
 from collector.otlp.own_items import OwnItems
 from collector.records.feedback import JoinedFeedback
+from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Evaluation
 from evaluators.secret_files import SecretFiles
@@ -149,7 +150,7 @@ class OtlpExporter:
         """Ready-made turns are in no trace: their events are all there is of them."""
         lost = sum(evaluation.subject.trace_id is None for evaluation in batch)
         if lost:
-            self._telemetry.drop("export_otlp", "no_logs_endpoint", lost)
+            self._telemetry.drop("export_otlp", DropReason.NO_LOGS_ENDPOINT, lost)
 
 
 def _requests(batch: Sequence[Evaluation], most: int) -> Iterator[Sequence[Evaluation]]:

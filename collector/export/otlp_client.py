@@ -28,6 +28,7 @@ from collector.backoff import Backoff
 from collector.export.acceptance import no_otlp
 from collector.export.exporter import ExportUnavailable, believed
 from collector.logs.log import Confirm, certain
+from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
 from evaluators.wire.http_client import HttpClient, HttpResponse
@@ -167,7 +168,7 @@ class OtlpClient:
         """Count what the endpoint says that it has rejected of `count` records: none to all of them."""
         refused = believed(claimed, count, self._exporter)
         if refused:
-            self._telemetry.drop(f"export_{self._exporter}", "partial_success", refused)
+            self._telemetry.drop(f"export_{self._exporter}", DropReason.PARTIAL_SUCCESS, refused)
         return refused
 
     def _failed(self, error: ExportUnavailable) -> None:

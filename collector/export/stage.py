@@ -16,6 +16,7 @@ from collector.errors import BadInput
 from collector.export.exporter import Exporter, ExportUnavailable
 from collector.logs.log import Committed, Confirm, Log, OpenFold, StoredRecord, certain
 from collector.records.json import evaluation_from_json
+from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_EVALUATIONS, EXPORT_FAILURES, EXPORT_LAG
 from evaluators.results import Evaluation
@@ -122,7 +123,7 @@ class ExportStage:
     def report_unreadable(self, record: StoredRecord, error: BadInput) -> None:
         """Report a record that holds no evaluation."""
         self.count("unreadable")
-        self._telemetry.drop("export", "unreadable")
+        self._telemetry.drop("export", DropReason.UNREADABLE)
         self._on_bad_record(record, error)
 
     def record_lag(self, timestamp: float) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from collector.logs.fold_wrapper import FoldWrapper
 from collector.logs.log import Committed, Fold, Log, LogUnavailable, OpenFold, StoredRecord
+from collector.telemetry.drop_reasons import LossReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
     CONSUMER_LAG_RECORDS,
@@ -104,8 +105,8 @@ class ConsumerLag:
         self._telemetry.gauge(CONSUMER_LAG_RECORDS, consumer, log.name).set(0)
         self._telemetry.gauge(CONSUMER_LAG_SECONDS, consumer, log.name).set(0)
         self._telemetry.gauge(OLDEST_NEEDED, consumer, log.name).set(0)
-        self._telemetry.counter(RECORDS_LOST, consumer, log.name, "retention")
-        self._telemetry.counter(RECORDS_LOST, consumer, log.name, "retention_replay")
+        for reason in (LossReason.RETENTION, LossReason.RETENTION_REPLAY):
+            self._telemetry.counter(RECORDS_LOST, consumer, log.name, reason)
 
         @asynccontextmanager
         async def opened(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:

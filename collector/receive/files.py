@@ -30,6 +30,7 @@ from collector.receive.reference_ingest import ParsedReferences, parse_reference
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
 from collector.records.ready_made import Incoming, NotReadymade, documents_in
 from collector.records.shared_records import append_shared
+from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -276,7 +277,7 @@ class _Reader:
 
     def _skip(self, location: str, reason: str) -> None:
         self.unreadable += 1
-        self._telemetry.drop("receive", "unreadable_file")
+        self._telemetry.drop("receive", DropReason.UNREADABLE_FILE)
         logger.warning("%s is skipped: %s", location, reason)
 
 

@@ -27,6 +27,7 @@ from collector.receive.reference_ingest import ParsedReferences, parse_reference
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, message_location, parse_turns
 from collector.records.ready_made import Incoming
 from collector.records.shared_records import append_shared
+from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECEIVE_ITEMS
 
@@ -202,7 +203,7 @@ class KafkaReceiver:
             await self._backoff.repeat(lambda: append_shared(log, records), LogUnavailable, action=self._action)
 
     async def _report_unreadable(self, message: StoredRecord, error: BadInput) -> None:
-        self._telemetry.drop("receive", "unreadable_message")
+        self._telemetry.drop("receive", DropReason.UNREADABLE_MESSAGE)
         await self._on_unreadable(message, error)
 
 

@@ -40,6 +40,7 @@ from collector.records.noted_turns import NotedTurn, has_note, with_note
 from collector.records.tenants import trace_key
 from collector.redact.otlp_request import RequestRedaction
 from collector.redact.redactor import RedactionFailed, Redactor
+from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, NOTED, RECEIVE_BYTES, RECEIVE_ITEMS
 
@@ -134,7 +135,7 @@ class ParsedRequest:
         if self.without_trace:
             result = "rejected" if self.rejected else "ignored"
             telemetry.counter(RECEIVE_ITEMS, source, self.signal, result).inc(self.without_trace)
-            telemetry.drop("receive", f"{self.signal}_without_trace_id", self.without_trace)
+            telemetry.drop("receive", DropReason(f"{self.signal}_without_trace_id"), self.without_trace)
 
 
 def parse(

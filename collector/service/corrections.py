@@ -29,6 +29,7 @@ from collector.records.feedback import is_feedback
 from collector.records.json import evaluation_from_json
 from collector.redact.redactor import Redactor
 from collector.service.process import Process
+from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Subject
 
@@ -119,7 +120,7 @@ class CorrectionReader:
             body = orjson.dumps(document)
             parsed = parse_feedback(body, self._rules, tenant=None, redactor=self._redactor)
         except (BadInput, Rejected, orjson.JSONEncodeError):
-            self._telemetry.drop(self._source, "unreadable")
+            self._telemetry.drop(self._source, DropReason.UNREADABLE)
             return ()
         return parsed.records
 

@@ -17,6 +17,7 @@ from collector.export.judged_spans.settings import JudgedSpansKafkaSettings
 from collector.export.otlp_client import OtlpClient
 from collector.logs.appending import Partitioner, size_of
 from collector.logs.log import Confirm, LogError, LogUnavailable, Record, RecordTooLarge
+from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
 
@@ -105,7 +106,7 @@ class KafkaSpans:
             try:
                 self._partitioner.split([record])
             except RecordTooLarge:
-                self._telemetry.drop("export_spans", "too_large")
+                self._telemetry.drop("export_spans", DropReason.TOO_LARGE)
             else:
                 fitting.append(record)
         if not fitting:

@@ -21,6 +21,7 @@ from collector.otlp.decode import request_from_protobuf
 from collector.otlp.own_items import OwnItems
 from collector.records.json import evaluation_from_json
 from collector.records.judged_spans import EVALUATION, SPAN
+from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Evaluation
 
@@ -86,7 +87,7 @@ class JudgedSpansFold:
                 judged.pop(key, None)  # it goes out once, where its last evaluation came
                 judged[key] = self._written(key)
             else:
-                self._stage.telemetry.drop(STAGE, "span_unknown")
+                self._stage.telemetry.drop(STAGE, DropReason.SPAN_UNKNOWN)
         if judged:
             await self._stage.destination.send(list(judged.values()))
 
@@ -104,7 +105,7 @@ class JudgedSpansFold:
                 scores = score_attributes(evaluation, explanation=self._stage.explanation)
                 return key, self._spans.add_scores(key, evaluation.evaluator, scores)
         except BadInput:
-            self._stage.telemetry.drop(STAGE, "unreadable")
+            self._stage.telemetry.drop(STAGE, DropReason.UNREADABLE)
         return None, False
 
     def _written(self, key: SpanKey) -> ExportTraceServiceRequest:

@@ -5,15 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+
+from collector.telemetry.drop_reasons import LossReason
 
 logger = logging.getLogger(__name__)
-
-LossReason = Literal["retention", "retention_replay", "topic_replaced"]
-"""`retention`: deleted unread. `retention_replay`: delivered before, but still needed: to rebuild the open state of a
-restart or of another owner, such as open traces, open conversations and evaluations that were not done.
-`topic_replaced`: the topic was deleted, and another one made under its name.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +31,7 @@ class LostRecords:
     @property
     def count(self) -> int:
         """How many."""
-        return 1 if self.reason == "topic_replaced" else self.end_offset - self.offset
+        return 1 if self.reason == LossReason.TOPIC_REPLACED else self.end_offset - self.offset
 
 
 OnLost = Callable[[LostRecords], None]
@@ -45,7 +40,7 @@ OnLost = Callable[[LostRecords], None]
 
 def log_lost(lost: LostRecords) -> None:
     """Log one line for each, with the remedy."""
-    if lost.reason == "topic_replaced":
+    if lost.reason == LossReason.TOPIC_REPLACED:
         logger.error(
             "%s[%d] is another topic than the one of this name that was read before: what that had %s"
             " is lost, however much it was. The new one is read from its start",
@@ -53,8 +48,9 @@ def log_lost(lost: LostRecords) -> None:
         )  # fmt: skip
         return
     what = {
-        "retention": "were deleted by retention before %s read them: they are lost",
-        "retention_replay": "were deleted by retention while %s still needed them: what was open in them is lost",
+        LossReason.RETENTION: "were deleted by retention before %s read them: they are lost",
+        LossReason.RETENTION_REPLAY: "were deleted by retention while %s still needed them: "
+        "what was open in them is lost",
     }[lost.reason] % lost.consumer
     logger.error(
         "%s[%d]: %d records (offsets %d to %d) %s. Raise retention.ms (or retention.bytes) of the topic, and let %s"

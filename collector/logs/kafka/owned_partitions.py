@@ -14,13 +14,14 @@ from kafka.structs import TopicPartition
 
 from collector.logs.kafka.commit_sender import CallInLoop, CommitCommand, CommitSender, Offsets
 from collector.logs.kafka.commits import to_kafka
-from collector.logs.kafka.losses import LossReason, LostRecords, OnLost
+from collector.logs.kafka.losses import LostRecords, OnLost
 from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.settings import translate
 from collector.logs.kafka.start_offsets import PolledRecords, StartOffsets
 from collector.logs.kafka.subscription import Assigned, GroupListener, Subscription
 from collector.logs.kafka.workarounds import position_after_reset, topic_id
 from collector.logs.log import Committed, LogError
+from collector.telemetry.drop_reasons import LossReason
 
 logger = logging.getLogger(__name__)
 
@@ -164,10 +165,10 @@ class OwnedPartitions:
             start = records[0].offset if records else position_after_reset(consumer, where)
             if start is not None:
                 del self._out_of_range[where]
-                self._report_lost(where, offset, start, "retention")
+                self._report_lost(where, offset, start, LossReason.RETENTION)
 
     def _report_lost(self, where: TopicPartition, offset: int, end: int, reason: LossReason) -> None:
-        if end > offset or reason == "topic_replaced":
+        if end > offset or reason == LossReason.TOPIC_REPLACED:
             name = self._subscription.consumer or self._subscription.group
             log = self._subscription.log or where.topic
             self._on_lost(LostRecords(name, log, where.topic, where.partition, offset, end, reason))

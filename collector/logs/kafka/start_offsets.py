@@ -10,8 +10,8 @@ from typing import Any
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from collector.logs.kafka.commits import from_kafka, topic_id_in
-from collector.logs.kafka.losses import LossReason
 from collector.logs.log import Committed, StoredRecord
+from collector.telemetry.drop_reasons import LossReason
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class StartOffsets:
             of_now = state is not None and topic_id_in(state) == self._topic_ids.get(where.topic, "")
             if (where in replaced and not of_now) or (state is not None and self._is_of_another(where, state)):
                 at = known.offset if known is not None else replaced.get(where, 0)
-                self.lost[where] = [(at, at, "topic_replaced")]
+                self.lost[where] = [(at, at, LossReason.TOPIC_REPLACED)]
                 self._consumer.seek_to_beginning(where)
             elif known is not None:
                 commits[where] = known
@@ -123,6 +123,6 @@ class StartOffsets:
 def _lost(committed: Committed, first: int) -> Iterator[tuple[int, int, LossReason]]:
     """The gaps between the group's two offsets and the partition's oldest record."""
     if committed.low_watermark < committed.offset:
-        yield committed.low_watermark, min(committed.offset, first), "retention_replay"
+        yield committed.low_watermark, min(committed.offset, first), LossReason.RETENTION_REPLAY
     if committed.offset < first:
-        yield committed.offset, first, "retention"
+        yield committed.offset, first, LossReason.RETENTION
