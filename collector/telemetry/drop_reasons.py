@@ -30,7 +30,7 @@ class DropReason(StrEnum):
 
 
 class LossReason(StrEnum):
-    """A reason for which records that a consumer needed are gone: drops, too, with the runbook EvalstreamRecordsLost."""
+    """A reason for which records that a consumer needed are gone. The runbook is EvalstreamRecordsLost."""
 
     RETENTION = "retention"
     """Deleted unread."""
