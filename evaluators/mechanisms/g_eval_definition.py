@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from evaluators.asking.judge_input import MEANINGS
+from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Judge, Prompt
 from evaluators.mechanisms.rating import RATING_PROMPTS, NonBlank, Rating
 from evaluators.prompts import fill, load
 from evaluators.scale import Reply
 
 G_EVAL_PROMPTS = ("g_eval.txt", "g_eval_steps.txt", *RATING_PROMPTS)
+
+
+Preset = Literal["helpfulness", "coherence", "fluency", "conciseness", "sycophancy"]
+"""Criteria whose steps come with evalstream."""
 
 
 class Steps(Reply):
@@ -23,11 +28,14 @@ class Steps(Reply):
 
 
 class GEvalDefinition(Rating):
-    """Exactly one of `criteria` and `evaluation_steps`. From criteria the judge writes the steps, once."""
+    """Exactly one of `criteria`, `evaluation_steps` and `preset`. From criteria the judge writes the steps, once."""
 
     criteria: NonBlank | None = Field(default=None, description="What makes a case good; the judge derives the steps.")
     evaluation_steps: tuple[NonBlank, ...] | None = Field(
         default=None, min_length=1, description="The steps that the judge follows, instead of criteria."
+    )
+    preset: Annotated[Preset | None, ADDED_LATER] = Field(
+        default=None, description="Steps that come with evalstream, for a usual criterion."
     )
     threshold: float | None = Field(
         default=0.5, ge=0.0, le=1.0, description="A score passes at this value, on 0..1; null for no verdict."
@@ -36,15 +44,21 @@ class GEvalDefinition(Rating):
 
     @model_validator(mode="after")
     def _criteria_or_steps(self) -> Self:
-        if (self.criteria is None) == (self.evaluation_steps is None):
-            problem = "both are given" if self.criteria is not None else "neither is given"
-            raise ValueError(f"criteria and evaluation_steps: give exactly one of them; {problem}")
+        names = [name for name in ("criteria", "evaluation_steps", "preset") if getattr(self, name) is not None]
+        if len(names) != 1:
+            problem = f"{' and '.join(names)} are given" if names else "none is given"
+            raise ValueError(f"criteria, evaluation_steps and preset: give exactly one of them; {problem}")
         return self
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """See `Evaluator.templates`."""
+        return super().templates if self.preset is None else (*super().templates, f"preset_{self.preset}.txt")
 
     @property
     def needs_writer(self) -> bool:
         """See `Evaluator.needs_writer`: the steps, unless they are configured."""
-        return self.evaluation_steps is None
+        return self.criteria is not None
 
     async def steps(self, judge: Judge, fields: Iterable[str]) -> tuple[str, ...]:
         """The evaluation steps: the configured ones, else the judge's, asked as a constant question.
@@ -53,6 +67,8 @@ class GEvalDefinition(Rating):
         """
         if self.evaluation_steps is not None:
             return self.evaluation_steps
+        if self.preset is not None:
+            return tuple(load(f"preset_{self.preset}.txt").splitlines())
         values = {"criteria": self.criteria or "", "fields": describe_fields(fields)}
         verdict = await judge.ask(Prompt(fill(load("g_eval_steps.txt"), values)), Steps)
         return verdict.reply.steps

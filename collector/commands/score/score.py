@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from collector.assemble.trace import Assembler
 from collector.commands.normalize import normalize
+from collector.commands.score.classification import confusions
 from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_with_base, read_base
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
 from collector.commands.score.spend_limit import judges_of, require_prices
@@ -90,7 +91,10 @@ def score(config: Config, options: ScoreOptions) -> int:
         name for name, evaluator in config.evaluators.items() if evaluator.evaluator.direction == "lower_is_better"
     }
     show = as_json if options.json else as_table
-    print(show(by_evaluator, lower), end="")  # noqa: T201 - the command's data
+    labels = {name: frozenset(configured.evaluator.label_names) for name, configured in config.evaluators.items()}
+    expected = {turn.turn_id: turn.expected_output or "" for turn in turns}
+    classified = dict(confusions(made.evaluations, labels, expected))
+    print(show(by_evaluator, lower, classified), end="")  # noqa: T201 - the command's data
     problems = list(_problems(by_evaluator, options.fail_under, lower))
     if base is not None:
         gate = compare_with_base(base, made.evaluations, tolerance=options.tolerance, lower_is_better=lower)

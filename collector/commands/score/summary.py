@@ -15,7 +15,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from collector.commands.score.classification import Confusion
 from evaluators.results import Evaluation
+
+NONE: Mapping[str, Confusion] = {}
 
 Z95 = 1.959964
 """The normal distribution's 97.5 % point."""
@@ -105,11 +108,14 @@ def turned(line: float) -> float:
     return round(1.0 - line, 9)
 
 
-def as_json(by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = ()) -> str:
+def as_json(
+    by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = (), classified: Mapping[str, Confusion] = NONE
+) -> str:
     """One JSON object by evaluator; `lower` are those for which lower is better."""
-    return (
-        orjson.dumps({name: _plain(summary, name in lower) for name, summary in by_evaluator.items()}).decode() + "\n"
-    )
+    plain = {name: _plain(summary, name in lower) for name, summary in by_evaluator.items()}
+    for name, confusion in classified.items():
+        plain[name]["classification"] = confusion.as_json()
+    return orjson.dumps(plain).decode() + "\n"
 
 
 def _plain(summary: ScoreSummary, lower_is_better: bool) -> dict[str, object]:
@@ -127,7 +133,9 @@ def _plain(summary: ScoreSummary, lower_is_better: bool) -> dict[str, object]:
     }
 
 
-def as_table(by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = ()) -> str:
+def as_table(
+    by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = (), classified: Mapping[str, Confusion] = NONE
+) -> str:
     """A table as text, coloured only on a terminal; `lower` are the evaluators for which lower is better."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("evaluator")
@@ -141,6 +149,8 @@ def as_table(by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = 
         for name, summary in by_evaluator.items():
             if summary.labels:
                 console.print(f"{name}: {_labels(summary)}", markup=False, highlight=False)
+        for name, confusion in classified.items():
+            console.print(confusion.table(name))
     return captured.get()
 
 

@@ -1,0 +1,66 @@
+"""Factual correctness: the claims of an answer and those of its reference, compared."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from evaluators.cases import Turn
+from evaluators.judge import Judge
+from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.turn_ratio import TurnRatioSpec
+from evaluators.mechanisms.two_ratios import TwoRatios
+from evaluators.results import Score
+
+
+def _claims_in(name: str, source: str, other: str, predicate: str) -> TurnRatioSpec:
+    ratio = RatioSpec(counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="claims", predicate=predicate)
+    return TurnRatioSpec(
+        name, ratio=ratio, extract_from=(source,), extract_beside=("input",), companion_fields=(other,)
+    )
+
+
+class FactualCorrectness(TwoRatios):
+    """The agreement of the answer's claims with those of the expected output: precision, recall, or F1 of both.
+
+    Precision is the share of the answer's claims that the reference supports, recall the share of the reference's
+    claims that the answer makes, F1 = 2 * precision * recall / (precision + recall). Undecided claims do
+    not count.
+    """
+
+    kind: ClassVar[str] = "factual_correctness"
+    first: ClassVar[TurnRatioSpec] = _claims_in(
+        "claim_precision", "actual_output", "expected_output", "are in the reference"
+    )
+    second: ClassVar[TurnRatioSpec] = _claims_in(
+        "claim_recall", "expected_output", "actual_output", "are in the answer"
+    )
+    prompts: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys((*first.prompts, *second.prompts)))
+
+    measure_by: Literal["f1", "precision", "recall"] = Field(default="f1", description="The share that is the score.")
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer and a reference."""
+        return frozenset({"actual_output", "expected_output"})
+
+    @property
+    def rounds(self) -> int:
+        """See `TwoRatios.rounds`; two for one share."""
+        return 4 if self.measure_by == "f1" else 2
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        shares: dict[str, Score] = {}
+        if self.measure_by != "recall":
+            shares["precision"] = await self.first.score(case, judge, self)
+        if self.measure_by != "precision":
+            shares["recall"] = await self.second.score(case, judge, self)
+        values = [share.value for share in shares.values()]
+        value = len(values) * _product(values) / sum(values) if sum(values) else 0.0
+        return self.combine(value, shares)
+
+
+def _product(values: list[float]) -> float:
+    return values[0] * (values[1] if len(values) > 1 else values[0])

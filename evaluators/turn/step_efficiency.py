@@ -1,0 +1,32 @@
+"""Step efficiency: did an agent need the calls that it made?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec
+from evaluators.mechanisms.item_verdicts import RatioSpec
+
+
+class StepEfficiency(CallVerdicts):
+    """The share of the tool calls that the agent needed for what it was asked.
+
+    The judge gives each call a verdict, with all calls, their results and the answer in view; those it cannot decide on
+    count as needed. A turn without calls gets 1. Calls that only repeat others are counted without a judge by
+    `repeated_calls`.
+    """
+
+    kind: ClassVar[str] = "step_efficiency"
+    spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
+        "step_efficiency_verdicts.txt",
+        RatioSpec(
+            counting_verdicts=frozenset({"yes", "unclear"}), empty_score=1.0, noun="calls", predicate="were needed"
+        ),
+        ("input", "history", "tools_called", "actual_output"),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The request."""
+        return frozenset({"input"})

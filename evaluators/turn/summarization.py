@@ -1,0 +1,52 @@
+"""Summarization: does a summary say what matters of its source, and nothing else?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.asking.judge_input import split_text
+from evaluators.cases import Turn
+from evaluators.judge import Judge
+from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.turn_ratio import TurnRatioSpec
+from evaluators.mechanisms.two_ratios import TwoRatios
+from evaluators.results import Score
+
+
+class Summarization(TwoRatios):
+    """The lower of two shares: statements of the summary that the source supports, and key facts that it has.
+
+    The summary is the answer, its source the input. The judge lists the statements of the summary and gives each a
+    verdict by the source, then lists the key facts of the source and gives each a verdict by the summary. Undecided
+    items do not count.
+    """
+
+    kind: ClassVar[str] = "summarization"
+    first: ClassVar[TurnRatioSpec] = TurnRatioSpec(
+        "summary_alignment",
+        ratio=RatioSpec(
+            counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="statements", predicate="are in the source"
+        ),
+        extract_from=("actual_output",),
+    )
+    second: ClassVar[TurnRatioSpec] = TurnRatioSpec(
+        "summary_coverage",
+        ratio=RatioSpec(
+            counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="key facts", predicate="are in the summary"
+        ),
+        extract_from=("input",),
+        companion_fields=("actual_output",),
+    )
+    prompts: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys((*first.prompts, *second.prompts)))
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The source and the summary."""
+        return frozenset({"input", "actual_output"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        source = {"input": split_text(case.input or "", self.longest_text)}
+        alignment = await self.first.score(case, judge, self, sources=source)
+        coverage = await self.second.score(case, judge, self)
+        return self.combine(min(alignment.value, coverage.value), {"alignment": alignment, "coverage": coverage})
