@@ -56,7 +56,8 @@ AnyOutcome = TypeVar("AnyOutcome", Score, Outcome)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """The result of running an evaluator. `judge` and `usage` are None if no judge was asked; `cost_usd` is in US
-    dollars, None if nothing was paid for or no price is known. The times are those of `now` before and after.
+    dollars, None if no price is known; 0 where it is known and nothing was paid. The times are those of `now` before
+    and after.
     """
 
     outcome: Outcome
@@ -65,6 +66,11 @@ class Result:
     cost_usd: float | None
     started_at: datetime
     ended_at: datetime
+
+    @property
+    def was_paid(self) -> bool:
+        """Whether a judge answered, or its cost is known: else nothing was paid, or the evaluation was not made."""
+        return self.cost_usd is not None or bool(self.usage and self.usage.calls)
 
 
 def utc_now() -> datetime:
@@ -103,14 +109,13 @@ async def evaluate(
     try:
         meters += [Metered(member) for member in members_of(judge)]
         outcome, stamp = await _evaluate(evaluator, case, judge, meters, skip_unseen)
-        cost_usd = _sum_of([meter.cost_usd for meter in meters if meter.has_questions])
     except Exception as error:  # noqa: BLE001 - a judge of somebody's own that breaks the port's promises
-        outcome, stamp, cost_usd = _internal(evaluator, error), None, None
+        outcome, stamp = _internal(evaluator, error), next((meter.stamp for meter in meters if meter.stamp), None)
     return Result(
         outcome=outcome,
         judge=stamp,
         usage=sum((meter.usage for meter in meters), Usage()) if stamp is not None else None,
-        cost_usd=cost_usd,
+        cost_usd=_sum_of([cost for meter in meters for cost in meter.costs]),
         started_at=started,
         ended_at=now(),
     )
@@ -156,7 +161,7 @@ async def evaluate_audited(
         first,
         outcome=replace(first.outcome, details={**first.outcome.details, "audit": audit}),
         usage=second.usage if first.usage is None else first.usage + (second.usage or Usage()),
-        cost_usd=_sum_of([result.cost_usd for result in (first, second) if result.usage is not None]),
+        cost_usd=_sum_of([result.cost_usd for result in (first, second) if result.was_paid]),
         ended_at=second.ended_at,
     )
 

@@ -117,7 +117,8 @@ class Usage:
     """Tokens and calls a judge was paid for.
 
     Of the input tokens, `cached_input_tokens` were in the provider's prompt cache, and `cache_write_tokens` were put
-    into it, which some providers charge extra; None where there were none.
+    into it, which some providers charge extra; None where there were none. Of the calls, `estimated_calls` reported no
+    usable number of tokens, so that theirs are estimated from the texts; None where there were none.
     """
 
     input_tokens: int = 0
@@ -125,6 +126,7 @@ class Usage:
     calls: int = 0
     cached_input_tokens: int | None = None
     cache_write_tokens: int | None = None
+    estimated_calls: int | None = None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -133,6 +135,7 @@ class Usage:
             calls=self.calls + other.calls,
             cached_input_tokens=_sum(self.cached_input_tokens, other.cached_input_tokens),
             cache_write_tokens=_sum(self.cache_write_tokens, other.cache_write_tokens),
+            estimated_calls=_sum(self.estimated_calls, other.estimated_calls),
         )
 
 

@@ -365,7 +365,8 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         yield f"judge      {judge.model}{fallback}{fingerprint}, prompt {judge.prompt_hash or 'unknown'}"
     if usage := evaluation.usage:
         cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
-        tokens = f"{usage.input_tokens:,}{cached} + {usage.output_tokens:,} tokens"
+        estimated = " (estimated)" if usage.estimated_calls else ""
+        tokens = f"{usage.input_tokens:,}{cached} + {usage.output_tokens:,} tokens{estimated}"
         cost = "no price configured" if evaluation.cost_usd is None else f"{evaluation.cost_usd:.6f} USD"
         prices = [
             f"{name}: {price[0]:g} and {price[1]:g} USD per million"

@@ -99,6 +99,7 @@ def _own(evaluation: Evaluation) -> Iterator[tuple[str, Value | None]]:
         yield "evalstream.judge.input_tokens", usage.input_tokens
         yield "evalstream.judge.output_tokens", usage.output_tokens
         yield "evalstream.judge.cached_input_tokens", usage.cached_input_tokens
+        yield "evalstream.judge.estimated_calls", usage.estimated_calls
 
 
 def _number(value: float | None) -> float | None:

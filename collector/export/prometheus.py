@@ -54,6 +54,7 @@ from collector.telemetry.series import (
     JUDGE_CACHED_TOKENS,
     JUDGE_CALLS,
     JUDGE_COST,
+    JUDGE_ESTIMATED_CALLS,
     JUDGE_MODEL_CHANGES,
     JUDGE_TOKENS,
     LABEL_WEIGHT,
@@ -313,6 +314,7 @@ class PrometheusExporter:
         self._telemetry.histogram(EVALUATION_DURATION, *labels).observe(max(0.0, duration))
         if usage := evaluation.usage:
             self._telemetry.counter(JUDGE_CALLS, *labels).inc(usage.calls)
+            self._telemetry.counter(JUDGE_ESTIMATED_CALLS, *labels).inc(usage.estimated_calls or 0)
             self._telemetry.counter(JUDGE_TOKENS, *labels, "input").inc(usage.input_tokens)
             self._telemetry.counter(JUDGE_TOKENS, *labels, "output").inc(usage.output_tokens)
             for cache, tokens in (("read", usage.cached_input_tokens), ("write", usage.cache_write_tokens)):
@@ -398,6 +400,7 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
     for cache in ("read", "write"):
         telemetry.counter(JUDGE_CACHED_TOKENS, *work, cache)
     telemetry.counter(JUDGE_CALLS, *work)
+    telemetry.counter(JUDGE_ESTIMATED_CALLS, *work)
     telemetry.counter(JUDGE_COST, *work)
     telemetry.counter(JUDGE_MODEL_CHANGES, *work)
     if watched.threshold is not None:

@@ -220,6 +220,11 @@ JUDGE_CALLS = counter(
     "Judge answers that evaluations used, cached ones included.",
     ("evaluator", "monitor"),
 )
+JUDGE_ESTIMATED_CALLS = counter(
+    "evalstream_judge_estimated_calls_total",
+    "Judge answers without a usable number of tokens: tokens and cost of these are estimated from the texts.",
+    ("evaluator", "monitor"),
+)
 JUDGE_COST = counter(
     "evalstream_judge_cost_usd_total",
     "Cost of evaluations in US dollars, by the prices in the configuration.",

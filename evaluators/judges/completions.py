@@ -19,6 +19,7 @@ from evaluators.judge import Token
 from evaluators.judges.apis.payload import parsed
 from evaluators.judges.error_mapping import error_inside, to_judge_error
 from evaluators.judges.large_json import read_large
+from evaluators.judges.usage import estimated_tokens, usage_of
 from evaluators.results import Usage
 from evaluators.wire.outside_json import may_be_unbounded, read_outside
 
@@ -196,6 +197,11 @@ class Completion:
     fingerprint: str | None
     usage: Usage
 
+    @property
+    def tokens(self) -> int:
+        """About how many tokens the answers have."""
+        return sum(len(choice.tokens) or estimated_tokens(choice.text) for choice in self.choices)
+
 
 def completion_of(body: bytes) -> Completion:
     """Read the body of a response with status 200.
@@ -221,19 +227,11 @@ def _completion(body: bytes) -> Completion:
 def _made(payload: Mapping[str, Any]) -> Completion:
     if len(payload["choices"]) > _MOST_CHOICES:
         raise NoCompletion(f"the endpoint answered with more than {_MOST_CHOICES:,} choices")
-    used = _mapping(payload.get("usage"))
-    details = _mapping(used.get("prompt_tokens_details"))
     return Completion(
         choices=[_choice(_mapping(choice)) for choice in payload["choices"]],
         model=_text(payload.get("model")),
         fingerprint=_text(payload.get("system_fingerprint")),
-        usage=Usage(
-            input_tokens=_count(used.get("prompt_tokens")),
-            output_tokens=_count(used.get("completion_tokens")),
-            calls=1,
-            cached_input_tokens=_count(details.get("cached_tokens")) or None,
-            cache_write_tokens=_count(details.get("cache_write_tokens")) or None,
-        ),
+        usage=usage_of(payload.get("usage")),
     )
 
 
@@ -255,7 +253,3 @@ def _content(content: Any) -> str:
         parts = [_mapping(part) for part in cast("list[Any]", content)]
         return "".join(_text(part.get("text")) or "" for part in parts if part.get("type") == "text")
     return ""
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0

@@ -14,7 +14,6 @@ from evaluators.asking.prompt_isolation import wrap_for_decision
 from evaluators.errors import JudgeError, JudgeUnavailable, MethodUnavailable
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.apis.deciding import (
-    DecisionReply,
     DecisionRequest,
     NumberedQuestion,
     number_questions,
@@ -22,6 +21,7 @@ from evaluators.judges.apis.deciding import (
 from evaluators.judges.endpoint import COMPLAINTS, CostTracker, Prices
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
 from evaluators.judges.settings import DecidingOptions, DecidingSettings
+from evaluators.judges.usage import UsageWarning, estimated_tokens
 from evaluators.questions import Decision, deciding_model
 
 _TOO_MANY = (*COMPLAINTS, 413)
@@ -62,6 +62,7 @@ class DecisionJudge:
         self._prices = Prices(
             settings.input_price, settings.output_price, settings.cached_input_price, settings.cache_write_price
         )
+        self._warning = UsageWarning(model)
         self._extra_body = dict(settings.extra_body or {})
         self._secret = secrets.token_bytes(32)
         self._most = settings.api.most
@@ -97,7 +98,7 @@ class DecisionJudge:
         """
         if not prompt.groups:
             raise MethodUnavailable("this judge decides and cannot write; name another that extracts")
-        bill = CostTracker(self._prices)
+        bill = CostTracker(self._prices, self._warning)
         await self._endpoint.connected()  # not the endpoint's time
         try:
             async with asyncio.timeout(self._timeout):
@@ -123,18 +124,16 @@ class DecisionJudge:
                 model=self._model, material=prompt.material, fenced=fenced, questions=part, extra=self._extra_body
             )
             try:
-                reply = await self._complete(request)
+                body = self._api.body(request)
+                answered = await self._endpoint.post(body)
+                reply = self._api.reply(answered.content, request.questions)
             except HttpStatusError as error:
                 if not self._learn(len(part), error):
                     raise to_judge_error(error) from None
                 continue
-            bill.add(reply)
+            bill.add(reply, estimated_tokens(body), 0)
             decisions += reply.decisions
         return decisions
-
-    async def _complete(self, request: DecisionRequest) -> DecisionReply:
-        answered = await self._endpoint.post(self._api.body(request))
-        return self._api.reply(answered.content, request.questions)
 
     def _learn(self, sent: int, error: HttpStatusError) -> bool:
         """Ask fewer questions at once after a refusal that speaks of them; says whether it makes sense to ask again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Unpack, cast
 
 import orjson
@@ -19,7 +20,7 @@ from evaluators.judges.connection import Connection
 from evaluators.judges.endpoint import Prices
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
 from evaluators.judges.settings import EndpointOptions, EndpointSettings
-from evaluators.results import Usage
+from evaluators.judges.usage import UsageWarning, estimated_tokens, usage_of, with_estimates
 
 OPENAI = "https://api.openai.com/v1"
 _PATH = "/embeddings"
@@ -37,6 +38,7 @@ class EmbeddingJudge:
         self.model = model
         self._settings = settings = EndpointSettings(**options)
         self._prices = Prices(settings.input_price, 0.0)
+        self._warning = UsageWarning(model)
         self._extra_body = dict(settings.extra_body or {})
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting = asyncio.Lock()
@@ -67,11 +69,12 @@ class EmbeddingJudge:
         self._settings.on_headers(response.headers)
         if not response.is_success:
             raise to_judge_error(HttpStatusError(response.status_code, response.headers, response.content)) from None
-        return self._verdict(response.content, reply)
+        return self._verdict(response.content, reply, estimated_tokens(texts))
 
-    def _verdict(self, content: bytes, reply: type[R]) -> Verdict[R]:
+    def _verdict(self, content: bytes, reply: type[R], question_tokens: int) -> Verdict[R]:
         payload = _payload(content)
-        usage = Usage(input_tokens=_tokens(payload), calls=1)
+        usage = with_estimates(replace(usage_of(payload.get("usage")), output_tokens=0), question_tokens, 0)
+        self._warning.look_at(usage)
         cost = self._prices.cost(usage)
         text = orjson.dumps({"vectors": _vectors(payload)}).decode()
         try:
@@ -113,9 +116,3 @@ def _vectors(payload: Mapping[str, Any]) -> list[Json]:
     if sorted(map(str, indexed)) == sorted(map(str, range(len(entries)))):
         entries.sort(key=lambda each: each["index"])
     return [entry.get("embedding") for entry in entries]
-
-
-def _tokens(payload: Mapping[str, Any]) -> int:
-    usage = payload.get("usage")
-    count = cast("dict[str, Any]", usage).get("prompt_tokens") if isinstance(usage, dict) else None
-    return count if isinstance(count, int) and count >= 0 else 0

@@ -16,6 +16,7 @@ from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeUnavailable
 from evaluators.judges.connection import Connection
 from evaluators.judges.error_mapping import HttpStatusError
+from evaluators.judges.usage import UsageWarning, with_estimates
 from evaluators.results import Usage
 
 COMPLAINTS = frozenset({400, 422, 501})
@@ -177,19 +178,30 @@ class Billed(Protocol):
 
 @dataclass(slots=True)
 class CostTracker:
-    """The cost of one question so far, over all its requests, and the last model that answered."""
+    """The cost of one question so far, over all its requests, and the last model that answered.
+
+    The cost is None where no price is known, and 0 where nothing was paid.
+    """
 
     prices: Prices
+    warning: UsageWarning
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
     model: str | None = None
     fingerprint: str | None = None
 
-    def add(self, completion: Billed, price_share: float = 1.0) -> None:
-        """Add a request, of which a share of the list price is paid."""
-        self.usage = self.usage + completion.usage
-        cost = self.prices.cost(completion.usage)
-        if cost is not None:
+    def __post_init__(self) -> None:
+        self.cost_usd = self.prices.cost(self.usage)
+
+    def add(self, completion: Billed, question_tokens: int, answer_tokens: int, price_share: float = 1.0) -> None:
+        """Add a request, of which a share of the list price is paid.
+
+        `question_tokens` and `answer_tokens` are the estimated numbers of tokens, for a response that does not report them.
+        """
+        usage = with_estimates(completion.usage, question_tokens, answer_tokens)
+        self.warning.look_at(usage)
+        self.usage = self.usage + usage
+        if (cost := self.prices.cost(usage)) is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost * price_share
         self.model = completion.model
         self.fingerprint = completion.fingerprint

@@ -21,7 +21,8 @@ class Metered(JudgeWrapper):
         super().__init__(judge)
         self._prompts: list[str] = []
         self._verdicts: list[tuple[str, str | None]] = []
-        self._costs: list[float | None] = []
+        self.costs: list[float | None] = []
+        """US dollars of what was paid for; None where no price is known."""
         self._materials: list[ReadMaterial] = []
         self._known = judge.materials if isinstance(judge, PackSeat) else ReadMaterials()
         self.usage = Usage()
@@ -55,7 +56,7 @@ class Metered(JudgeWrapper):
     def _add(self, usage: Usage, cost_usd: float | None) -> None:
         self.usage = self.usage + usage
         if usage.calls or cost_usd is not None:  # of a pack's requests it may have a part of the price alone
-            self._costs.append(cost_usd)
+            self.costs.append(None if cost_usd is None else cost_usd + 0.0)
 
     def leave(self) -> None:
         """No more is asked: in a pack, nobody waits for this evaluation any longer."""
@@ -80,12 +81,6 @@ class Metered(JudgeWrapper):
     def has_questions(self) -> bool:
         """Whether any question was asked."""
         return bool(self._prompts)
-
-    @property
-    def cost_usd(self) -> float | None:
-        """The sum in US dollars; None if nothing was paid for or any part has no known price."""
-        known = [cost for cost in self._costs if cost is not None]
-        return sum(known) if known and len(known) == len(self._costs) else None
 
     @property
     def stamp(self) -> JudgeStamp | None:

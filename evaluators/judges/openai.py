@@ -33,6 +33,7 @@ from evaluators.judges.requests import (
     with_text,
 )
 from evaluators.judges.settings import WritingOptions, WritingSettings
+from evaluators.judges.usage import UsageWarning, estimated_tokens
 from evaluators.packs.ask_pack import ask_pack
 from evaluators.packs.packed_answer import PackReply
 from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt, pack_schema
@@ -96,6 +97,7 @@ class OpenAIJudge:
         self._prices = Prices(
             settings.input_price, settings.output_price, settings.cached_input_price, settings.cache_write_price
         )
+        self._warning = UsageWarning(model)
         self._extra_body = dict(settings.extra_body or {})
         of_questions = secret or secrets.token_bytes(32)
         self._secret = of_questions if settings.answer_key else None
@@ -143,7 +145,7 @@ class OpenAIJudge:
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """See `Judge.ask`. With several samples, those that do not parse are left out, unless none does."""
-        bill = CostTracker(self._prices)
+        bill = CostTracker(self._prices, self._warning)
         await self._endpoint.connected()  # not the endpoint's time
         try:
             async with asyncio.timeout(self._settings.timeout):
@@ -306,7 +308,7 @@ class OpenAIJudge:
                 continue
             completion = self._api.completion(answered.content)
             self._proven = True
-            bill.add(completion, answered.price_share)
+            bill.add(completion, estimated_tokens(chat), completion.tokens, answered.price_share)
             return completion
 
     def _learn(self, sent: Capabilities, error: HttpStatusError) -> bool:

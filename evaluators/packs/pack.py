@@ -230,6 +230,7 @@ def _share(usage: Usage, number: int, count: int) -> Usage:
         calls=part(usage.calls),
         cached_input_tokens=part(usage.cached_input_tokens or 0) or None,
         cache_write_tokens=part(usage.cache_write_tokens or 0) or None,
+        estimated_calls=part(usage.estimated_calls or 0) or None,
     )
 
 

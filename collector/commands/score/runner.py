@@ -14,6 +14,7 @@ from pathlib import Path
 from collector.commands.score.output import failed_earlier, open_writer, read_earlier
 from collector.commands.score.spend_limit import SpendLimit
 from collector.config.configured import Config
+from collector.evaluate.budget.controller import charge_of
 from collector.evaluate.evaluation_record import evaluation_of
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Job
@@ -110,7 +111,7 @@ async def _evaluated(
                 done.append(ended.get_nowait())
             for each in done:
                 for job, evaluation in zip(running.pop(each), each.result(), strict=True):
-                    spend_limit.settle(job, evaluation.cost_usd)
+                    spend_limit.settle(job, charge_of(evaluation, job))
             for each in done:
                 yield each.result()
     finally:

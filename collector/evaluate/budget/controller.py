@@ -27,6 +27,7 @@ from collector.evaluate.budget.windows import (
 )
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.planned_rates.rate_planner import PLANNED_STEP, RatePlanner
+from evaluators.evaluation import Result
 from evaluators.results import Evaluation
 
 ALL_MONITORS = ""
@@ -328,7 +329,7 @@ class BudgetController:
             callback()
 
     def _spend(self, job: Job, partition: int, usd: float | None, now: float) -> None:
-        if usd is None:
+        if not usd:  # what was not answered says nothing of the price either
             return
         kind = _kind(job.assignment, fallback=job.fallback)
         mean = self._costs.get(kind)
@@ -336,6 +337,13 @@ class BudgetController:
         partition_budget = self._by_partition.get(partition)
         for window in partition_budget.windows_of(job.monitor.name) if partition_budget else ():
             window.spend(usd, now)
+
+
+def charge_of(made: Result | Evaluation, job: Job) -> float | None:
+    """The US dollars charged for an evaluation: its cost, the expected one if no price is known; None if not made."""
+    if made.cost_usd is None and made.usage is not None and made.usage.calls:
+        return job.assignment.expected_usd
+    return made.cost_usd
 
 
 def _kind(assignment: Assignment, *, fallback: bool) -> tuple[str, str, bool]:

@@ -22,6 +22,7 @@ from collector.evaluate.budget.controller import (
     DeferredReservation,
     Reservation,
     Unlimited,
+    charge_of,
 )
 from collector.evaluate.evaluation_record import evaluation_of
 from collector.evaluate.guardrails import EvaluationGuardrails
@@ -314,7 +315,7 @@ class Dispatcher:
                 skip_unseen=job.monitor.skip_unseen,
             )
             result = await place.drive(job.trigger_offset, job.trigger_offset, running)
-            cost = result.cost_usd
+            cost = charge_of(result, job)
         finally:
             place.close()
             reservation.settle(cost)
@@ -343,7 +344,7 @@ class Dispatcher:
             ]
             running = run_pack(first.judge, runs)
             results = await place.drive(first.trigger_offset, first.trigger_offset, running)
-            costs = [result.cost_usd for result in results]
+            costs = [charge_of(result, job) for result, job in zip(results, jobs, strict=True)]
         finally:
             place.close()
             for reservation, cost in zip(reservations, costs, strict=True):

@@ -9,12 +9,12 @@ from typing import Any, cast
 import orjson
 
 from evaluators.cases import Json
-from evaluators.judges.apis.payload import count, mapping, object_in, objects, text
+from evaluators.judges.apis.payload import mapping, object_in, objects, text
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import Choice, Completion
 from evaluators.judges.requests import Chat, Request, text_of
-from evaluators.results import Usage
+from evaluators.judges.usage import usage_of
 
 VERSION = "2023-06-01"
 LONGEST_ANSWER = 4096
@@ -95,9 +95,6 @@ def completion(content: bytes) -> Completion:
     stop = text(payload.get("stop_reason"))
     called = [part.get("input") for part in parts if part.get("type") == "tool_use"]
     written = "".join(text(part.get("text")) or "" for part in parts if part.get("type") == "text")
-    used = mapping(payload.get("usage"))
-    cached = count(used.get("cache_read_input_tokens"))
-    written_to_cache = count(used.get("cache_creation_input_tokens"))
     choice = Choice(
         text=orjson.dumps(called[0]).decode() if called else written,
         finish_reason="length" if stop in {"max_tokens", "model_context_window_exceeded"} else "stop",
@@ -107,13 +104,7 @@ def completion(content: bytes) -> Completion:
         choices=[choice],
         model=text(payload.get("model")),
         fingerprint=None,
-        usage=Usage(
-            input_tokens=count(used.get("input_tokens")) + written_to_cache + cached,
-            output_tokens=count(used.get("output_tokens")),
-            calls=1,
-            cached_input_tokens=cached or None,
-            cache_write_tokens=written_to_cache or None,
-        ),
+        usage=usage_of(payload.get("usage")),
     )
 
 

@@ -21,7 +21,8 @@ from evaluators.judges.apis.deciding import (
     is_score,
     of_predicate,
 )
-from evaluators.judges.apis.payload import mapping, object_in, objects, text, usage_of
+from evaluators.judges.apis.payload import object_in, objects, text
+from evaluators.judges.usage import usage_of
 from evaluators.questions import Decision
 
 MOST_QUESTIONS = 400
@@ -77,14 +78,13 @@ def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionRepl
     by_name = {answer["name"]: answer for answer in answers if isinstance(answer.get("name"), str)}
     nothing: list[dict[str, Any]] = [{}] * len(questions)
     in_order = answers if len(answers) == len(questions) and not by_name else nothing
-    used = mapping(payload.get("usage"))
     return DecisionReply(
         decisions=[
             _decision(by_name.get(question.name, answer), question)
             for question, answer in zip(questions, in_order, strict=True)
         ],
         model=text(payload.get("model")),
-        usage=usage_of(used),
+        usage=usage_of(payload.get("usage")),
     )
 
 

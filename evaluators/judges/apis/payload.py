@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, cast
 
 from evaluators.errors import NoCompletion
 from evaluators.judges.error_mapping import error_inside, to_judge_error
-from evaluators.results import Usage
 from evaluators.wire.outside_json import UnboundedJson, read_outside
 
 
@@ -56,20 +54,8 @@ def text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def usage_of(used: Mapping[str, Any]) -> Usage:
-    """The billed usage of a request, in OpenAI's newer formats."""
-    details = mapping(used.get("input_tokens_details"))
-    return Usage(
-        input_tokens=count(used.get("input_tokens")),
-        output_tokens=count(used.get("output_tokens")),
-        calls=1,
-        cached_input_tokens=count(details.get("cached_tokens")) or None,
-        cache_write_tokens=count(details.get("cache_write_tokens")) or None,
-    )
-
-
 def count(value: Any) -> int:
-    """A number of tokens; 0 for anything else."""
+    """A whole number; 0 for anything else."""
     return value if isinstance(value, int) and value > 0 else 0
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 
 from evaluators.cases import Json
-from evaluators.judges.apis.payload import mapping, object_in, objects, text, usage_of
+from evaluators.judges.apis.payload import mapping, object_in, objects, text
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import NULL, Choice, Completion, TokenEntry, read_passing_over, tokens_of
 from evaluators.judges.large_json import read_large
 from evaluators.judges.requests import Chat, Request
+from evaluators.judges.usage import usage_of
 
 _LOGPROBS = "message.output_text.logprobs"
 
@@ -94,7 +95,6 @@ def _made(payload: Mapping[str, Any]) -> Completion:
     messages = [each for each in objects(payload.get("output")) if each.get("type") == "message"]
     parts = [part for message in messages for part in objects(message.get("content"))]
     incomplete = text(mapping(payload.get("incomplete_details")).get("reason"))
-    used = mapping(payload.get("usage"))
     written = [part for part in parts if part.get("type") == "output_text"]
     choice = Choice(
         text="".join(text(part.get("text")) or "" for part in written),
@@ -106,7 +106,7 @@ def _made(payload: Mapping[str, Any]) -> Completion:
         choices=[choice],
         model=text(payload.get("model")),
         fingerprint=None,
-        usage=usage_of(used),
+        usage=usage_of(payload.get("usage")),
     )
 
 

@@ -21,7 +21,8 @@ from evaluators.judges.apis.deciding import (
     is_score,
     of_predicate,
 )
-from evaluators.judges.apis.payload import mapping, object_in, probability, text, usage_of
+from evaluators.judges.apis.payload import mapping, object_in, probability, text
+from evaluators.judges.usage import usage_of
 from evaluators.questions import Decision
 
 MOST_QUESTIONS = 255
@@ -57,11 +58,10 @@ def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionRepl
     """
     payload = object_in(content, "answers")
     answers = mapping(payload.get("answers"))
-    used = mapping(payload.get("usage"))
     return DecisionReply(
         decisions=[_decision(mapping(answers.get(question.name)), question) for question in questions],
         model=text(payload.get("model")),
-        usage=usage_of(used),
+        usage=usage_of(payload.get("usage")),
     )
 
 

@@ -16,14 +16,14 @@ async def test_adds_up_what_was_asked():
     for text in ("one", "two"):
         await metered.ask(Prompt("Judge.", {"a": text}), REPLY)
     assert metered.usage == Usage(input_tokens=200, output_tokens=40, calls=2)
-    assert metered.cost_usd == 0.5
+    assert metered.costs == [0.25, 0.25]
     assert metered.stamp == JudgeStamp(model="m", fingerprint="fp", prompt_hash=Prompt("Judge.").hash)
 
 
 async def test_an_unknown_price_makes_the_sum_unknown():
     metered = Metered(ScriptedJudge(GOOD))
     await metered.ask(Prompt("Judge."), REPLY)
-    assert metered.cost_usd is None
+    assert metered.costs == [None]
 
 
 async def test_failures_are_paid_for_too():
@@ -32,7 +32,7 @@ async def test_failures_are_paid_for_too():
     metered = Metered(ScriptedJudge([error]))
     with pytest.raises(JudgeReplyInvalid):
         await metered.ask(Prompt("Judge."), REPLY)
-    assert (metered.usage.input_tokens, metered.cost_usd) == (9, 0.125)
+    assert (metered.usage.input_tokens, metered.costs) == (9, [0.125])
     assert metered.stamp.model == "scripted"
 
 

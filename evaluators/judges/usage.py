@@ -1,0 +1,128 @@
+"""The billed tokens of a response, by whatever names and in whatever type an endpoint reports them.
+
+An endpoint may report nothing, or what cannot be: such tokens are estimated from the texts, for a cost that is unknown
+is not one of zero.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from evaluators.results import Usage
+
+logger = logging.getLogger(__name__)
+
+_INPUT = ("prompt_tokens", "input_tokens")
+_OUTPUT = ("completion_tokens", "output_tokens")
+_INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
+_OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
+_CACHED = ("cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens")
+_WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens")
+_REASONING = ("reasoning_tokens",)
+_MOST = 1 << 24
+"""Tokens of a request beyond which a number is none: more than any model reads or writes."""
+_MOST_UNSEEN = 100_000
+"""Input tokens beyond the bytes of a request: pictures behind addresses, and what an endpoint adds unasked."""
+_BYTES_PER_TOKEN = 4
+_PICTURE_TOKENS = 1000
+
+
+def usage_of(used: Any) -> Usage:
+    """The billed usage of one request; what is not known is 0.
+
+    Reasoning that is reported beside the answer's tokens, or stands in the total alone, is output. Anthropic's input
+    tokens leave out those of its cache.
+    """
+    reported = _mapping(used)
+    input_details = [reported, *(_mapping(reported.get(name)) for name in _INPUT_DETAILS)]
+    output_details = [reported, *(_mapping(reported.get(name)) for name in _OUTPUT_DETAILS)]
+    read, written = _first(reported, _INPUT), _first(reported, _OUTPUT)
+    cached, stored = _highest(input_details, _CACHED), _highest(input_details, _WRITTEN)
+    if "input_tokens" in reported and (_CACHED[1] in reported or _WRITTEN[1] in reported):
+        read += cached + stored
+    reasoning, total = _highest(output_details, _REASONING), _tokens(reported.get("total_tokens"))
+    if reasoning > written:
+        written += reasoning
+    if total and read:
+        written = max(written, total - max(read, cached))
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        calls=1,
+        cached_input_tokens=cached or None,
+        cache_write_tokens=stored or None,
+    )
+
+
+def with_estimates(usage: Usage, question_tokens: int, answer_tokens: int) -> Usage:
+    """The usage of one request with estimates for what it lacks, by the `question_tokens` and `answer_tokens` number of tokens."""
+    most = question_tokens * _BYTES_PER_TOKEN + _MOST_UNSEEN
+    if 0 < usage.input_tokens <= most and (usage.output_tokens or not answer_tokens):
+        return usage
+    known = 0 < usage.input_tokens <= most
+    return replace(
+        usage,
+        input_tokens=usage.input_tokens if known else question_tokens,
+        cached_input_tokens=usage.cached_input_tokens if known else None,
+        cache_write_tokens=usage.cache_write_tokens if known else None,
+        output_tokens=usage.output_tokens or answer_tokens,
+        estimated_calls=1,
+    )
+
+
+def estimated_tokens(*parts: Any) -> int:
+    """About how many tokens texts, and the texts and pictures within lists and objects, are: four bytes are one."""
+    size = 0
+    for part in parts:
+        if isinstance(part, str):
+            size += len(part.encode(errors="replace"))
+        elif isinstance(part, Mapping):
+            fields = cast("Mapping[str, Any]", part)
+            picture = "image_url" in fields
+            size += _PICTURE_TOKENS * _BYTES_PER_TOKEN if picture else estimated_tokens(*fields.values()) * 4
+        elif isinstance(part, Sequence):
+            size += estimated_tokens(*cast("Sequence[Any]", part)) * 4
+    return -(-size // _BYTES_PER_TOKEN)
+
+
+class UsageWarning:
+    """Warns once that an endpoint's answers have no usable number of tokens."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._warned = False
+
+    def look_at(self, usage: Usage) -> None:
+        """Warn at the first usage that had to be estimated."""
+        if usage.estimated_calls and not self._warned:
+            self._warned = True
+            logger.warning(
+                "judge %s: its endpoint reports no usable number of tokens (usage); "
+                "tokens and cost of such answers are estimated from the texts, and budgets charge the estimates",
+                self._model,
+            )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _first(fields: Mapping[str, Any], names: Sequence[str]) -> int:
+    return next((number for name in names if (number := _tokens(fields.get(name)))), 0)
+
+
+def _highest(parts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
+    return max(_tokens(part.get(name)) for part in parts for name in names)
+
+
+def _tokens(value: Any) -> int:
+    """A number of tokens, as number or text; 0 for anything else, and for what is plainly impossible."""
+    try:
+        number = 0.0 if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0
+    return int(number) if math.isfinite(number) and 0 < number <= _MOST else 0
