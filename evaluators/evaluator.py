@@ -30,7 +30,7 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
     `threshold` lies on the score's 0..1. A score passes at or above it, or, where lower is better, at or below it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     kind: ClassVar[str]
     """The word in the configuration that selects this class; the name of its entry point."""
@@ -48,8 +48,10 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
     cosmetic: ClassVar[frozenset[str]] = frozenset({"name", "description", "threshold"})
     """Fields that do not change scores; not part of the version."""
 
-    name: str = Field(min_length=1, max_length=128, description="What this evaluator is called in every output.")
-    threshold: float | None = Field(default=None, ge=0.0, le=1.0, description="A score passes at this value, on 0..1.")
+    name: str = Field(min_length=1, max_length=128)
+    """The name of this evaluator in every output."""
+    threshold: float | None = Field(default=None, ge=0.0, le=1.0)
+    """A score passes at this value, on 0..1."""
 
     if not TYPE_CHECKING:
 

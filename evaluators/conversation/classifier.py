@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
-
 from evaluators.asking.conversation_input import ConversationField, build_conversation_input, required_fields
 from evaluators.asking.judge_input import TurnField
 from evaluators.asking.transcript import TranscriptSettings
@@ -35,9 +33,8 @@ class ConversationalClassifier(OwnLabels, TranscriptSettings, Classification[Con
         },
     }
 
-    evaluation_params: UniqueNames[TurnField | ConversationField] = Field(
-        default=("input", "actual_output"), description="The fields that the judge is shown."
-    )
+    evaluation_params: UniqueNames[TurnField | ConversationField] = ("input", "actual_output")
+    """The fields that the judge is shown."""
 
     @property
     def requires(self) -> frozenset[str]:

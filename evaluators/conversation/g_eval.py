@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
-
 from evaluators.asking.conversation_input import ConversationField, build_conversation_input, required_fields
 from evaluators.asking.judge_input import TurnField
 from evaluators.asking.transcript import TranscriptSettings
@@ -30,9 +28,8 @@ class ConversationalGEval(GEvalDefinition, TranscriptSettings, Evaluator[Convers
     prompts: ClassVar[tuple[str, ...]] = G_EVAL_PROMPTS
     example: ClassVar[Example] = {"criteria": "The assistant stays polite, and gets the user to what they came for."}
 
-    evaluation_params: UniqueNames[TurnField | ConversationField] = Field(
-        default=("input", "actual_output"), description="The fields that the judge is shown."
-    )
+    evaluation_params: UniqueNames[TurnField | ConversationField] = ("input", "actual_output")
+    """The fields that the judge is shown."""
 
     @property
     def requires(self) -> frozenset[str]:

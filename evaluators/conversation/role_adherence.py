@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
-
 from evaluators.cases import Conversation
 from evaluators.evaluator import Example
 from evaluators.judge import Judge
@@ -36,7 +34,8 @@ class RoleAdherence(ConversationRatio):
     prompts: ClassVar[tuple[str, ...]] = spec.prompts
     example: ClassVar[Example] = {"chatbot_role": "A patient clerk of a railway company."}
 
-    chatbot_role: NonBlank | None = Field(default=None, description="Who it is, where conversations do not say.")
+    chatbot_role: NonBlank | None = None
+    """The role, where conversations do not say."""
 
     @property
     def requires(self) -> frozenset[str]:

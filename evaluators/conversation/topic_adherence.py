@@ -73,7 +73,8 @@ class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
     prompts: ClassVar[tuple[str, ...]] = ("topic_adherence.txt",)
     example: ClassVar[Example] = {"relevant_topics": ["railway tickets", "timetables"]}
 
-    relevant_topics: tuple[NonBlank, ...] = Field(min_length=1, description="The subjects that the application is for.")
+    relevant_topics: tuple[NonBlank, ...] = Field(min_length=1)
+    """The subjects that the application is for."""
 
     @property
     def requires(self) -> frozenset[str]:

@@ -108,8 +108,10 @@ def ready_labels(template: str, worth: Mapping[str, float], failing: Iterable[st
 class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case]):
     """How a judge is asked for a label, and how a score is made of it. A kind of it says which labels there are."""
 
-    temperature: float | None = Field(default=None, ge=0, le=2, description="The judge's own if left out.")
-    max_tokens: int | None = Field(default=None, ge=1, description="Length limit of an answer.")
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    """The judge's own if left out."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Length limit of an answer."""
 
     prompts: ClassVar[tuple[str, ...]] = CLASSIFIER_PROMPTS
 

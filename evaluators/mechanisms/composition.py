@@ -80,30 +80,20 @@ Members = Annotated[
 class Composition(Evaluator[Case], Generic[Case]):
     """A composite of turns or of conversations: its kinds add no more than their scope."""
 
-    of: Members = Field(
-        min_length=1, max_length=16, description="The evaluators that are combined: names from `evaluators`."
-    )
-    combine: Combination = Field(
-        default="all",
-        description="all: each passes; any: one passes; weighted: the mean of their scores; if: the first one, in "
-        "code, decides whether the second one is asked.",
-    )
-    weights: dict[str, float] = Field(
-        default_factory=dict[str, float], description="weighted: weights by name; 1 for those that are not named."
-    )
-    ask_on: Literal["fail", "pass"] = Field(
-        default="fail", description="if: the second one is asked where the first one fails, or where it passes."
-    )
-    share: float = Field(
-        default=0.0,
-        ge=0.0,
-        le=1.0,
-        description="if: the share of the others for which it is asked all the same. They weigh 1/share as much, so "
-        "that the mean is that of all; with 0 it is the mean of those for which the first one asks.",
-    )
-    otherwise: float | None = Field(
-        default=None, ge=0.0, le=1.0, description="if: the score of the others; they are skipped without it."
-    )
+    of: Members = Field(min_length=1, max_length=16)
+    """The evaluators that are combined: names from `evaluators`."""
+    combine: Combination = "all"
+    """all: each passes; any: one passes; weighted: the mean of their scores; if: the first one, in code, decides
+    whether the second one is asked."""
+    weights: dict[str, float] = Field(default_factory=dict[str, float])
+    """weighted: weights by name; 1 for those that are not named."""
+    ask_on: Literal["fail", "pass"] = "fail"
+    """if: the second one is asked where the first one fails, or where it passes."""
+    share: float = Field(default=0.0, ge=0.0, le=1.0)
+    """if: the share of the others for which it is asked all the same. They weigh 1/share as much, so that the mean is
+    that of all; with 0 it is the mean of those for which the first one asks."""
+    otherwise: float | None = Field(default=None, ge=0.0, le=1.0)
+    """if: the score of the others; they are skipped without it."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

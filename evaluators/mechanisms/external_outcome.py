@@ -20,10 +20,10 @@ class OutcomeEvaluator(Evaluator[Case], Generic[Case]):
     needs_content: ClassVar[bool] = False
     example: ClassVar[Example] = {"outcome": "ticket_reopened", "good": [False]}
 
-    outcome: str = Field(min_length=1, max_length=100, description="The outcome's name in references.")
-    good: tuple[bool | float | str, ...] = Field(
-        default=(True,), min_length=1, description="The values that score 1: true, false, numbers or texts."
-    )
+    outcome: str = Field(min_length=1, max_length=100)
+    """The outcome's name in references."""
+    good: tuple[bool | float | str, ...] = Field(default=(True,), min_length=1)
+    """The values that score 1: true, false, numbers or texts."""
 
     @property
     def requires(self) -> frozenset[str]:

@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from pydantic import Field
-
 from evaluators.cases import Json, ToolCall, Turn
 from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec, call_item
 from evaluators.mechanisms.item_verdicts import RatioSpec
@@ -39,9 +37,8 @@ class AgentHandover(CallVerdicts):
     )
     prompts: ClassVar[tuple[str, ...]] = spec.prompts
 
-    tools: tuple[NonBlank, ...] = Field(
-        default=(), description="Names of further tools by which agents hand over, such as those named after agents."
-    )
+    tools: tuple[NonBlank, ...] = ()
+    """Names of further tools by which agents hand over, such as those named after agents."""
 
     @property
     def requires(self) -> frozenset[str]:

@@ -25,11 +25,8 @@ class AnswerLanguage(Evaluator[Turn]):
     kind: ClassVar[str] = "answer_language"
     needs_judge: ClassVar[bool] = False
 
-    language: str | None = Field(
-        default=None,
-        pattern=r"^[a-z]{2}$",
-        description="The ISO 639-1 code of all answers; the question's if left out.",
-    )
+    language: str | None = Field(default=None, pattern=r"^[a-z]{2}$")
+    """The ISO 639-1 code of all answers; the question's if left out."""
 
     @property
     def requires(self) -> frozenset[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, cast
 
-from pydantic import Field
-
 from evaluators.agents.argument_check import find_problems
 from evaluators.cases import Json, ToolCall, Turn
 from evaluators.errors import NotApplicable
@@ -33,7 +31,8 @@ class ArgumentSchema(Evaluator[Turn]):
     needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
 
-    only_offered: bool = Field(default=False, description="Whether a call of a tool that was not offered is wrong.")
+    only_offered: bool = False
+    """Whether a call of a tool that was not offered is wrong."""
 
     @property
     def requires(self) -> frozenset[str]:

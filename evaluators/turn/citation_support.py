@@ -37,12 +37,8 @@ class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
     kind: ClassVar[str] = "citation_support"
     prompts: ClassVar[tuple[str, ...]] = ("citation_support_verdicts.txt", *VERDICT_PROMPTS)
 
-    first_number: int = Field(
-        default=1,
-        ge=0,
-        le=1,
-        description="The number of the first passage, unless they begin with their own.",
-    )
+    first_number: int = Field(default=1, ge=0, le=1)
+    """The number of the first passage, unless they begin with their own."""
 
     @property
     def requires(self) -> frozenset[str]:

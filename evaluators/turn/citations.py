@@ -27,14 +27,12 @@ class Citations(Evaluator[Turn]):
     kind: ClassVar[str] = "citations"
     needs_judge: ClassVar[bool] = False
 
-    required: bool = Field(default=False, description="Whether an answer without any citation is wrong.")
-    links: bool = Field(default=True, description="Whether links are citations, too.")
-    first_number: int = Field(
-        default=1,
-        ge=0,
-        le=1,
-        description="The number of the first passage, unless they begin with their own.",
-    )
+    required: bool = False
+    """Whether an answer without any citation is wrong."""
+    links: bool = True
+    """Whether links are citations, too."""
+    first_number: int = Field(default=1, ge=0, le=1)
+    """The number of the first passage, unless they begin with their own."""
 
     @property
     def requires(self) -> frozenset[str]:

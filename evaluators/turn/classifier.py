@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
-
 from evaluators.asking.judge_input import ProgramField, TurnField, build_judge_input
 from evaluators.cases import Turn
 from evaluators.evaluator import Example
@@ -33,9 +31,8 @@ class Classifier(OwnLabels, Classification[Turn]):
         },
     }
 
-    evaluation_params: UniqueNames[TurnField | ProgramField] = Field(
-        default=("input", "actual_output"), description="The turn's fields that the judge is shown, and must have."
-    )
+    evaluation_params: UniqueNames[TurnField | ProgramField] = ("input", "actual_output")
+    """The turn's fields that the judge is shown, and must have."""
 
     @property
     def requires(self) -> frozenset[str]:

@@ -20,14 +20,15 @@ class Contains(Evaluator[Turn]):
     needs_judge: ClassVar[bool] = False
     example: ClassVar[Example] = {"search_text": "terms and conditions"}
 
-    search_text: str = Field(min_length=1, description="What is looked for.")
-    case_sensitive: bool = Field(default=False, description="Whether upper and lower case are different.")
-    negated: bool = Field(default=False, description="Score 1 where it is absent instead.")
+    search_text: str = Field(min_length=1)
+    """The text to look for."""
+    case_sensitive: bool = False
+    """Whether upper and lower case are different."""
+    negated: bool = False
+    """Score 1 where it is absent instead."""
 
-    searched: Annotated[Literal["actual_output"] | ProgramField, ADDED_LATER] = Field(
-        default="actual_output",
-        description="The answer, or a named input or output of a structured program, like outputs.summary.",
-    )
+    searched: Annotated[Literal["actual_output"] | ProgramField, ADDED_LATER] = "actual_output"
+    """The answer, or a named input or output of a structured program, like outputs.summary."""
 
     @property
     def requires(self) -> frozenset[str]:

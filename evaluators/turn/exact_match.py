@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import ClassVar
 
-from pydantic import Field
-
 from evaluators.asking.references import ComparesOutputs
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
@@ -27,8 +25,10 @@ class ExactMatch(ComparesOutputs, Evaluator[Turn]):
     needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
 
-    case_sensitive: bool = Field(default=True, description="Whether upper and lower case are different.")
-    negated: bool = Field(default=False, description="Score 1 where they differ instead.")
+    case_sensitive: bool = True
+    """Whether upper and lower case are different."""
+    negated: bool = False
+    """Score 1 where they differ instead."""
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from pydantic import Field
-
 from evaluators.answers.trivial_answer import is_trivial_answer, worst_score
 from evaluators.asking.sources import find_sources
 from evaluators.cases import Turn
@@ -39,7 +37,8 @@ class Faithfulness(TurnRatio):
     )
     prompts: ClassVar[tuple[str, ...]] = spec.prompts
 
-    penalize_unclear: bool = Field(default=False, description="Whether claims beyond the sources count as unfaithful.")
+    penalize_unclear: bool = False
+    """Whether claims beyond the sources count as unfaithful."""
 
     @property
     def requires(self) -> frozenset[str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
-
 from evaluators.asking.judge_input import ProgramField, TurnField, build_judge_input
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator, Example
@@ -30,9 +28,8 @@ class GEval(GEvalDefinition, Evaluator[Turn]):
         "evaluation_params": ["input", "actual_output"],
     }
 
-    evaluation_params: UniqueNames[TurnField | ProgramField] = Field(
-        description="The turn's fields that the judge is shown, and that the turn must have."
-    )
+    evaluation_params: UniqueNames[TurnField | ProgramField]
+    """The turn's fields that the judge is shown, and that the turn must have."""
 
     @property
     def requires(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, ClassVar, Self, cast
 
 import orjson
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from evaluators.cases import Json, Turn
 from evaluators.errors import EvaluationError, TooExpensive
@@ -35,7 +35,8 @@ class JsonSchema(Evaluator[Turn]):
     revision: ClassVar[int] = 2
     example: ClassVar[Example] = {"json_schema": {"type": "object", "required": ["order_id"]}}
 
-    json_schema: dict[str, Any] = Field(description="The JSON Schema that the answer must fit.")
+    json_schema: dict[str, Any]
+    """The JSON Schema that the answer must fit."""
 
     @model_validator(mode="after")
     def _is_schema(self) -> Self:

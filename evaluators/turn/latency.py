@@ -21,8 +21,10 @@ class Latency(Evaluator[Turn]):
     needs_content: ClassVar[bool] = False
     example: ClassVar[Example] = {"target": 2.0, "limit": 10.0}
 
-    target: float = Field(ge=0, description="Seconds that are as good as none.")
-    limit: float = Field(gt=0, description="Seconds from which on it does not matter how long.")
+    target: float = Field(ge=0)
+    """Seconds that are as good as none."""
+    limit: float = Field(gt=0)
+    """Seconds from which on it does not matter how long."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -29,9 +29,12 @@ class Length(Evaluator[Turn]):
     needs_judge: ClassVar[bool] = False
     example: ClassVar[Example] = {"maximum": 200}
 
-    unit: Literal["words", "characters"] = Field(default="words", description="What is counted.")
-    minimum: int = Field(default=0, ge=0, description="The least that is right.")
-    maximum: int | None = Field(default=None, ge=1, description="The most that is right; no limit if left out.")
+    unit: Literal["words", "characters"] = "words"
+    """The unit that is counted."""
+    minimum: int = Field(default=0, ge=0)
+    """The least that is right."""
+    maximum: int | None = Field(default=None, ge=1)
+    """The most that is right; no limit if left out."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from evaluators.asking.judge_input import shorten_all
 from evaluators.asking.references import OutputCriteria, TargetKey, actual_part, default_expected, expected_part
@@ -33,13 +33,11 @@ class LLMJudge(Rating, Evaluator[Turn]):
     prompts: ClassVar[tuple[str, ...]] = ("llm_judge.txt", "llm_judge_frame.txt", *RATING_PROMPTS)
     default_scale: ClassVar[Scale] = Scale(0, 100)
 
-    prompt: str | None = Field(
-        default=None, description="Instructions for the judge; the kind's own prompt if left out."
-    )
+    prompt: str | None = None
+    """Instructions for the judge; the kind's own prompt if left out."""
     target_output_key: TargetKey = "*"
-    default_evaluation_criteria: OutputCriteria | None = Field(
-        default=None, description="What is expected where a turn brings no reference of its own."
-    )
+    default_evaluation_criteria: OutputCriteria | None = None
+    """The expected output where a turn brings no reference."""
 
     @field_validator("prompt")
     @classmethod

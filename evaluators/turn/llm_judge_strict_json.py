@@ -77,16 +77,15 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
     prompts: ClassVar[tuple[str, ...]] = ("llm_judge_strict_json.txt",)
 
     target_output_key: TargetKey = "*"
-    default_evaluation_criteria: Annotated[OutputCriteria | None, ADDED_LATER] = Field(
-        default=None, description="What is expected where a turn brings no reference of its own."
-    )
-    prompt: Annotated[str | None, ADDED_LATER] = Field(
-        default=None,
-        description="What makes two values identical, similar or different, with {{ActualOutput}} and "
-        "{{ExpectedOutput}}; the kind's own prompt if left out.",
-    )
-    temperature: float | None = Field(default=None, ge=0, le=2, description="The judge's own if left out.")
-    max_tokens: int | None = Field(default=None, ge=1, description="Length limit of an answer.")
+    default_evaluation_criteria: Annotated[OutputCriteria | None, ADDED_LATER] = None
+    """The expected output where a turn brings no reference."""
+    prompt: Annotated[str | None, ADDED_LATER] = None
+    """The rules by which two values are identical, similar or different, with {{ActualOutput}} and
+    {{ExpectedOutput}}; the kind's own prompt if left out."""
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    """The judge's own if left out."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Length limit of an answer."""
 
     @field_validator("prompt")
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from evaluators.asking.judge_input import shorten_all, to_json_value
 from evaluators.cases import Json, Turn
@@ -31,15 +31,12 @@ class LLMJudgeTrajectory(Rating, Evaluator[Turn]):
     default_scale: ClassVar[Scale] = Scale(0, 100)
     example: ClassVar[Example] = {"expected_agent_behavior": "Looks up the order before it promises a refund."}
 
-    prompt: str | None = Field(
-        default=None, description="Instructions for the judge; the kind's own prompt if left out."
-    )
-    expected_agent_behavior: NonBlank | None = Field(
-        default=None, description="How the agent should go about its task."
-    )
-    expected_agent_behavior_attribute: NonBlank | None = Field(
-        default=None, description="The turn's attribute that says so instead."
-    )
+    prompt: str | None = None
+    """Instructions for the judge; the kind's own prompt if left out."""
+    expected_agent_behavior: NonBlank | None = None
+    """How the agent should go about its task."""
+    expected_agent_behavior_attribute: NonBlank | None = None
+    """The turn's attribute that says so instead."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

@@ -44,15 +44,10 @@ class Moderation(VerdictSettings, WindowSettings, Evaluator[Turn]):
     direction: ClassVar[Direction] = "lower_is_better"
     prompts: ClassVar[tuple[str, ...]] = ("moderation_verdicts.txt", *VERDICT_PROMPTS)
 
-    field: Literal["actual_output", "input"] = Field(
-        default="actual_output", description="What is moderated: the answer, or what the user wrote."
-    )
-    categories: Mapping[LabelName, NonBlank] = Field(
-        default=CATEGORIES,
-        min_length=1,
-        max_length=50,
-        description="What belongs into each category, by its name; the usual seven if left out.",
-    )
+    field: Literal["actual_output", "input"] = "actual_output"
+    """The moderated text: the answer, or what the user wrote."""
+    categories: Mapping[LabelName, NonBlank] = Field(default=CATEGORIES, min_length=1, max_length=50)
+    """The content of each category, by its name; the usual seven if left out."""
 
     @property
     def requires(self) -> frozenset[str]:

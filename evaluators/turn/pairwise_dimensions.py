@@ -83,24 +83,19 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
     prompts: ClassVar[tuple[str, ...]] = ("pairwise_dimensions.txt",)
     example: ClassVar[Example] = {"other_output_attribute": "shadow.output"}
 
-    other_output_attribute: NonBlank = Field(
-        description="The turn's attribute that holds the other answer, like that of a shadow or canary deployment."
-    )
-    dimensions: Annotated[tuple[Dimension, ...], AfterValidator(each_once)] = Field(
-        default=tuple(DIMENSIONS), description="What is compared; all of them if left out."
-    )
-    own_dimensions: Annotated[Mapping[_Name, NonBlank], ADDED_LATER] = Field(
-        default_factory=dict[str, str],
-        description="Further dimensions by name, each with the question that it asks of an answer.",
-    )
+    other_output_attribute: NonBlank
+    """The turn's attribute that holds the other answer, like that of a shadow or canary deployment."""
+    dimensions: Annotated[tuple[Dimension, ...], AfterValidator(each_once)] = tuple(DIMENSIONS)
+    """The dimensions to compare; all of them if left out."""
+    own_dimensions: Annotated[Mapping[_Name, NonBlank], ADDED_LATER] = Field(default_factory=dict[str, str])
+    """Further dimensions by name, each with the question that it asks of an answer."""
 
     consider: Annotated[Mapping[_Name, Annotated[tuple[NonBlank, ...], Field(min_length=1)]], ADDED_LATER] = Field(
-        default_factory=dict[str, tuple[str, ...]],
-        description="Points to consider in a dimension, by its name: {accuracy: [Are the units right?]}.",
+        default_factory=dict[str, tuple[str, ...]]
     )
-    summary: Annotated[bool, ADDED_LATER] = Field(
-        default=False, description="Whether the judge also writes key differences, a rationale and recommendations."
-    )
+    """Points to consider in a dimension, by its name: {accuracy: [Are the units right?]}."""
+    summary: Annotated[bool, ADDED_LATER] = False
+    """Whether the judge also writes key differences, a rationale and recommendations."""
 
     @model_validator(mode="after")
     def _names_of_its_own(self) -> Self:

@@ -35,12 +35,10 @@ class PlanAdherence(CallVerdicts):
     prompts: ClassVar[tuple[str, ...]] = spec.prompts
     example: ClassVar[Example] = {"plan": ["Look the order up.", "Check the refund policy.", "Answer."]}
 
-    plan: tuple[NonBlank, ...] = Field(
-        default=(), max_length=50, description="The steps, in order; those that the agent wrote down, if left out."
-    )
-    plan_tools: Annotated[tuple[NonBlank, ...], ADDED_LATER] = Field(
-        default=PLAN_TOOLS, description="Names of the tools by which the agent writes its plan down."
-    )
+    plan: tuple[NonBlank, ...] = Field(default=(), max_length=50)
+    """The steps, in order; those that the agent wrote down, if left out."""
+    plan_tools: Annotated[tuple[NonBlank, ...], ADDED_LATER] = PLAN_TOOLS
+    """Names of the tools by which the agent writes its plan down."""
 
     @property
     def requires(self) -> frozenset[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from pydantic import Field
-
 from evaluators.cases import Turn
 from evaluators.evaluator import Direction, Evaluator
 from evaluators.judge import Judge
@@ -66,7 +64,8 @@ class Refusal(Evaluator[Turn]):
     needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
 
-    phrases: tuple[NonBlank, ...] = Field(default=(), description="Further phrases that mark a refusal, in any case.")
+    phrases: tuple[NonBlank, ...] = ()
+    """Further phrases that mark a refusal, in any case."""
 
     @property
     def requires(self) -> frozenset[str]:

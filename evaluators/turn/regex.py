@@ -28,15 +28,17 @@ class Regex(Evaluator[Turn]):
     needs_judge: ClassVar[bool] = False
     example: ClassVar[Example] = {"pattern": r"\bINV-\d{6}\b"}
 
-    pattern: Annotated[str, AfterValidator(check_pattern)] = Field(min_length=1, description="A regular expression.")
-    match: Literal["anywhere", "whole"] = Field(default="anywhere", description="What of the answer has to match.")
-    case_sensitive: bool = Field(default=True, description="Whether upper and lower case are different.")
-    negated: bool = Field(default=False, description="Score 1 where it does not match instead.")
+    pattern: Annotated[str, AfterValidator(check_pattern)] = Field(min_length=1)
+    """A regular expression."""
+    match: Literal["anywhere", "whole"] = "anywhere"
+    """The part of the answer that has to match."""
+    case_sensitive: bool = True
+    """Whether upper and lower case are different."""
+    negated: bool = False
+    """Score 1 where it does not match instead."""
 
-    searched: Annotated[Literal["actual_output"] | ProgramField, ADDED_LATER] = Field(
-        default="actual_output",
-        description="The answer, or a named input or output of a structured program, like outputs.summary.",
-    )
+    searched: Annotated[Literal["actual_output"] | ProgramField, ADDED_LATER] = "actual_output"
+    """The answer, or a named input or output of a structured program, like outputs.summary."""
 
     @property
     def requires(self) -> frozenset[str]:

@@ -28,8 +28,10 @@ class RepeatedCalls(Evaluator[Turn]):
     kind: ClassVar[str] = "repeated_calls"
     needs_judge: ClassVar[bool] = False
 
-    allowed: int = Field(default=0, ge=0, description="How often the same call may be repeated.")
-    ignore: tuple[NonBlank, ...] = Field(default=(), description="Names of tools whose calls may be repeated.")
+    allowed: int = Field(default=0, ge=0)
+    """How often the same call may be repeated."""
+    ignore: tuple[NonBlank, ...] = ()
+    """Names of tools whose calls may be repeated."""
 
     @property
     def requires(self) -> frozenset[str]:

@@ -39,10 +39,10 @@ class Similarity(TextSettings, Evaluator[Turn]):
     kind: ClassVar[str] = "similarity"
     prompts: ClassVar[tuple[str, ...]] = ("similarity.txt",)
 
-    compare: Literal["reference", "question", "passages"] = Field(
-        default="reference", description="What the answer is compared with."
-    )
-    floor: float = Field(default=0.0, ge=-1.0, lt=1.0, description="The cosine that scores 0.")
+    compare: Literal["reference", "question", "passages"] = "reference"
+    """The text that the answer is compared with."""
+    floor: float = Field(default=0.0, ge=-1.0, lt=1.0)
+    """The cosine that scores 0."""
 
     example: ClassVar[Example] = {}
 

@@ -49,16 +49,16 @@ class ToolCalls(Evaluator[Turn]):
     needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
 
-    compare: Literal["order", "count", "arguments", "output"] = Field(default="order", description="What is compared.")
-    strict: bool = Field(default=False, description="For `order`: the very sequence, nothing more and nothing between.")
-    forbid_extra: Annotated[bool, ADDED_LATER] = Field(
-        default=False,
-        description="Whether calls beyond the expected lower the score, to a share of all calls.",
-    )
-    subset: bool = Field(default=False, description="For `arguments`: more arguments than expected do no harm.")
-    counts: Mapping[str, Condition] = Field(
-        default_factory=dict[str, str], description="For `count`: conditions by name of tool, with >, >=, =, !=, <=, <."
-    )
+    compare: Literal["order", "count", "arguments", "output"] = "order"
+    """The property of the calls that is compared."""
+    strict: bool = False
+    """For `order`: the very sequence, nothing more and nothing between."""
+    forbid_extra: Annotated[bool, ADDED_LATER] = False
+    """Whether calls beyond the expected lower the score, to a share of all calls."""
+    subset: bool = False
+    """For `arguments`: more arguments than expected do no harm."""
+    counts: Mapping[str, Condition] = Field(default_factory=dict[str, str])
+    """For `count`: conditions by name of tool, with >, >=, =, !=, <=, <."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

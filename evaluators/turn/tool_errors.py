@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
-
 from evaluators.agents.tool_outcomes import failure_of
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
@@ -24,7 +22,8 @@ class ToolErrors(Evaluator[Turn]):
     kind: ClassVar[str] = "tool_errors"
     needs_judge: ClassVar[bool] = False
 
-    count_recovered: bool = Field(default=True, description="Whether a failed call counts as good once its tool works.")
+    count_recovered: bool = True
+    """Whether a failed call counts as good once its tool works."""
 
     @property
     def requires(self) -> frozenset[str]:

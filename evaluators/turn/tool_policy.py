@@ -24,13 +24,12 @@ class ToolPolicy(Evaluator[Turn]):
     needs_judge: ClassVar[bool] = False
     example: ClassVar[Example] = {"forbidden": ["delete_account"]}
 
-    allowed: tuple[NonBlank, ...] | None = Field(
-        default=None, description="Names of the only tools that may be called; all, if left out."
-    )
-    forbidden: tuple[NonBlank, ...] = Field(default=(), description="Names of tools that may not be called.")
-    most: dict[NonBlank, int] = Field(
-        default_factory=dict[str, int], description="How often a tool may be called in a turn, by its name."
-    )
+    allowed: tuple[NonBlank, ...] | None = None
+    """Names of the only tools that may be called; all, if left out."""
+    forbidden: tuple[NonBlank, ...] = ()
+    """Names of tools that may not be called."""
+    most: dict[NonBlank, int] = Field(default_factory=dict[str, int])
+    """How often a tool may be called in a turn, by its name."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

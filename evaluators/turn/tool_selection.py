@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
-from pydantic import Field
-
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import ADDED_LATER
 from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec
@@ -36,9 +34,8 @@ class ToolSelection(CallVerdicts):
     )
     prompts: ClassVar[tuple[str, ...]] = spec.prompts
 
-    parameters: Annotated[bool, ADDED_LATER] = Field(
-        default=False, description="Whether the judge sees what arguments each tool takes, where the trace tells."
-    )
+    parameters: Annotated[bool, ADDED_LATER] = False
+    """Whether the judge sees what arguments each tool takes, where the trace tells."""
 
     @property
     def requires(self) -> frozenset[str]:
