@@ -14,7 +14,8 @@ from collector.wording import suggestion
 from evaluators.cases import Turn
 
 _PREFIX = "attributes."
-_FIELDS = {field.name for field in fields(Turn)} - {"attributes"} | {"tenant", "language"}
+_TEXTS = ("str", "str | None", "Incomplete | None")
+_FIELDS = {field.name for field in fields(Turn) if field.type in _TEXTS} | {"tenant", "language"}
 
 
 def refuse_unknown_attributes(config: Config) -> None:
@@ -67,7 +68,7 @@ def _path_mistake(where: str, path: str, declared: set[str], config: Config) -> 
         if path not in _FIELDS:
             hint = f"{_PREFIX}{path}" if path in {*declared, *RECORDED} else ""
             advice = f"write {hint}" if hint else _field_advice(path)
-            yield f"{where}: a turn has no field {path!r}; {advice}"
+            yield f"{where}: {path!r} is no field that can be matched; {advice}"
         return
     attribute = path.removeprefix(_PREFIX)
     if attribute in {*declared, "language"} or is_undeclared(attribute) or receives_ready_made(config):

@@ -10,6 +10,10 @@ _METADATA = frozenset(
 )
 
 
+_ADDED = ("/chat/completions", "/completions", "/responses", "/messages")
+"""Paths of requests, which belong to the API and not to its base."""
+
+
 def checked_endpoint(url: str) -> str:
     """The URL, if judged text may be sent there.
 
@@ -27,6 +31,9 @@ def checked_endpoint(url: str) -> str:
         raise ValueError("contains a name or password, which would be printed; write api_key: ${env:NAME} instead")
     if not host:
         raise ValueError("has no host; write it like https://host/v1")
+    for path in _ADDED:
+        if parts.path.rstrip("/").endswith(path):
+            raise ValueError(f"ends with {path}, which is added to it; write {url.split(path, maxsplit=1)[0]}")
     if host in _METADATA or _is_link_local(host):
         raise ValueError("is a link-local or metadata address; name the endpoint of a judge")
     return url

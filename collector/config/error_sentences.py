@@ -5,6 +5,7 @@ Mistakes in the cascades of a configuration, and ports that two listeners would 
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,8 @@ from pydantic_core import ErrorDetails
 
 from collector.config.settings import Settings
 from collector.wording import requirement, suggestion, unknown
+
+_PERCENT = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 
 
 def error_sentences(error: ValidationError, model: type[BaseModel], prefix: Sequence[str | int] = ()) -> list[str]:
@@ -31,6 +34,8 @@ def path_text(path: Sequence[str | int]) -> str:
     """`('receive', 'kafka', 0, 'topic')` as `receive.kafka[0].topic`."""
     text = ""
     for part in path:
+        if isinstance(part, str) and ("[" in part or part[:1].isupper()):
+            continue  # a member of a union, by the name that pydantic gives it
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
     return text.lstrip(".")
 
@@ -50,13 +55,19 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str
         case _:
             where = path_text(path)
             own = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-            message = requirement(detail) or own
+            message = (requirement(detail) or own).replace("an array", "a list") + _as_share(detail.get("input"))
             return f"{where}: {message[:1].lower()}{message[1:]}" if where else message
 
 
 def _example(model: type[BaseModel], loc: Sequence[str | int]) -> str:
     field = _fields_at(model, loc[:-1]).get(str(loc[-1]))
-    return f"write {loc[-1]}: {field}" if field else f"write {loc[-1]}: …"
+    return f"needed: {field[:1].lower()}{field[1:].rstrip('.')}" if field else f"write {loc[-1]}: …"
+
+
+def _as_share(value: object) -> str:
+    """What to write for a percentage."""
+    percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    return f"; for {value} write {float(percent[1]) / 100:g}" if percent else ""
 
 
 def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> Mapping[str, str]:

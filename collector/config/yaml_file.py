@@ -17,7 +17,7 @@ MAX_DEPTH = 50
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
-_WHOLE = re.compile(r"\$\{[^{}]*\}")
+_WHOLE = re.compile(r"\$(?:\{[^{}]*\}|[A-Z_][A-Z0-9_]*)")
 """A value that is meant to be replaced as a whole."""
 
 
@@ -80,6 +80,8 @@ def _refuse_unsafe(data: bytes) -> None:
 def _refuse_double_keys(node: yaml.MappingNode) -> None:
     seen: set[str] = set()
     for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.tag == "tag:yaml.org,2002:bool":
+            raise _UnsafeYaml(f"the key {key.value} is true or false in YAML; write it in quotes", key.start_mark)
         if isinstance(key, yaml.ScalarNode) and key.value in seen:
             raise _UnsafeYaml(f"the key {key.value!r} occurs twice; keep one", key.start_mark)
         if isinstance(key, yaml.ScalarNode):
@@ -102,7 +104,7 @@ def substitute(value: Any, name: str, environment: Mapping[str, str], path: str 
     if not isinstance(value, str):
         return value
     if _WHOLE.fullmatch(value) and not _REFERENCE.fullmatch(value):
-        raise ConfigError(f"{name}: {path}: only environment variables are replaced; write ${{env:NAME}}")
+        raise ConfigError(f"{name}: {path}: {value} stands for nothing; an environment variable is ${{env:NAME}}")
 
     def look_up(match: re.Match[str]) -> str:
         variable: str = match[1]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any
 
 from grafana_foundation_sdk.builders import dashboard as boards
 from grafana_foundation_sdk.builders import prometheus
@@ -37,12 +39,13 @@ def frame(name: str, description: str, *, one_monitor: bool = False) -> boards.D
     return board
 
 
-def filled(board: boards.Dashboard, rows: Mapping[str, Sequence[object]]) -> boards.Dashboard:
-    """The dashboard with rows of panels, by their titles."""
+def filled(board: boards.Dashboard, rows: Mapping[str, Sequence[Any]]) -> boards.Dashboard:
+    """The dashboard with rows of panels, by their titles. Panels are numbered, so that a link to one stays."""
+    numbers = count(1)
     for title, panels in rows.items():
-        board = board.with_row(boards.Row(title))
+        board = board.with_row(boards.Row(title).id(next(numbers)))
         for panel in panels:
-            board = board.with_panel(panel)
+            board = board.with_panel(panel.id(next(numbers)))
     return board
 
 

@@ -168,7 +168,7 @@ def _agreement() -> list[object]:
                 " labels.",
                 low=-0.2,
                 high=1,
-                width=10,
+                width=6,
             ),
             Query(f"max by (evaluator) ({AGREEMENT.name}{_with(where, KAPPA)})", "{{evaluator}}"),
             Query(
@@ -180,7 +180,7 @@ def _agreement() -> list[object]:
                 "Agreement now",
                 "Every measure with its 95 % interval. Below 200 labels the interval is too narrow; labels chosen by"
                 " hand are no random sample.",
-                width=10,
+                width=8,
             ),
             ("value", "low", "high"),
             Query(f"max by ({by}) ({AGREEMENT.name}{where})", "{{evaluator}} {{statistic}}"),
@@ -196,7 +196,7 @@ def _agreement() -> list[object]:
                 " alerts.min_agreement asks for. Of an audit's judge it is the series of the audits.",
                 low=-0.2,
                 high=1,
-                width=20,
+                width=6,
             ),
             Query(f"max by (evaluator, bound) ({PEOPLE_AGREEMENT.name}{DRAWN})", "{{evaluator}} {{bound}}"),
         ),

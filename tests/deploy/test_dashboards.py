@@ -47,6 +47,20 @@ def test_every_panel_says_what_it_shows(name: str):
 
 
 @pytest.mark.parametrize("name", files())
+def test_panels_lie_on_grafanas_grid(name: str):
+    """24 columns; no two panels on one place, and each with a number of its own."""
+    panels = json.loads(files()[name])["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places: set[tuple[int, int]] = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= 24, panel["title"]
+        own = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert places.isdisjoint(own), panel["title"]
+        places |= own
+
+
+@pytest.mark.parametrize("name", files())
 def test_only_the_chosen_data_source_is_asked(name: str):
     for panel in json.loads(files()[name])["panels"]:
         for target in panel.get("targets", []):

@@ -19,6 +19,9 @@ from evaluators.results import Evaluation
 COLUMNS = ("evaluation_id", "evaluator", "turn_id", "conversation_id", "outcome", "score", "passed", "reason")
 
 
+_SUFFIXES = frozenset({".jsonl", ".ndjson", ".csv"})
+
+
 class EvaluationWriter(Protocol):
     """Writes evaluations as they are made."""
 
@@ -64,6 +67,8 @@ def open_writer(path: Path | None) -> Generator[EvaluationWriter]:
     if path is None:
         yield _Discard()
         return
+    if path.suffix not in _SUFFIXES:
+        raise ConfigError(f"{path}: results are written as .jsonl or .csv; name such a file with --output")
     try:
         mode = "w" if path.suffix == ".csv" else "a"
         with open(path, mode, newline="", encoding="utf-8", opener=open_private) as file:

@@ -71,7 +71,7 @@ def test_segments_and_evaluators_are_looked_at() -> None:
 
 def test_fields_that_do_not_exist() -> None:
     assert mistake({"match": {"servce": "shop"}}) == (
-        "my.yaml: monitors.all.match: a turn has no field 'servce'; did you mean 'service'?"
+        "my.yaml: monitors.all.match: 'servce' is no field that can be matched; did you mean 'service'?"
     )
     assert mistake({"match": {"environment": "prod"}}).endswith("write attributes.environment")
     assert mistake({"match": {"attributes.model": "m"}}).endswith("model is a field, not an attribute; write model")

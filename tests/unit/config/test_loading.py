@@ -51,11 +51,11 @@ def test_unknown_keys_get_the_nearest_known_one() -> None:
 
 def test_a_missing_required_key_says_what_to_write() -> None:
     assert mistakes(judges={"main": {}}) == [
-        "my.yaml: judges.main.model: is missing; write model: The model's name at the endpoint."
+        "my.yaml: judges.main.model: is missing; needed: the model's name at the endpoint"
     ]
     [line] = mistakes(page={"url": "ftp://evalstream.example.com"})
     assert line.startswith(
-        "my.yaml: page.url: has the wrong form; write url: The address at which people reach the page"
+        "my.yaml: page.url: has the wrong form; needed: the address at which people reach the page"
     )
     assert "\n" not in line
 

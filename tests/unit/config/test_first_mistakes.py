@@ -1,0 +1,57 @@
+"""Mistakes of a first configuration: one sentence with place and remedy, without names of classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collector.config.attribute_names import refuse_unknown_attributes
+from collector.config.loading import load
+from collector.errors import ConfigError
+
+JUDGE = 'judges: {{main: {{model: m, base_url: "{url}", api_key: "{key}"}}}}\n'
+WHOLE = """evaluators: {good: {kind: g_eval, judge: main, criteria: x, evaluation_params: [input]}}
+monitors: {m: {evaluators: [good]}}
+"""
+
+
+def problem(tmp_path: Path, text: str, url: str = "http://127.0.0.1:9/v1", key: str = "x") -> str:
+    path = tmp_path / "my.yaml"
+    path.write_text(JUDGE.format(url=url, key=key) + text)
+    with pytest.raises(ConfigError) as caught:
+        refuse_unknown_attributes(load(path, {}))
+    return str(caught.value).replace(f"{path}: ", "")
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "sentence"),
+    [
+        ("http://h/v1", "$OPENAI_API_KEY", "judges.main.api_key: $OPENAI_API_KEY stands for nothing; an environment variable"),
+        ("http://h/v1", "${KEY}", "judges.main.api_key: ${KEY} stands for nothing; an environment variable is ${env:NAME}"),
+        ("http://h/v1/chat/completions", "x", "base_url: ends with /chat/completions, which is added to it; write http://h/v1"),
+        ("http://h/v1/responses/", "x", "judges.main.base_url: ends with /responses"),
+        ("h/v1", "x", "judges.main.base_url: has the wrong form; needed: the endpoint, like https://host/v1"),
+    ],
+)  # fmt: skip
+def test_judges(tmp_path: Path, url: str, key: str, sentence: str) -> None:
+    assert sentence in problem(tmp_path, WHOLE, url, key)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("[good]", "[good], sample: 10%", "for 10% write 0.1"),
+        ("[good]", "[good], sample: '60 %'", "for 60 % write 0.6"),
+        ("[good]", "{a: good}", "monitors.m.evaluators: must be a list"),
+        ("{m:", "{yes:", "the key yes is true or false in YAML; write it in quotes"),
+        ("[input]", "[inptu]", "evaluators.good.evaluation_params[0]"),
+        ("[good]", "[good], match: {started_at: yesterday}", "'started_at' is no field that can be matched"),
+        ("[good]", "[good], match: {usage: much}", "'usage' is no field"),
+    ],
+)
+def test_monitors_and_evaluators(tmp_path: Path, old: str, new: str, sentence: str) -> None:
+    line = problem(tmp_path, WHOLE.replace(old, new))
+    assert sentence in line
+    assert "literal[" not in line
+    assert "Settings" not in line
