@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+from collections.abc import Mapping
+from typing import Literal
 from urllib.parse import urlsplit
 
 _METADATA = frozenset(
@@ -37,6 +40,35 @@ def checked_endpoint(url: str) -> str:
     if host in _METADATA or _is_link_local(host):
         raise ValueError("is a link-local or metadata address; name the endpoint of a judge")
     return url
+
+
+Cloud = Literal["azure", "aws", "google"]
+_CLOUDS: Mapping[str, Cloud] = {
+    ".openai.azure.com": "azure",
+    ".cognitiveservices.azure.com": "azure",
+    ".services.ai.azure.com": "azure",
+    ".amazonaws.com": "aws",
+    ".api.aws": "aws",
+    "aiplatform.googleapis.com": "google",
+}
+
+
+def cloud_of(url: str) -> Cloud | None:
+    """The cloud whose identities the official client can show at an address; None elsewhere."""
+    host = urlsplit(url).hostname or ""
+    return next((cloud for end, cloud in _CLOUDS.items() if host.endswith(end)), None)
+
+
+def is_classic_azure(url: str) -> bool:
+    """Whether an address of Azure has deployments and versions of its API in its paths, which the client writes."""
+    return cloud_of(url) == "azure" and "/openai/v1" not in urlsplit(url).path
+
+
+def only_by_client(url: str, *, has_key: bool) -> bool:
+    """Whether only the official client can ask at an address: see `judges.<name>.client`."""
+    at_openai = urlsplit(url).hostname == "api.openai.com"
+    named = at_openai and any(os.environ.get(name) for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID"))
+    return named or is_classic_azure(url) or (cloud_of(url) is not None and not has_key)
 
 
 def _is_link_local(host: str) -> bool:

@@ -36,7 +36,7 @@ NOT_LIVE = ("alerts.watcher",)
 """Keys of these sections that only a start reads."""
 _OWN_ALERT_KEYS = ("webhook", "heartbeat", "watcher")
 """Addresses that may contain a secret, and are of no use to another process."""
-SECRET_JUDGE_KEYS = ("api_key", "headers", "proxy", "options", "tls")
+SECRET_JUDGE_KEYS = ("api_key", "headers", "proxy", "options", "client_options", "tls")
 """A judge's keys that are not stored: secrets, and files of one machine."""
 
 

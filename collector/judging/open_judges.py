@@ -16,6 +16,7 @@ from collector.config.configured import Config
 from collector.config.judge_pairs import pair_named
 from collector.config.settings import JudgeSettings, JudgeTlsSettings
 from collector.errors import ConfigError
+from collector.judging.clients import client_of
 from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.layers import LayerContext, wrapped, wrapped_for_batches
 from collector.judging.outage_reporter import ReportPolicy
@@ -42,6 +43,7 @@ from evaluators.judges.jury import Jury
 from evaluators.judges.local_embeddings import LocalEmbeddingJudge
 from evaluators.judges.openai import OpenAIJudge
 from evaluators.judges.rate_limited import EndpointLimiter
+from evaluators.judges.settings import EndpointOptions
 from evaluators.secret_files import SecretFiles
 
 
@@ -138,7 +140,7 @@ async def open_judges(
                 unavailable=unavailable,
                 confirm=confirm,
             )
-            if isinstance(judges[name], OpenAIJudge) and batches is not None:
+            if settings.takes_batches and batches is not None:
                 judges[name] = wrapped_for_batches(judges[name], context)
             else:
                 judges[name] = wrapped(judges[name], context, limits[endpoint])
@@ -207,77 +209,69 @@ _WRITING = {api.name: api for api in (CHAT, RESPONSES, ANTHROPIC)}
 _DECIDING = {api.name: api for api in (DECISIONS, SYSTEMONE)}
 
 
-def _decision(name: str, settings: JudgeSettings, limiter: EndpointLimiter, api: DecidingApi) -> DecisionJudge:
-    return DecisionJudge(
-        settings.model,
-        api=api,
+def _endpoint_options(
+    name: str, settings: JudgeSettings, limiter: EndpointLimiter, of_key: Callable[[str], Mapping[str, str]]
+) -> EndpointOptions:
+    context = _ssl_context(name, settings.tls) if settings.tls else None
+    return EndpointOptions(
         base_url=settings.base_url,
         api_key=settings.api_key.get_secret_value(),
         timeout=settings.timeout,
         input_price=settings.usd_per_million_input_tokens,
+        headers={header: value.get_secret_value() for header, value in settings.headers.items()},
+        fresh_headers=_fresh_headers(name, settings, of_key),
+        extra_body=settings.extra_body,
+        ssl_context=context,
+        proxy=settings.proxy.get_secret_value() if settings.proxy else None,
+        on_headers=limiter.observe_headers,
+        client=client_of(name, settings, context),
+        retries=0,  # `judging.layers` has them
+    )
+
+
+def _decision(name: str, settings: JudgeSettings, limiter: EndpointLimiter, api: DecidingApi) -> DecisionJudge:
+    return DecisionJudge(
+        settings.model,
+        api=api,
         output_price=settings.usd_per_million_output_tokens or 0.0,
         cached_input_price=settings.usd_per_million_cached_input_tokens,
         cache_write_price=settings.cache_write_price,
-        headers={header: value.get_secret_value() for header, value in settings.headers.items()},
-        fresh_headers=_fresh_headers(name, settings, api.headers),
-        extra_body=settings.extra_body,
-        ssl_context=_ssl_context(name, settings.tls) if settings.tls else None,
-        proxy=settings.proxy.get_secret_value() if settings.proxy else None,
-        on_headers=limiter.observe_headers,
+        **_endpoint_options(name, settings, limiter, api.headers),
     )
 
 
 def _writing(name: str, settings: JudgeSettings, limiter: EndpointLimiter, batches: Batches | None) -> OpenAIJudge:
     api = _WRITING[settings.api]
-    headers = {header: value.get_secret_value() for header, value in settings.headers.items()}
-    fresh_headers = _fresh_headers(name, settings, api.headers)
-    context = _ssl_context(name, settings.tls) if settings.tls else None
+    options = _endpoint_options(name, settings, limiter, api.headers)
     posting: Callable[[Endpoint], PostsRequests] = at_once
-    if batches is not None:
-        posting = batches.gathering(name, settings, api, headers, fresh_headers, context)
+    secret = None
+    if batches is not None and settings.takes_batches:
+        headers, fresh_headers = options.get("headers") or {}, options.get("fresh_headers")
+        posting = batches.gathering(name, settings, api, headers, fresh_headers, options.get("ssl_context"))
+        options["timeout"] = math.inf  # a batch takes up to a day
+        secret = batches.journal.secret
     return OpenAIJudge(
         settings.model,
         api=api,
-        base_url=settings.base_url,
-        api_key=settings.api_key.get_secret_value(),
-        timeout=settings.timeout if batches is None else math.inf,  # a batch takes up to a day
         temperature=settings.temperature,
         max_tokens=settings.max_tokens,
         top_logprobs=settings.top_logprobs,
-        input_price=settings.usd_per_million_input_tokens,
         output_price=settings.usd_per_million_output_tokens,
         cached_input_price=settings.usd_per_million_cached_input_tokens,
         cache_write_price=settings.cache_write_price,
-        headers=headers,
-        fresh_headers=fresh_headers,
-        extra_body=settings.extra_body,
         optional=settings.optional,
-        ssl_context=context,
-        proxy=settings.proxy.get_secret_value() if settings.proxy else None,
         answer_key=settings.answer_key,
         subject_first=settings.subject_first,
         sight=settings.sight,
-        on_headers=limiter.observe_headers,
         posting=posting,
-        secret=None if batches is None else batches.journal.secret,
+        secret=secret,
+        **options,
     )
 
 
 @asynccontextmanager
 async def _embeddings(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> AsyncGenerator[Judge]:
-    judge = EmbeddingJudge(
-        settings.model,
-        base_url=settings.base_url,
-        api_key=settings.api_key.get_secret_value(),
-        timeout=settings.timeout,
-        input_price=settings.usd_per_million_input_tokens,
-        headers={header: value.get_secret_value() for header, value in settings.headers.items()},
-        fresh_headers=_fresh_headers(name, settings, bearer),
-        extra_body=settings.extra_body,
-        ssl_context=_ssl_context(name, settings.tls) if settings.tls else None,
-        proxy=settings.proxy.get_secret_value() if settings.proxy else None,
-        on_headers=limiter.observe_headers,
-    )
+    judge = EmbeddingJudge(settings.model, **_endpoint_options(name, settings, limiter, bearer))
     try:
         yield judge
     finally:

@@ -7,6 +7,7 @@ import io
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -46,7 +47,7 @@ def body_of(content: bytes) -> bytes | io.BytesIO:
     return content if len(content) <= _LONG else io.BytesIO(content)
 
 
-_HEADERS = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
+HEADERS = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
 _NO_TIMEOUT = aiohttp.ClientTimeout()
 """The deadline is the judge's alone: one of the session would start again with each packet."""
 
@@ -70,7 +71,7 @@ class Connection:
     ) -> None:
         self._url = base_url.rstrip("/") + path
         self._client = HttpClient(
-            {**_HEADERS, **_in_lower_case(headers)},
+            {**HEADERS, **in_lower_case(headers)},
             timeout=_NO_TIMEOUT,
             ssl_context=trusting(ssl_context),
             proxy=proxy_for(base_url, proxy),
@@ -89,18 +90,31 @@ class Connection:
             JudgeUnavailable: it broke.
             NoCompletion: the response is larger than any answer.
         """
-        fresh = None if self._fresh_headers is None else _in_lower_case(self._fresh_headers())
+        fresh = None if self._fresh_headers is None else in_lower_case(self._fresh_headers())
         try:
             return await self._client.request("POST", self._url, data=body_of(content), headers=fresh)
         except AnswerTooLarge as error:
             raise NoCompletion(str(error)) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:  # the last is what it says of headers that are none
-            if (reason := _unreachable(error)) is not None:
+            if (reason := unreachable(error)) is not None:
                 raise JudgeUnreachable(f"no connection to the judge: {reason}") from None
             raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
 
 
-def _in_lower_case(headers: Mapping[str, str]) -> dict[str, str]:
+class Connecting(Protocol):
+    """The connection of a judge to one path of an endpoint."""
+
+    async def aclose(self) -> None:
+        """Close what belongs to it."""
+        ...
+
+    async def post(self, content: bytes) -> HttpResponse:
+        """The response to a request's JSON, read to its end, whatever its status; errors as those of `Connection`."""
+        ...
+
+
+def in_lower_case(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers by names that are equal where they mean the same."""
     return {name.lower(): value for name, value in headers.items()}
 
 
@@ -111,7 +125,7 @@ _NOBODY_THERE = {
 }
 
 
-def _unreachable(error: BaseException) -> str | None:
+def unreachable(error: BaseException) -> str | None:
     """Why no connection came about, where asking again soon is of little use; None if it is anything else.
 
     What an error was made of tells.

@@ -16,7 +16,7 @@ from evaluators.errors import JudgeError, JudgeRejected, JudgeUnavailable, NoCom
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.apis.payload import parsed
 from evaluators.judges.apis.writing import bearer
-from evaluators.judges.connection import Connection
+from evaluators.judges.connection import Connecting
 from evaluators.judges.endpoint import Prices
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
 from evaluators.judges.settings import EndpointOptions, EndpointSettings
@@ -42,7 +42,7 @@ class EmbeddingJudge:
         self._extra_body = dict(settings.extra_body or {})
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting = asyncio.Lock()
-        self._connection: Connection | None = None
+        self._connection: Connecting | None = None
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -85,7 +85,7 @@ class EmbeddingJudge:
         model = payload.get("model")
         return Verdict([answer], model if isinstance(model, str) and model else self.model, None, usage, cost)
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> Connecting:
         """The connection of this event loop, made in a thread: reading certificates would hold the loop."""
         if self._loop is not (loop := asyncio.get_running_loop()):
             self._loop, self._connecting, self._connection = loop, asyncio.Lock(), None
@@ -97,7 +97,7 @@ class EmbeddingJudge:
                     raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
             return self._connection
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> Connecting:
         settings = self._settings
         return settings.connection(settings.base_url or OPENAI, _PATH, bearer(settings.api_key or _NO_KEY))
 

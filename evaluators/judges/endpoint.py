@@ -6,6 +6,7 @@ The tracker of costs counts what its requests cost by the prices of its model.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -14,11 +15,13 @@ import orjson
 
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeUnavailable
-from evaluators.judges.connection import Connection
-from evaluators.judges.error_mapping import HttpStatusError
+from evaluators.judges.connection import Connecting
+from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
 from evaluators.judges.usage import UsageWarning, with_estimates
 from evaluators.results import Usage
 
+_LONGEST_WAIT = 60.0
+"""Seconds that an endpoint is waited for at its word, before the same request is posted again."""
 COMPLAINTS = frozenset({400, 422, 501})
 """Statuses with which servers refuse a parameter that they do not know."""
 
@@ -71,15 +74,19 @@ def at_once(endpoint: PostsRequests) -> PostsRequests:
 class Endpoint:
     """Posts requests to one address. One event loop at a time; each has a connection of its own.
 
-    `on_headers` is told the headers of each response. Close it with `aclose`; the end of `asyncio.run` closes it, too.
+    `on_headers` is told the headers of each response. A request that is refused for now, as by 429 or 500, is posted
+    again `retries` times. Close it with `aclose`; the end of `asyncio.run` closes it, too.
     """
 
-    def __init__(self, connect: Callable[[], Connection], on_headers: Callable[[Mapping[str, str]], None]) -> None:
+    def __init__(
+        self, connect: Callable[[], Connecting], on_headers: Callable[[Mapping[str, str]], None], retries: int = 0
+    ) -> None:
         self._connect = connect
         self._on_headers = on_headers
+        self._retries = retries
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting = asyncio.Lock()
-        self._connection: Connection | None = None
+        self._connection: Connecting | None = None
         self._lifetime: AsyncGenerator[None] | None = None
 
     async def aclose(self) -> None:
@@ -87,7 +94,7 @@ class Endpoint:
         if self._lifetime is not None:
             await self._lifetime.aclose()
 
-    async def connected(self) -> Connection:
+    async def connected(self) -> Connecting:
         """The connection, made in a thread for the first question: reading certificates would hold the loop.
 
         Each event loop has its own: sockets of a loop that has ended are dead, and a script may well call `asyncio.run`
@@ -119,14 +126,22 @@ class Endpoint:
             JudgeUnavailable: there is no response.
         """
         connection = await self.connected()
-        response = await connection.post(orjson.dumps(body))
-        self._on_headers(response.headers)
-        if not response.is_success:
-            raise HttpStatusError(response.status_code, response.headers, response.content)
-        return EndpointReply(response.content)
+        content = orjson.dumps(body)
+        attempt = 0
+        while True:
+            response = await connection.post(content)
+            self._on_headers(response.headers)
+            if response.is_success:
+                return EndpointReply(response.content)
+            refusal = HttpStatusError(response.status_code, response.headers, response.content)
+            error = to_judge_error(refusal)
+            if attempt >= self._retries or not isinstance(error, JudgeUnavailable):
+                raise refusal
+            attempt += 1
+            await asyncio.sleep(min(error.retry_after or 0.0, _LONGEST_WAIT) + random.uniform(0.0, attempt / 2))
 
 
-async def _until_closed(connection: Connection) -> AsyncGenerator[None]:
+async def _until_closed(connection: Connecting) -> AsyncGenerator[None]:
     """Holds a connection open. `asyncio.run` ends the generators of its loop before the loop itself, and so closes the
     connection of a judge that nobody closed: nothing else is told in time that a loop ends.
     """

@@ -74,13 +74,16 @@ class OpenAIJudge:
         on_headers: is told the headers of each response, refusals too: endpoints say there what they still allow.
         posting: makes of the endpoint what requests are posted to: as it is, or one that gathers them for batches.
         secret: what markers and keys are made of; drawn if None. With the same one, one question is one request.
+        client: `AsyncOpenAI`, `AsyncAzureOpenAI` or `AsyncBedrockOpenAI` through which requests go, or a function that
+            makes one; its address and credentials are used, and it is closed only if the function made it.
+        retries: how often a request that is refused for now (429, 500, …) is posted again; 0 below `Retrying`.
         api: the wire format of the endpoint: `CHAT`, or one of `evaluators.judges.apis` that write. The address and the
             key that are left out are then those of its vendor, like `ANTHROPIC_API_KEY`.
 
     The first refusals teach what the endpoint cannot do (structured output, token probabilities, …); it is remembered
     and not asked for again. An answer that does not parse is sent back once, with what is wrong with it; after one that
-    is cut off in its reason the verdict is asked for alone, and from then on the length of reasons is bounded. Nothing
-    is retried here: see `Retrying`. Close it with `aclose`, or use it as an async context manager; the end of
+    is cut off in its reason the verdict is asked for alone, and from then on the length of reasons is bounded. Longer
+    outages are for `Retrying`. Close it with `aclose`, or use it as an async context manager; the end of
     `asyncio.run` closes it, too. One event loop at a time.
 
     Raises:

@@ -13,11 +13,13 @@ from evaluators.judges.apis.chat import CHAT
 from evaluators.judges.apis.deciding import DecidingApi
 from evaluators.judges.apis.decisions import DECISIONS
 from evaluators.judges.apis.writing import WritingApi, key_of
-from evaluators.judges.connection import Connection
+from evaluators.judges.connection import Connecting, Connection
 from evaluators.judges.endpoint import Endpoint, PostsRequests, at_once
 
 if TYPE_CHECKING:
     import ssl
+
+    from openai import AsyncOpenAI
 
 Headers = Mapping[str, str]
 
@@ -38,6 +40,8 @@ class EndpointOptions(TypedDict, total=False):
     ssl_context: ssl.SSLContext | None
     proxy: str | None
     on_headers: Callable[[Headers], None]
+    client: AsyncOpenAI | Callable[[], AsyncOpenAI] | None
+    retries: int
 
 
 class DecidingOptions(EndpointOptions, total=False):
@@ -81,9 +85,17 @@ class EndpointSettings:
     ssl_context: ssl.SSLContext | None = None
     proxy: str | None = None
     on_headers: Callable[[Headers], None] = _ignore
+    client: AsyncOpenAI | Callable[[], AsyncOpenAI] | None = None
+    retries: int = 2
 
-    def connection(self, base_url: str, path: str, headers: Headers) -> Connection:
+    def connection(self, base_url: str, path: str, headers: Headers) -> Connecting:
         """Open a connection to a path of the endpoint; configured headers replace `headers` of the same name."""
+        if self.client is not None:
+            from evaluators.judges.client_connection import ClientConnection
+
+            own = callable(self.client)
+            client = self.client() if callable(self.client) else self.client
+            return ClientConnection(client, path, self.headers or {}, self.fresh_headers, own=own)
         every = {**headers, **(self.headers or {})}
         return Connection(base_url, path, every, self.ssl_context, self.proxy, self.fresh_headers)
 
@@ -94,8 +106,8 @@ class EndpointSettings:
             ValueError: there is no key.
         """
         base_url = self.base_url or os.environ.get(f"{api.vendor}_BASE_URL") or api.base_url
-        headers = api.headers(key_of(api.vendor, self.api_key))
-        return Endpoint(lambda: self.connection(base_url, api.path, headers), self.on_headers)
+        headers: Headers = {} if self.client is not None else api.headers(key_of(api.vendor, self.api_key))
+        return Endpoint(lambda: self.connection(base_url, api.path, headers), self.on_headers, self.retries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

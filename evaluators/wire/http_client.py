@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -76,18 +76,25 @@ class StreamedResponse:
         Raises:
             AnswerTooLarge: it is longer than `longest` bytes, packed or unpacked.
         """
-        coding = self._response.headers.get("Content-Encoding", "").strip().lower()
-        unpacker = None if coding in ("", "identity") else _Unpacker(coding)
-        packed = unpacked = 0
-        while chunk := await self._response.content.readany():
-            packed += len(chunk)
-            for piece in (chunk,) if unpacker is None else unpacker.pieces(chunk):
-                unpacked += len(piece)
-                _check(unpacked, longest)
-                yield piece
-            _check(packed, longest)
-        if unpacker is not None and packed:
-            unpacker.end()
+        coding = self._response.headers.get("Content-Encoding", "")
+        async for piece in bounded_pieces(self._response.content.iter_any(), coding, longest):
+            yield piece
+
+
+async def bounded_pieces(chunks: AsyncIterable[bytes], coding: str, longest: int | None) -> AsyncGenerator[bytes]:
+    """A body that comes in chunks, unpacked from its coding (`gzip`); errors as those of `StreamedResponse.pieces`."""
+    coding = coding.strip().lower()
+    unpacker = None if coding in ("", "identity") else _Unpacker(coding)
+    packed = unpacked = 0
+    async for chunk in chunks:
+        packed += len(chunk)
+        for piece in (chunk,) if unpacker is None else unpacker.pieces(chunk):
+            unpacked += len(piece)
+            _check(unpacked, longest)
+            yield piece
+        _check(packed, longest)
+    if unpacker is not None and packed:
+        unpacker.end()
 
 
 class HttpClient:

@@ -21,6 +21,7 @@ MOST_MIB, MOST_SECONDS = 256, 5.0
 WIRE = 16 << 20
 CODE = """
 import asyncio, json, sys, time
+from openai import AsyncOpenAI
 from evaluators import OpenAIJudge, Prompt
 from evaluators.scale import Reply
 from evaluators.judges.apis.responses import RESPONSES
@@ -45,9 +46,10 @@ def memory():
     lines = open("/proc/self/status").read().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
-async def judge(url, api):
+async def judge(url, api, client=None):
     options = {"api": api} if api else {}
-    async with OpenAIJudge("m", base_url=url, api_key="k", timeout=60, **options) as judge:
+    options |= {"client": client} if client else {"base_url": url, "api_key": "k"}
+    async with OpenAIJudge("m", timeout=60, retries=0, **options) as judge:
         await judge.ask(Prompt("How good?", {"answer": "fine"}), ScoreReply, logprobs=True)
 
 async def batch(url):
@@ -75,7 +77,7 @@ async def alert(url):
 WAYS = {
     "chat": lambda url: judge(url, None), "responses": lambda url: judge(url, RESPONSES),
     "anthropic": lambda url: judge(url, ANTHROPIC), "batch": batch, "embeddings": embeddings, "fetch": fetch,
-    "alert": alert,
+    "alert": alert, "client": lambda url: judge(url, None, lambda: AsyncOpenAI(base_url=url, api_key="k")),
 }
 way, url = sys.argv[1:]
 before, began = memory(), time.process_time()  # the peak of this process alone: that of `getrusage` has its parent's
@@ -116,7 +118,7 @@ ATTACKS = {
     "observations": b'{"data":[' + many(b'{"id":"a","traceId":"b","metadata":{"a":[]}}') + b"]}",
     "a bomb": b"\0" * (1 << 30),
 }
-READERS = ("chat", "responses", "anthropic", "batch", "embeddings", "fetch", "alert")
+READERS = ("chat", "responses", "anthropic", "batch", "embeddings", "fetch", "alert", "client")
 
 
 @asynccontextmanager

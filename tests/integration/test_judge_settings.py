@@ -43,7 +43,7 @@ PROMPT = Prompt("You judge. Answer as JSON.", {"actual_output": "the judged answ
 PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "judges.md"
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 EVERY = [settings for block in BLOCKS for settings in yaml.safe_load(block).get("judges", {}).values()]
-EXAMPLES = [each for each in EVERY if "api" not in each and "kind" not in each]
+EXAMPLES = [each for each in EVERY if not {"api", "kind", "client_options"} & set(each)]
 OTHER_APIS = [each for each in EVERY if "api" in each]
 
 
@@ -77,12 +77,13 @@ _FILES = frozenset({"tls", "proxy", "api_key_file", "header_files"})
 """Settings that name what is not here."""
 
 
+@pytest.mark.parametrize("client", ["direct", "openai"])
 @pytest.mark.parametrize("settings", EXAMPLES, ids=[each["model"] for each in EXAMPLES])
-async def test_endpoints_of_the_page_get_what_they_want(settings: dict[str, Any]) -> None:
+async def test_endpoints_of_the_page_get_what_they_want(settings: dict[str, Any], client: str) -> None:
     settings = {name: value for name, value in settings.items() if name not in _FILES}
     async with (
         serving(lambda body, n: rating()) as server,
-        judging(**settings | {"base_url": server.base_url}) as judge,
+        judging(**settings | {"base_url": server.base_url, "client": client}) as judge,
     ):
         verdict = await judge.ask(PROMPT, REPLY)
     [request], [headers] = server.requests, server.headers

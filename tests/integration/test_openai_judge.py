@@ -3,12 +3,14 @@ import gc
 import math
 import threading
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from chat_server import completion, rating, refusal, serving
+from openai import AsyncOpenAI
 
 from evaluators import GEval, Limited, OpenAIJudge, evaluate_many
 from evaluators.errors import (
@@ -22,6 +24,7 @@ from evaluators.errors import (
 )
 from evaluators.evaluation import evaluate, evaluate_sync
 from evaluators.judge import Prompt
+from evaluators.judges.client_connection import fast_http
 from evaluators.judges.connection import Connection
 from evaluators.scale import Scale
 from evaluators.testing import a_moment, a_turn, required_answer_key, with_answer_key
@@ -30,13 +33,35 @@ REPLY = Scale(0, 10).reply
 PROMPT = Prompt("You judge. Answer as JSON.", {"actual_output": "the judged answer"})
 
 
+TRANSPORT = {"client": False}
+ONLY_DIRECT = {"ssl_context", "proxy", "fresh_headers"}
+
+
+@pytest.fixture(autouse=True, params=["direct", "client"])
+def transport(request):
+    """Every test of a judge runs over both transports: an answer is the same by either."""
+    TRANSPORT["client"] = request.param == "client"
+    yield
+    TRANSPORT["client"] = False
+
+
 @asynccontextmanager
 async def judging(respond, **options):
     """A server on loopback, and a judge that asks it."""
     async with serving(respond) as server:
-        options = {"base_url": server.base_url, "api_key": "key"} | options
+        options = {"base_url": server.base_url, "api_key": "key", "retries": 0} | options
+        if TRANSPORT["client"] and not ONLY_DIRECT & set(options):
+            address = {name: options.pop(name) for name in ("base_url", "api_key")}
+            options["client"] = lambda: AsyncOpenAI(**address, http_client=fast_http())
         async with OpenAIJudge("judge-2", **options) as judge:
             yield server, judge
+
+
+def judge_of(server):
+    address = {"base_url": str(server.make_url("/v1")), "api_key": "k"}
+    if TRANSPORT["client"]:
+        return OpenAIJudge("m", client=lambda: AsyncOpenAI(**address, http_client=fast_http()), retries=0)
+    return OpenAIJudge("m", **address, retries=0)
 
 
 @asynccontextmanager
@@ -44,7 +69,7 @@ async def judging_by(handler):
     """A judge that asks a bare handler."""
     app = web.Application()
     app.router.add_post("/v1/chat/completions", handler)
-    async with TestServer(app) as server, OpenAIJudge("m", base_url=str(server.make_url("/v1")), api_key="k") as judge:
+    async with TestServer(app) as server, judge_of(server) as judge:
         yield judge
 
 
@@ -466,6 +491,7 @@ async def test_certificates_that_are_not_there(monkeypatch, tmp_path):
 
 async def test_many_first_questions_make_one_connection(monkeypatch):
     made = []
+    TRANSPORT["client"] = False  # a client makes connections as it needs them
 
     class Counted(Connection):
         def __init__(self, *given):
@@ -621,3 +647,21 @@ async def test_a_connection_sends_headers_of_now_and_reads_what_is_compressed_al
     assert bodies == [b'{"ok": true}'] * 2
     assert [[value for name, value in each if name == "authorization"] for each in seen] == [["1"], ["2"]]
     assert ("content-type", "application/json") in seen[0]
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+async def test_a_passing_refusal_is_asked_again_by_default(status, monkeypatch):
+    monkeypatch.setattr("evaluators.judges.endpoint.random", SimpleNamespace(uniform=lambda low, high: low))
+    verdict, server = await ask(lambda body, n: rating(8) if n > 1 else refusal(status, Retry_After="0"), retries=2)
+    assert (verdict.reply.score, len(server.requests)) == (8, 3)
+    async with judging(lambda body, n: refusal(status, Retry_After="0"), retries=1) as (server, judge):
+        with pytest.raises(JudgeUnavailable):
+            await judge.ask(PROMPT, REPLY)
+        assert len(server.requests) == 2
+
+
+async def test_a_refusal_for_good_is_not_asked_again():
+    async with judging(lambda body, n: refusal(401, "no"), retries=2) as (server, judge):
+        with pytest.raises(JudgeDenied):
+            await judge.ask(PROMPT, REPLY)
+        assert len(server.requests) == 1
