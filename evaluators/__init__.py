@@ -70,8 +70,10 @@ if TYPE_CHECKING:
     from evaluators.turn.classifier import Classifier
     from evaluators.turn.composite import Composite
     from evaluators.turn.contains import Contains
+    from evaluators.turn.context_recall import ContextRecall
     from evaluators.turn.contextual_relevancy import ContextualRelevancy
     from evaluators.turn.exact_match import ExactMatch
+    from evaluators.turn.factual_correctness import FactualCorrectness
     from evaluators.turn.faithfulness import Faithfulness
     from evaluators.turn.g_eval import GEval
     from evaluators.turn.hallucination import Hallucination
@@ -99,6 +101,8 @@ if TYPE_CHECKING:
     from evaluators.turn.retrieval_sufficiency import RetrievalSufficiency
     from evaluators.turn.run_limits import RunLimits
     from evaluators.turn.similarity import Similarity
+    from evaluators.turn.step_efficiency import StepEfficiency
+    from evaluators.turn.summarization import Summarization
     from evaluators.turn.task_completion import TaskCompletion
     from evaluators.turn.tool_calls import ToolCalls
     from evaluators.turn.tool_errors import ToolErrors
@@ -124,6 +128,7 @@ __all__ = [
     "Completeness",
     "Composite",
     "Contains",
+    "ContextRecall",
     "ContextualRelevancy",
     "Conversation",
     "ConversationOutcome",
@@ -140,6 +145,7 @@ __all__ = [
     "Evaluator",
     "ExactMatch",
     "ExternalOutcome",
+    "FactualCorrectness",
     "Failure",
     "Faithfulness",
     "Feedback",
@@ -196,6 +202,8 @@ __all__ = [
     "Sight",
     "Similarity",
     "Skipped",
+    "StepEfficiency",
+    "Summarization",
     "TaskCompletion",
     "TaskCost",
     "ToolCall",
@@ -235,6 +243,7 @@ _HOMES = {
     "Completeness": "conversation.completeness",
     "Composite": "turn.composite",
     "Contains": "turn.contains",
+    "ContextRecall": "turn.context_recall",
     "ContextualRelevancy": "turn.contextual_relevancy",
     "Conversation": "cases",
     "ConversationOutcome": "conversation.outcome",
@@ -251,6 +260,7 @@ _HOMES = {
     "Evaluator": "evaluator",
     "ExactMatch": "turn.exact_match",
     "ExternalOutcome": "turn.outcome",
+    "FactualCorrectness": "turn.factual_correctness",
     "Failure": "results",
     "Faithfulness": "turn.faithfulness",
     "Feedback": "cases",
@@ -307,6 +317,8 @@ _HOMES = {
     "Sight": "asking.sight",
     "Similarity": "turn.similarity",
     "Skipped": "results",
+    "StepEfficiency": "turn.step_efficiency",
+    "Summarization": "turn.summarization",
     "TaskCompletion": "turn.task_completion",
     "TaskCost": "conversation.task_cost",
     "ToolCall": "cases",
