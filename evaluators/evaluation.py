@@ -48,6 +48,8 @@ logger = logging.getLogger(__name__)
 AUDIT_TIMEOUT = "audit_timeout"
 """Why there is no audit's score where its judge did not answer in time."""
 _LONGEST_MESSAGE = 500
+_TRUNCATED = "truncated_fields"
+"""The attribute of a turn that names its fields which may have been cut."""
 _LONGEST_EXPLANATION = 4000
 
 AnyOutcome = TypeVar("AnyOutcome", Score, Outcome)
@@ -308,7 +310,11 @@ def _not_judgeable(evaluator: Evaluator[Any], case: Turn | Conversation) -> str 
         if missing and isinstance(case, Conversation):
             case = replace(case, turns=tuple(whole))
     lacking = sorted(name for name in evaluator.requires if is_missing(case, name))
-    return SkipReason.MISSING_FIELD.text(*lacking) if lacking else None
+    if lacking:
+        return SkipReason.MISSING_FIELD.text(*lacking)
+    cut = set(str(case.attributes.get(_TRUNCATED, "")).split(",")) if isinstance(case, Turn) else set[str]()
+    lossy = sorted(cut.intersection(evaluator.requires))
+    return SkipReason.INCOMPLETE.text("truncated", *lossy) if lossy else None
 
 
 def _max_incomplete(evaluator: Evaluator[Any], case: Turn | Conversation) -> float:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from collector.assemble.losses import NO_LOSSES, Losses
 from collector.assemble.rag_prompt import mentions_context
 from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.attributes import is_masked
 from collector.dialects.call import Call
-from collector.dialects.decode import begins_document, parse_document
+from collector.dialects.decode import parse_document
 from collector.dialects.program_fields import is_scaffolding
-from collector.otlp.span import Attributes, Span
+from collector.otlp.span import Span
 from evaluators.cases import Incomplete
 
-_SHORTEST_LIMIT = 32
-"""Characters; no sender limits its attributes to fewer, so a shorter text is complete."""
 
-
-def missing_reason(draft: TurnDraft) -> Incomplete | None:
+def missing_reason(draft: TurnDraft, losses: Losses = NO_LOSSES) -> Incomplete | None:
     """The reason why question or answer of a draft are missing or cannot be trusted; None if it is complete."""
     if is_masked(draft.question) or is_masked(draft.answer):
         return "redacted"
@@ -44,9 +42,10 @@ def missing_reason(draft: TurnDraft) -> Incomplete | None:
             return "truncated"
     elif draft.final is not None:
         call = draft.final.call
-        if "truncated" in (call.input_incomplete, call.output_incomplete):
-            return "truncated"  # the missing part may have been the user's last message
-    return "truncated" if is_cut((draft.answer, draft.prompt or draft.question), spans) else None
+        reason = call.input_incomplete or call.output_incomplete
+        if reason is not None:
+            return reason  # the missing part may have been the user's last message
+    return "truncated" if losses.has_cut((draft.answer, draft.question, draft.prompt), spans) else None
 
 
 def find_interrupt(spans: Iterable[Span]) -> bool:
@@ -117,30 +116,4 @@ def _is_filled_prompt_cut(call: Call, spans: list[Span]) -> bool:
         document = parse_document(raw) if isinstance(raw, str) else None
         if document is not None and not document.whole and mentions_context(document.tail):
             return True
-    return False
-
-
-def is_cut(texts: Iterable[str | None], spans: list[Span]) -> bool:
-    """Whether one of the texts was cut by a limit on the length of attributes, which leaves no mark.
-
-    It was if it is exactly as long as a cut document on the same span, and no attribute there is longer.
-    """
-    lengths = [len(text) for text in texts if text is not None and len(text) >= _SHORTEST_LIMIT]
-    for span in spans if lengths else ():
-        longest = 0
-        for value in span.attributes.values():
-            if isinstance(value, str) and len(value) > longest:
-                longest = len(value)
-        if longest in lengths and _has_unfinished(span.attributes, longest):
-            return True
-    return False
-
-
-def _has_unfinished(attributes: Attributes, length: int) -> bool:
-    """Whether one of the attributes of this length is a document that was cut."""
-    for value in attributes.values():
-        if isinstance(value, str) and len(value) == length and begins_document(value):
-            document = parse_document(value)
-            if document is not None and not document.whole:
-                return True
     return False

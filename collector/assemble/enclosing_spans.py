@@ -307,7 +307,9 @@ def _match_without_answer(
 
 
 def find_question(call: Call) -> str | None:
-    """Find the last user message in the input of an enclosing span."""
+    """Find the last user message in the input of an enclosing span; None if a later one may be lost."""
+    if call.input_incomplete is not None:
+        return None
     index = find_question_index(call.input or ())
     return call.input[index].text if call.input and index >= 0 else None
 
@@ -340,7 +342,8 @@ def _without_sub_agents(drafts: list[TurnDraft], parsed_spans: Sequence[ParsedSp
 
 
 def _is_settled(draft: TurnDraft) -> bool:
-    return draft.answer is not None or draft.error is not None
+    is_lost = draft.final is not None and draft.final.call.output_incomplete in {"truncated", "evicted_attributes"}
+    return draft.answer is not None or draft.error is not None or is_lost
 
 
 def _find_borders(draft: TurnDraft, borders: set[str], tree: SpanTree) -> tuple[str, ...]:

@@ -278,7 +278,7 @@ def _make_call(parsed_spans: list[ParsedSpan]) -> ModelCall:
         user_message_count=len(
             [message for message in messages[: question_index + 1] if message.role == "user" and message.text.strip()]
         ),
-        answer=find_answer(call.output),
+        answer=find_answer(call.output) or (None if call.output is None or call.output_incomplete else ""),
         pending_tool_calls=find_pending_tool_calls(call.output or ()),
     )
 

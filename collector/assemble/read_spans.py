@@ -78,7 +78,7 @@ def read_spans(trace: CollectedTrace, tree: SpanTree, dialects: Dialects, identi
     the call's context ended before its answer was complete: those go to the nearest call without an answer.
     """
     if not trace.records:
-        return [ParsedSpan(span, call) for span in trace.spans if (call := dialects.read(span))]
+        return _with_lone_calls([ParsedSpan(span, call) for span in trace.spans if (call := dialects.read(span))], tree)
     parser = _SpanParser(dialects, identity)
     own_records = _group_by_span(trace.records)
     parsed_spans: dict[str, ParsedSpan] = {}
@@ -98,7 +98,30 @@ def read_spans(trace: CollectedTrace, tree: SpanTree, dialects: Dialects, identi
         ]
         if remaining:
             _add_to_named_span(span_id, [record for batch in remaining for record in batch], parsed_spans, tree, parser)
-    return sorted(parsed_spans.values(), key=lambda each: (each.span.start, each.span.end, each.span.span_id))
+    ordered = sorted(parsed_spans.values(), key=lambda each: (each.span.start, each.span.end, each.span.span_id))
+    return _with_lone_calls(ordered, tree)
+
+
+def _with_lone_calls(parsed_spans: list[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
+    """Take a step with a model and messages for a call of the model if it encloses nothing.
+
+    Libraries give operations names of their own, and a step around others is only what a dialect does not know.
+    """
+    lone = [each for each in parsed_spans if each.call.kind == "chain" and _may_be_call(each)]
+    if not lone:
+        return parsed_spans
+    around = {span_id for parsed_span in parsed_spans for span_id in tree.ancestors(parsed_span.span.span_id)}
+    calls = {span.span.span_id for span in lone if span.span.span_id not in around}
+    return [
+        span._replace(call=span.call._replace(kind="model")) if span.span.span_id in calls else span
+        for span in parsed_spans
+    ]
+
+
+def _may_be_call(step: ParsedSpan) -> bool:
+    span, call = step
+    is_whole = not span.dropped_attributes  # else what it is may be lost
+    return is_whole and bool(call.model and call.input and (call.output or call.error or call.output_incomplete))
 
 
 def _group_by_span(records: Iterable[LogRecord]) -> dict[str | None, list[LogRecord]]:

@@ -24,6 +24,7 @@ from collector.assemble.collect_trace import (
 )
 from collector.assemble.enclosing_spans import apply_enclosing_spans
 from collector.assemble.identity import IdentityLookup
+from collector.assemble.losses import Losses, find_losses
 from collector.assemble.model_calls import ModelCall, find_model_calls
 from collector.assemble.rag_prompt import PassageIndex, find_question_hints, split_prompt
 from collector.assemble.read_spans import ParsedSpan, SpanTree, read_spans
@@ -248,12 +249,13 @@ class Assembler:
         drafts = sort_by_end(
             apply_enclosing_spans(draft_turns(_without_auxiliary(calls, parsed_spans, tree), tree), parsed_spans, tree)
         )
-        turns = self._build_turns(drafts, parsed_spans, tree)
+        losses = find_losses(parsed_spans, trace.spans, trace.records)
+        turns = self._build_turns(drafts, parsed_spans, tree, losses)
         turns = combine(turns, thin, tree) if thin else turns
         turns, feedback = add_feedback(turns, parsed_spans, tree)
         turns = add_events(turns, trace.events, tree)
         if self.agent_runs:
-            turns = [*turns, *self._build_agent_runs(turns, parsed_spans, tree)]
+            turns = [*turns, *self._build_agent_runs(turns, parsed_spans, tree, losses)]
         spans: dict[str, int] = {}
         for parsed_span in parsed_spans:
             spans[parsed_span.call.dialect] = spans.get(parsed_span.call.dialect, 0) + 1
@@ -270,17 +272,17 @@ class Assembler:
         return TraceAnalysis(trace, tree, tuple(parsed_spans), tuple(calls), tuple(drafts), assembly)
 
     def _build_agent_runs(
-        self, turns: Sequence[AssembledTurn], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
+        self, turns: Sequence[AssembledTurn], parsed_spans: Sequence[ParsedSpan], tree: SpanTree, losses: Losses
     ) -> list[AssembledTurn]:
         def build(drafts: Sequence[TurnDraft], inside: Sequence[ParsedSpan]) -> Sequence[AssembledTurn]:
-            return self._build_turns(drafts, inside, tree)
+            return self._build_turns(drafts, inside, tree, losses)
 
         return find_agent_runs(turns, parsed_spans, tree, build)
 
     def _build_turns(
-        self, drafts: Sequence[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
+        self, drafts: Sequence[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree, losses: Losses
     ) -> list[AssembledTurn]:
-        builder = TurnBuilder(parsed_spans, tree, self.identity, self.application, self.media, self.references)
+        builder = TurnBuilder(parsed_spans, tree, self.identity, self.application, self.media, self.references, losses)
         passages = PassageIndex(parsed_spans, tree)
         hints = find_question_hints(parsed_spans)
         turns: list[AssembledTurn] = []

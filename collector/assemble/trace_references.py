@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from collector.assemble.completeness import is_cut
+from collector.assemble.losses import Losses
 from collector.dialects.attributes import is_masked
-from collector.dialects.decode import decode, decode_json
+from collector.dialects.decode import decode, decode_json, is_unfinished
 from collector.errors import BadInput
 from collector.otlp.span import Attributes, Span
 from collector.records.foreign_shapes import tool_call_fields
@@ -42,30 +42,35 @@ class TraceReferences:
         self._keys = {name: (*own.get(name, ()), *usual) for name, usual in USUAL_KEYS.items()}
         self.names = frozenset(key for keys in self._keys.values() for key in keys)
 
-    def find(self, spans: Iterable[Span]) -> References:
+    def find(self, spans: Iterable[Span], losses: Losses) -> References:
         """The references of the nearest of these spans that has each, nearest first, then of their resource."""
         result: dict[str, Any] = {}
         resource: Attributes = {}
         for span in spans:
             resource = resource or span.resource
             if not self.names.isdisjoint(span.attributes):
-                result = {**self._read(span.attributes, span), **result}
-        return {**self._read(resource, None), **result} if not self.names.isdisjoint(resource) else result
+                result = {**self._read(span.attributes, span, losses), **result}
+        return {**self._read(resource, None, losses), **result} if not self.names.isdisjoint(resource) else result
 
-    def _read(self, attributes: Attributes, span: Span | None) -> dict[str, Any]:
+    def _read(self, attributes: Attributes, span: Span | None, losses: Losses) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for name, keys in self._keys.items():
-            values = (attributes[key] for key in keys if key in attributes and _is_whole(attributes[key], span))
+            values = (attributes[key] for key in keys if key in attributes and _is_whole(attributes[key], span, losses))
             read = next((read for value in values if (read := _READERS[name](value)) is not None), None)
             if read is not None:
                 result[name] = read
         return result
 
 
-def _is_whole(value: Json, span: Span | None) -> bool:
+def _is_whole(value: Json, span: Span | None, losses: Losses) -> bool:
     if not isinstance(value, str):
         return True
-    return len(value) <= _LONGEST and not is_masked(value) and not (span is not None and is_cut((value,), [span]))
+    return (
+        len(value) <= _LONGEST
+        and not is_masked(value)
+        and not is_unfinished(value)
+        and not (span is not None and losses.has_cut((value,), [span]))
+    )
 
 
 def _text(value: Json) -> str | None:

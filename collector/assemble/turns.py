@@ -17,6 +17,7 @@ from collector.assemble.application_attributes import (
 from collector.assemble.attachments import NOTHING_STORED, MediaLimits, collect_attachments
 from collector.assemble.completeness import find_interrupt, missing_reason
 from collector.assemble.identity import ConversationAndUser, IdentityLookup, may_be_made_up, parse_identifier
+from collector.assemble.losses import NO_LOSSES, Losses
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.tools import ToolSpans, find_tools_called, find_tools_offered
@@ -61,9 +62,11 @@ class TurnBuilder:
         application: ApplicationAttributes | None = None,
         media: MediaLimits = NOTHING_STORED,
         references: TraceReferences | None = None,
+        losses: Losses = NO_LOSSES,
     ) -> None:
         self._media = media
         self._references = references if references and _have(tree.spans.values(), references.names) else None
+        self._losses = losses
         self._tools = ToolSpans(parsed_spans, tree)
         self._tree = tree
         self._identity = identity
@@ -77,7 +80,7 @@ class TurnBuilder:
     def build(self, draft: TurnDraft, passages: tuple[str, ...]) -> AssembledTurn:
         """Build the turn of a draft."""
         span, call = _find_main_span(draft)
-        incomplete = None if draft.error is not None else missing_reason(draft)
+        incomplete = None if draft.error is not None else missing_reason(draft, self._losses)
         if incomplete == "no_content" and draft.final is None and self._is_interrupted():
             incomplete = "waiting"
         question = None if incomplete == "truncated" and draft.enclosing_span is None else draft.question
@@ -88,6 +91,9 @@ class TurnBuilder:
         declared = self._find_declared(draft, span) if self._inherited else NO_VALUES
         media = collect_attachments(draft, self._media)
         references = self._find_references(draft, span) if self._references else _NO_REFERENCES
+        models = frozenset([parsed_span.span.span_id for call in draft.calls for parsed_span in call.parsed_spans])
+        own = models | {draft.enclosing_span.span.span_id} if draft.enclosing_span is not None else models
+        cut = self._losses.parts(own)
         turn = _make_turn(
             turn_id=self._identify(span, draft, question, answer),
             conversation_id=conversation,
@@ -118,13 +124,10 @@ class TurnBuilder:
             trace_state=span.trace_state or None,
             attachments=media.attachments,
             program_fields=find_program_fields(draft, question, answer),
-            attributes=_collect_attributes(draft, span, call, declared, media.left_out),
+            attributes=_collect_attributes(draft, span, call, declared, media.left_out, ",".join(cut)),
         )
-        models = frozenset([parsed_span.span.span_id for call in draft.calls for parsed_span in call.parsed_spans])
-        if draft.enclosing_span is None:
-            return AssembledTurn(turn, models, declared, None, models)
-        enclosing = draft.enclosing_span.span.span_id
-        return AssembledTurn(turn, models | {enclosing}, declared, enclosing, models)
+        enclosing = draft.enclosing_span.span.span_id if draft.enclosing_span is not None else None
+        return AssembledTurn(turn, own, declared, enclosing, models)
 
     def _is_interrupted(self) -> bool:
         """Whether a run of the trace stopped to ask a person."""
@@ -193,7 +196,7 @@ class TurnBuilder:
         """Find the references: on the spans of the model's call, its ancestors, the resource."""
         assert self._references is not None
         ancestors = (self._tree.spans.get(span_id) for span_id in self._tree.ancestors(span.span_id))
-        return self._references.find([span, *_other_spans(draft, span), *filter(None, ancestors)])
+        return self._references.find([span, *_other_spans(draft, span), *filter(None, ancestors)], self._losses)
 
     def _find_ids(self, span: Span) -> ConversationAndUser:
         """Find the ids that a span has; once, since many turns may be below a span with long texts."""
@@ -348,7 +351,9 @@ def _as_nonempty_text(value: Json) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _collect_attributes(draft: TurnDraft, span: Span, call: Call, declared: Values, left_out: int) -> dict[str, Json]:
+def _collect_attributes(
+    draft: TurnDraft, span: Span, call: Call, declared: Values, left_out: int, cut: str
+) -> dict[str, Json]:
     """The attributes by which monitors may select turns, beside a turn's fields."""
     enclosing_span = draft.enclosing_span
     resource = span.resource
@@ -368,6 +373,7 @@ def _collect_attributes(draft: TurnDraft, span: Span, call: Call, declared: Valu
         "prompt": _find_label(with_labels, _PROMPT) if with_labels else None,
         "prompt_version": _find_label(with_labels, _PROMPT_VERSION) if with_labels else None,
         "attachments_left_out": left_out,
+        "truncated_fields": cut,
     }
     standard = {name: value for name, value in attributes.items() if value}
     if call.uncertain:

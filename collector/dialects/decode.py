@@ -45,6 +45,18 @@ def begins_document(text: str) -> bool:
     return text[:64].lstrip()[:1] in {"[", "{"}
 
 
+def is_unfinished(text: str, *, at_once: bool = True) -> bool:
+    """Whether a text is the beginning of a JSON document; `at_once`, one that ends with a fitting bracket is none."""
+    closing = _CLOSING.get(text[:64].lstrip()[:1])
+    if closing is None or (at_once and text[-64:].rstrip()[-1:] == closing):
+        return False
+    document = parse_document(text)
+    return document is not None and not document.whole
+
+
+_CLOSING = {"[": "]", "{": "}"}
+
+
 def load(text: str) -> Json:
     """The first half of `parse_document`: the value, not yet checked for depth and long numbers; None if it is cut."""
     try:

@@ -441,19 +441,22 @@ def _make_call(span: Span, **fields: Any) -> Call:
         provider=find_text(attributes, "llm.provider", "llm.system"),
         agent=find_text(attributes, "agent.name") or (span.name if kind == "agent" else None),
         feedback=_parse_feedback(attributes),
-        sources=_find_message_sources(attributes, kind),
+        sources=_find_message_sources(span, kind, fields.get("input")),
         **fields,
     )
 
 
-def _find_message_sources(attributes: Attributes, kind: Kind) -> dict[str, str]:
+def _find_message_sources(span: Span, kind: Kind, messages: tuple[ChatMessage, ...] | None) -> dict[str, str]:
+    attributes = span.attributes
     if kind == "retrieval":
         return {"passages": "retrieval.documents.*"}
     sources: dict[str, str] = {}
     names = "\n".join(attributes)
     for field, beginning, raw in (("input", _INPUT, "input.value"), ("output", _OUTPUT, "output.value")):
         if kind == "model" and (names.startswith(beginning) or f"\n{beginning}" in names):
-            sources[field] = f"{beginning}*"
+            is_evicted = field == "input" and span.dropped_attributes and raw in attributes
+            is_raw = is_evicted and messages not in (None, _parse_indexed(attributes, beginning))
+            sources[field] = raw if is_raw else f"{beginning}*"
         elif raw in attributes:
             sources[field] = raw
     return sources

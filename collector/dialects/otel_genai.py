@@ -6,6 +6,7 @@ Messages are attributes (JSON, structured values, or plain text), or attributes 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import reduce
 
@@ -78,7 +79,7 @@ def glance(span: Span) -> Kind | None:
     operation = attributes.get("gen_ai.operation.name")
     if not isinstance(operation, str) or not operation:
         return None
-    kind = _KINDS.get(operation, "chain")
+    kind = _KINDS.get(operation)  # of any other, the spans around it decide
     if kind != "model":
         return None if kind == "tool" else kind
     if not find_text(attributes, "gen_ai.response.id") and find_usage(attributes, _USAGE_IN, _USAGE_OUT) is None:
@@ -164,12 +165,8 @@ def _read_call(
         and "gen_ai.operation.name" in attributes
     ):
         output_incomplete = "no_content"  # it was a call, even if its answer was not recorded
-    if (
-        output_messages is not None
-        and len(output_messages) > 1
-        and attributes.get("gen_ai.operation.name") == "generate_content"
-    ):
-        output_messages = _join_chunks(output_messages)
+    if output_messages is not None and len(output_messages) > 1:
+        output_messages = _join_chunks(output_messages, attributes)
     return Call(
         dialect="otel_genai",
         kind=kind,
@@ -179,11 +176,11 @@ def _read_call(
         input_incomplete=input_incomplete,
         output_incomplete=output_incomplete,
         finish_reason=parse_finish_reason(decode_json(find_value(attributes, *_FINISH)[0])),
-        error=find_error(span, answered=output_messages is not None) if kind != "chain" else None,
+        error=find_error(span, answered=output_messages is not None),
         model=find_text(attributes, "gen_ai.response.model", "gen_ai.request.model"),
         provider=find_text(attributes, "gen_ai.provider.name", "gen_ai.system"),
         response_id=find_text(attributes, "gen_ai.response.id"),
-        usage=find_usage(attributes, _USAGE_IN, _USAGE_OUT) if kind == "model" else None,
+        usage=find_usage(attributes, _USAGE_IN, _USAGE_OUT) if kind in {"model", "chain"} else None,
         agent=find_text(attributes, "gen_ai.agent.name", "gen_ai.workflow.name"),
         variables=_find_variables(attributes),
         feedback=feedback,
@@ -219,14 +216,23 @@ def _parse_content(
     return None, "external_reference" if reference else None
 
 
-def _join_chunks(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
-    """Join the chunks of one answer: google-genai writes each as a message, with a finish reason in the last only."""
+def _join_chunks(messages: tuple[ChatMessage, ...], attributes: Attributes) -> tuple[ChatMessage, ...]:
+    """Join the chunks of one answer: google-genai writes each as a message, with a finish reason in the last only.
+
+    So does Gemini CLI, in Google's own form and without any finish reason, for an operation with a name of its own.
+    """
+    operation = attributes.get("gen_ai.operation.name")
+    if operation not in _KINDS and all(message.role == "assistant" for message in messages):
+        return (reduce(message_events.join, messages),) if _GOOGLE.search(str(attributes.get(_OUTPUT))) else messages
+    if operation != "generate_content":
+        return messages
     *chunks, last = messages
     if last.finish_reason is None or any(message.finish_reason or message.role != "assistant" for message in chunks):
         return messages
     return (reduce(message_events.join, messages),)
 
 
+_GOOGLE = re.compile(r'"role":\s*"model"')
 _FIELDS = {_INPUT: "input", _OUTPUT: "output", _SYSTEM: "system"}
 
 

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from collector.dialects.attributes import LONGEST_MASK, LONGEST_NAME, MOST_NAMES, is_masked
-from collector.dialects.call import Call, Kind, merge
+from collector.dialects.call import Call, ChatMessage, Kind, merge
+from collector.dialects.decode import is_unfinished
 from collector.dialects.dialect import Dialect, SpanReader
 from collector.dialects.program_fields import unwrap_program
 from collector.errors import ConfigError
-from collector.otlp.span import LogRecord, Span
+from collector.otlp.span import Attributes, LogRecord, Span
 from collector.plugins import DIALECTS, load, names
+from evaluators.cases import Incomplete
 
 _MOST_MASKS = 20_000
 """Combinations of dialects whose readers are remembered."""
@@ -110,12 +112,14 @@ class Dialects:
         for read in self._get_readers(mask) if readers is None else readers:
             call = read(span, records)
             if call is not None:
-                calls.append(_drop_masked(unwrap_program(call)))
+                calls.append(_mark_cut(_drop_masked(unwrap_program(call)), span))
+        if span.dropped_attributes or span.dropped_events or any(record.dropped_attributes for record in records):
+            return [_mark_evicted(call, span) for call in calls]
         return calls
 
     def glance(self, span: Span) -> tuple[str, Kind] | tuple[Literal[""], None] | None:
         """The dialect and kind of the call that `read` certainly returns; ("", None) for no call; None in doubt."""
-        if span.failed or span.events or span.dropped_attributes:
+        if span.failed or span.events or span.dropped_attributes or span.dropped_events:
             return None
         result: tuple[str, Kind] | tuple[Literal[""], None] = "", None
         mask = span.evidence >> 1
@@ -136,6 +140,75 @@ class Dialects:
         """Read a span with all its dialects and merge the results; None if no dialect reads it."""
         calls = self.read_each(span, records)
         return merge(calls) if len(calls) > 1 else calls[0] if calls else None
+
+
+_SIDES = ("input", "output")
+_MOST_DIGITS = 9
+_KINDS = frozenset(
+    (
+        "openinference.span.kind", "gen_ai.operation.name", "langfuse.observation.type", "traceloop.span.kind",
+        "llm.request.type", "mlflow.spanType", "langsmith.span.kind", "mastra.span.type", "genkit:type",
+        "spring.ai.kind", "haystack.component.type", "gen_ai.span.kind", "ai.operationId",
+    )
+)  # fmt: skip
+"""The attributes that say what a span is. Without them a dialect may take it for something else."""
+
+_GUESSING = frozenset({"spring_ai", "generic"})
+"""Dialects that read attributes which others have, too."""
+
+
+def _mark_evicted(call: Call, span: Span) -> Call:
+    """Mark messages of which a limit may have dropped some: all but those that one attribute has as a whole."""
+    for side in _SIDES:
+        if getattr(call, side) is not None and not _is_whole(call, side, span):
+            call = _mark(call, side, "evicted_attributes")
+    return call
+
+
+def _is_whole(call: Call, side: str, span: Span) -> bool:
+    source, attributes = call.sources.get(side, ""), span.attributes
+    if side == "output" and not any(_is_answer(message) for message in call.output or ()):
+        return False
+    if not span.dropped_attributes:
+        return bool(source) and (source in attributes or bool(_list_indexes(source, attributes)))
+    if _lacks_beginning(call.sources.get("input", ""), attributes):
+        return True
+    is_known = call.dialect not in _GUESSING and not _KINDS.isdisjoint(attributes)
+    return is_known and (source in attributes or (side == "output" and bool(_list_indexes(source, attributes))))
+
+
+def _is_answer(message: ChatMessage) -> bool:
+    return message.role == "assistant" and bool(message.text)
+
+
+def _list_indexes(source: str, attributes: Attributes) -> set[str]:
+    beginning = source.removesuffix("*")
+    return {key[len(beginning) :].partition(".")[0] for key in attributes if beginning and key.startswith(beginning)}
+
+
+def _lacks_beginning(source: str, attributes: Attributes) -> bool:
+    """Whether the first of some messages are missing and no other: Python's SDK drops what was set first."""
+    indexes = _list_indexes(source, attributes)
+    numbers = {int(index) for index in indexes if index.isascii() and index.isdigit() and len(index) < _MOST_DIGITS}
+    if not numbers or min(numbers) == 0 or max(numbers) - min(numbers) != len(numbers) - 1:
+        return False
+    first = f"{source.removesuffix('*')}{min(numbers)}."
+    return any(key.startswith(first) and key.endswith("role") for key in attributes)
+
+
+def _mark_cut(call: Call, span: Span) -> Call:
+    """Mark messages out of a document that was cut, where a reader has not."""
+    for side in _SIDES:
+        value = span.attributes.get(call.sources.get(side, ""))
+        if type(value) is str and value and getattr(call, side) is not None and is_unfinished(value):
+            call = _mark(call, side, "truncated")
+    return call
+
+
+def _mark(call: Call, side: str, reason: Incomplete) -> Call:
+    if side == "input":
+        return call if call.input_incomplete is not None else call._replace(input_incomplete=reason)
+    return call if call.output_incomplete is not None else call._replace(output_incomplete=reason)
 
 
 def _drop_masked(call: Call) -> Call:

@@ -7,7 +7,7 @@ are read as OTLP's own messages, which checks all of their bytes, and taken apar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -18,7 +18,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from collector.errors import BadInput, TooLarge
-from collector.otlp.json import load_document, message_from_document
+from collector.otlp.json import load_document, message_from_document, without_mark
+from collector.otlp.lenient import mend_document, mend_protobuf
 from collector.otlp.outline import (
     Outline,
     has_more_items_than,
@@ -84,6 +85,7 @@ def _other(value: AnyValue, kind: str | None, depth: int) -> Json:
 
 
 Signal = Literal["traces", "logs"]
+Form = Literal["protobuf", "json"]
 Request: TypeAlias = ExportTraceServiceRequest | ExportLogsServiceRequest
 
 _SPLIT_BYTES = 16 * 1024**2
@@ -91,6 +93,15 @@ _SPLIT_FACTOR = 8
 """The limit on the sum of a request's pieces: so many bytes, or so many times the request's own."""
 
 _ERROR = Status.STATUS_CODE_ERROR
+
+
+class ReadRequest(NamedTuple):
+    """A request, how many of its items could not be read, and why. A `mended` one is not what its bytes say."""
+
+    request: Request
+    rejected: int = 0
+    reason: str = ""
+    mended: bool = False
 
 
 def request_from_protobuf(data: bytes, signal: Signal, max_items: int | None = None) -> Request:
@@ -103,49 +114,67 @@ def request_from_protobuf(data: bytes, signal: Signal, max_items: int | None = N
     if max_items is not None and has_more_items_than(data, max_items):
         raise _too_many(max_items, signal)
     try:
-        if signal == "traces":
-            return ExportTraceServiceRequest.FromString(data)
-        return ExportLogsServiceRequest.FromString(data)
+        return _TYPES[signal].FromString(data)
     except DecodeError:
         raise BadInput(f"not an OTLP protobuf request of {signal}") from None
 
 
-def read_request(data: bytes, signal: Signal, max_items: int | None = None) -> Request:
-    """Read a request in either encoding, told apart by the first byte that is not white space: `{` is JSON.
+_TYPES: dict[Signal, type[Request]] = {"traces": ExportTraceServiceRequest, "logs": ExportLogsServiceRequest}
+
+
+def read_request(data: bytes, signal: Signal) -> Request:
+    """Read a request as `read_mended` does."""
+    return read_mended(data, signal).request
+
+
+def read_mended(data: bytes, signal: Signal, max_items: int | None = None, *, form: Form | None = None) -> ReadRequest:
+    """Read a request; items that cannot be read are left out. Without a form the first byte tells it: `{` is JSON.
 
     A protobuf request may begin so too: with a line feed, the tag of its first field, and a length of 123.
 
     Raises:
         TooLarge: it holds more than `max_items` spans or log records.
-        BadInput: it is neither.
+        BadInput: it is neither, or no item of it can be read.
     """
-    if data.lstrip()[:1] != b"{":
-        return request_from_protobuf(data, signal, max_items)
+    data = without_mark(data) if form != "protobuf" else data
+    if form == "protobuf" or (form is None and data.lstrip()[:1] != b"{"):
+        return _from_protobuf(data, signal, max_items)
     try:
-        return request_from_json(data, signal, max_items)
+        return _from_json(data, signal, max_items)
     except TooLarge:
         raise
     except BadInput:
-        if not data.startswith(_REQUEST):
+        if form == "json" or not data.startswith(_REQUEST):
             raise
-        return request_from_protobuf(data, signal, max_items)
+        return _from_protobuf(data, signal, max_items)
 
 
-def request_from_json(data: bytes, signal: Signal, max_items: int | None = None) -> Request:
-    """Read an OTLP/JSON request.
+def _from_protobuf(data: bytes, signal: Signal, max_items: int | None) -> ReadRequest:
+    try:
+        return ReadRequest(request_from_protobuf(data, signal, max_items))
+    except TooLarge:
+        raise
+    except BadInput:
+        mended = mend_protobuf(data, _TYPES[signal].DESCRIPTOR)
+        if mended is None:
+            raise
+        return ReadRequest(request_from_protobuf(mended.request, signal), mended.rejected, mended.reason, True)
 
-    Raises:
-        TooLarge: it holds more than `max_items` spans or log records.
-        BadInput: it is not such a request; says where.
-    """
+
+def _from_json(data: bytes, signal: Signal, max_items: int | None) -> ReadRequest:
     if max_items is not None and has_more_objects_than(data, max_items):
         raise _too_many(max_items, signal)
     document = load_document(data)
     if max_items is not None and items_in(document) > max_items:
         raise _too_many(max_items, signal)
-    if signal == "traces":
-        return message_from_document(document, ExportTraceServiceRequest)
-    return message_from_document(document, ExportLogsServiceRequest)
+    read = partial(message_from_document, message=_TYPES[signal])
+    try:
+        return ReadRequest(read(document))
+    except BadInput:
+        mended = mend_document(document, read)
+        if mended is None:
+            raise
+        return ReadRequest(read(mended.request), mended.rejected, mended.reason, True)
 
 
 def _too_many(limit: int, signal: Signal) -> TooLarge:
@@ -411,6 +440,9 @@ def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Spa
         span.trace_state,
         span.dropped_attributes_count,
         evidence or 0,
+        span.dropped_events_count + sum([event.dropped_attributes_count for event in span.events])
+        if span.events
+        else span.dropped_events_count,
     )
 
 
@@ -446,4 +478,5 @@ def _record(record: Outline, scope: str, resource: Attributes) -> LogRecord:
         attributes,
         scope,
         resource,
+        record.dropped_attributes_count,
     )

@@ -46,6 +46,14 @@ class _Wrong(Exception):
         self.path = path
 
 
+_MARK = b"\xef\xbb\xbf"
+
+
+def without_mark(data: bytes) -> bytes:
+    """A document without the byte order mark that Windows' programs put in front."""
+    return data.removeprefix(_MARK)
+
+
 def load_document(data: bytes) -> object:
     """Parse JSON; half a character becomes U+FFFD, for exporters cut long texts by UTF-16's units.
 
@@ -199,6 +207,8 @@ def _bytes(size: int | None) -> Convert:
             if size is not None and len(text) == 2 * size:
                 return bytes.fromhex(text)
             raw = base64.b64decode(text, altchars=b"-_" if {"-", "_"} & set(text) else None, validate=True)
+            if size is not None and len(raw) == 2 * size:  # of the hex
+                raw = bytes.fromhex(raw.decode())
         except (ValueError, binascii.Error):
             raw = None
         if raw is None or (size is not None and len(raw) not in {0, size}):

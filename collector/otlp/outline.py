@@ -9,7 +9,7 @@ so the limit on items must apply before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
@@ -49,20 +49,33 @@ def resource_attributes(encoded: bytes) -> Iterable[bytes]:
     return _class_of(resource_pb2.Resource.DESCRIPTOR.full_name).FromString(encoded).attributes
 
 
-@cache
-def _class_of(name: str) -> Any:
-    return GetMessageClass(_pool().FindMessageTypeByName(name))
+def with_bytes_for_texts(name: str) -> Any:
+    """The class of OTLP's message of this name which has the bytes of all its texts, whatever they are."""
+    return _class_of(name, _take_texts_as_bytes)
+
+
+def _take_texts_as_bytes(message: DescriptorProto) -> None:
+    for field in message.field:
+        if field.type == FieldDescriptorProto.TYPE_STRING:
+            field.type = FieldDescriptorProto.TYPE_BYTES
+    for inner in message.nested_type:
+        _take_texts_as_bytes(inner)
 
 
 @cache
-def _pool() -> DescriptorPool:
-    """OTLP's own descriptors, but for those fields."""
+def _class_of(name: str, change: Callable[[DescriptorProto], None] | None = None) -> Any:
+    return GetMessageClass(_pool(change or _leave_as_bytes).FindMessageTypeByName(name))
+
+
+@cache
+def _pool(change: Callable[[DescriptorProto], None]) -> DescriptorPool:
+    """OTLP's own descriptors, but for the fields that are changed."""
     pool = DescriptorPool()
     for module_type in _FILES:
         file = FileDescriptorProto()
         module_type.DESCRIPTOR.CopyToProto(file)
         for message in file.message_type:
-            _leave_as_bytes(message)
+            change(message)
         pool.Add(file)  # pyright: ignore[reportUnknownMemberType]
     return pool
 
@@ -91,7 +104,7 @@ def has_more_items_than(body: bytes, limit: int) -> bool:
     """
     if len(body) <= limit * _SMALLEST_ITEM:
         return False
-    outline = _outline()
+    outline = item_holders()
     try:
         resources = outline.request.FromString(body).members
         count = len(resources)
@@ -133,7 +146,7 @@ def _members(holder: object, *keys: str) -> list[object]:
     return entries
 
 
-class _Outline(NamedTuple):
+class ItemHolders(NamedTuple):
     """A request's messages as far as items, with every member left as bytes."""
 
     request: Any
@@ -141,7 +154,7 @@ class _Outline(NamedTuple):
 
 
 @cache
-def _outline() -> _Outline:
+def item_holders() -> ItemHolders:
     """Messages that the decoder itself reads: a walk of our own would have to agree with it on every hostile byte.
 
     Resources are field 1 of a request; scopes are field 2 of a resource, items field 2 of a scope.
@@ -156,6 +169,6 @@ def _outline() -> _Outline:
         )
     pool = DescriptorPool()
     pool.Add(file)  # pyright: ignore[reportUnknownMemberType]
-    return _Outline(
+    return ItemHolders(
         *(GetMessageClass(pool.FindMessageTypeByName(f"evalstream.{name}")) for name in ("Request", "Holder"))
     )

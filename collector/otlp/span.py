@@ -31,8 +31,9 @@ EVENT_NAME = r"\S{1,100}"
 class Span(NamedTuple):
     """One OTLP span. Ids are lower-case hex, `parent_span_id` None at the root; times in nanoseconds since the epoch.
 
-    `failed` is status code ERROR; `status_message` may be empty all the same. `dropped_attributes` is how many the
-    sender's own limit took away. `evidence` is what was found about the span's dialects while its bytes were read.
+    `failed` is status code ERROR; `status_message` may be empty all the same. `dropped_attributes` and
+    `dropped_events` are how many the sender's own limits took away, of events also their attributes. `evidence` is what
+    was found about the span's dialects while its bytes were read.
     """
 
     trace_id: str
@@ -51,6 +52,7 @@ class Span(NamedTuple):
     trace_state: str = ""
     dropped_attributes: int = 0
     evidence: int = 0
+    dropped_events: int = 0
 
 
 class LogRecord(NamedTuple):
@@ -67,6 +69,7 @@ class LogRecord(NamedTuple):
     attributes: Attributes = NOTHING
     scope: str = ""
     resource: Attributes = NOTHING
+    dropped_attributes: int = 0
 
     @property
     def kind(self) -> str:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from collector.logs.log import Headers, Record
 from collector.otlp.decode import (
+    Form,
     Part,
     PieceWriter,
     Request,
@@ -27,9 +28,7 @@ from collector.otlp.decode import (
     count_items,
     group_by_trace,
     outlined,
-    read_request,
-    request_from_json,
-    request_from_protobuf,
+    read_mended,
     scopes_of,
 )
 from collector.otlp.inline_media import omit_from_request
@@ -74,8 +73,6 @@ def _give_trace(record: LogRecord) -> bool:
     return True
 
 
-Form = Literal["protobuf", "json"]
-
 _TRACE_ID_BYTES = 16
 
 
@@ -93,7 +90,8 @@ class ParsedRequest:
 
     `without_trace` items have no valid trace id; `self_emitted` ones were written by this service. `ended_at` (s since
     the epoch) is when the last span ended; None for log records and spans without an end. `omitted_media` counts
-    pictures and the like whose content is not stored, `noted` the records with a note of their turn.
+    pictures and the like whose content is not stored, `noted` the records with a note of their turn. `unreadable` items
+    were left out, the first of them for the `reason`.
     """
 
     signal: Signal
@@ -104,21 +102,27 @@ class ParsedRequest:
     ended_at: float | None = None
     omitted_media: int = 0
     noted: int = 0
+    unreadable: int = 0
+    reason: str = ""
 
     @property
     def items(self) -> int:
         """All items that the request held."""
-        return self.accepted + self.without_trace + self.self_emitted
+        return self.accepted + self.without_trace + self.self_emitted + self.unreadable
 
     @property
     def rejected(self) -> int:
         """The items to report to the sender as rejected: a span needs a trace, a log record need not have one."""
-        return self.without_trace if self.signal == "traces" else 0
+        return self.unreadable + (self.without_trace if self.signal == "traces" else 0)
 
     @property
     def error_message(self) -> str:
         """Why they were rejected."""
-        return f"{self.rejected} spans have no valid trace id" if self.rejected else ""
+        traceless = self.rejected - self.unreadable
+        parts = [f"{traceless} spans have no valid trace id"] if traceless else []
+        return "; ".join(
+            [*parts, f"{self.unreadable} left out, the first since {self.reason}"][: len(parts) + bool(self.unreadable)]
+        )
 
     def count(self, telemetry: Telemetry, source: str, size: int, now: float | None = None) -> None:
         """Count a durable request of `size` bytes and, if it was sent `now` (s since the epoch), its lag."""
@@ -133,9 +137,12 @@ class ParsedRequest:
         if self.noted:
             telemetry.counter(NOTED, source).inc(self.noted)
         if self.without_trace:
-            result = "rejected" if self.rejected else "ignored"
+            result = "rejected" if self.signal == "traces" else "ignored"
             telemetry.counter(RECEIVE_ITEMS, source, self.signal, result).inc(self.without_trace)
             telemetry.drop("receive", DropReason(f"{self.signal}_without_trace_id"), self.without_trace)
+        if self.unreadable:
+            telemetry.counter(RECEIVE_ITEMS, source, self.signal, "rejected").inc(self.unreadable)
+            telemetry.drop("receive", DropReason.UNREADABLE_ITEM, self.unreadable)
 
 
 def parse(
@@ -162,11 +169,11 @@ def parse(
     """
     if not body:
         return ParsedRequest(signal, [], 0, 0, 0)
-    request = _read(body, signal, form, max_items)
+    request, unreadable, reason, mended = read_mended(body, signal, max_items, form=form)
     is_signed = SIGNATURE.encode() in body  # to look at every attribute of every request would take long
     self_emitted = own.remove_from(scopes_of(request), everywhere=is_signed) if own is not None else 0
     omitted = omit_from_request(request, body, stored_media)
-    changed = give_traces(request) or bool(self_emitted or omitted)
+    changed = give_traces(request) or bool(self_emitted or omitted or mended)
     if redactor is None and form == "protobuf" and not changed:
         outline = outline_of(body, signal)
     else:
@@ -184,9 +191,9 @@ def parse(
     if redactor is not None:
         _redact(outline, groups, redactor)
     records, noted = _records(signal, outline, groups, tenant, notes, original)
-    return ParsedRequest(
-        signal, records, accepted, items - accepted, self_emitted, _ended_at(signal, outline), omitted, noted
-    )
+    ended_at = _ended_at(signal, outline)
+    without = items - accepted
+    return ParsedRequest(signal, records, accepted, without, self_emitted, ended_at, omitted, noted, unreadable, reason)
 
 
 def _names_trace(trace_id: bytes) -> bool:
@@ -226,16 +233,6 @@ def _redact(request: Outline, groups: Mapping[bytes, Sequence[Part]], redactor: 
         redaction.finish()
     except RedactionFailed as error:
         raise NotRedacted(f"a text could not be redacted ({error}), so nothing of the request is stored") from None
-
-
-def _read(body: bytes, signal: Signal, form: Form | None, max_items: int | None) -> Request:
-    match form:
-        case "protobuf":
-            return request_from_protobuf(body, signal, max_items)
-        case "json":
-            return request_from_json(body, signal, max_items)
-        case None:
-            return read_request(body, signal, max_items)
 
 
 def _ended_at(signal: Signal, request: Outline) -> float | None:

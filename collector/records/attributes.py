@@ -24,7 +24,7 @@ DERIVED = ("tools", "language", "tenant")
 """The values derived from a turn when it is judged."""
 STANDARD = (*FIELDS, *RECORDED, *DERIVED)
 
-_OF_TURNS = ("span_name", "scope", "root", "finish", "input_uncertain", "attachments_left_out")
+_OF_TURNS = ("span_name", "scope", "root", "finish", "input_uncertain", "attachments_left_out", "truncated_fields")
 OF_EVALUATIONS = ("closed_by", "turns", "gaps", "incomplete", "fallback_judge", "replay_of")
 _NAMESPACES = ("evalstream.", "conversation.", "outcome.")
 

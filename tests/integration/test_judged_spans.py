@@ -33,7 +33,7 @@ from collector.link.turn_router import TurnRouter
 from collector.logs.appending import Partitioner
 from collector.logs.log import TICK, Record, StoredRecord
 from collector.logs.memory import MemoryLog
-from collector.otlp.decode import request_from_json
+from collector.otlp.decode import read_request
 from collector.otlp.own_items import SIGNATURE, OwnItems
 from collector.receive.parsed_request import parse
 from collector.records.json import turn_from_json
@@ -178,7 +178,7 @@ async def test_for_every_dialect_the_span_is_what_came_but_for_the_scores(folder
 
 
 def read(value: bytes, encoding: Any) -> ExportTraceServiceRequest:
-    request = request_from_json(value, "traces") if encoding is to_otlp_json else None
+    request = read_request(value, "traces") if encoding is to_otlp_json else None
     return request or ExportTraceServiceRequest.FromString(value)  # type: ignore[return-value]
 
 
