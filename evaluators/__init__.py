@@ -70,10 +70,8 @@ if TYPE_CHECKING:
     from evaluators.turn.classifier import Classifier
     from evaluators.turn.composite import Composite
     from evaluators.turn.contains import Contains
-    from evaluators.turn.context_recall import ContextRecall
     from evaluators.turn.contextual_relevancy import ContextualRelevancy
     from evaluators.turn.exact_match import ExactMatch
-    from evaluators.turn.factual_correctness import FactualCorrectness
     from evaluators.turn.faithfulness import Faithfulness
     from evaluators.turn.g_eval import GEval
     from evaluators.turn.hallucination import Hallucination
@@ -101,8 +99,6 @@ if TYPE_CHECKING:
     from evaluators.turn.retrieval_sufficiency import RetrievalSufficiency
     from evaluators.turn.run_limits import RunLimits
     from evaluators.turn.similarity import Similarity
-    from evaluators.turn.step_efficiency import StepEfficiency
-    from evaluators.turn.summarization import Summarization
     from evaluators.turn.task_completion import TaskCompletion
     from evaluators.turn.tool_calls import ToolCalls
     from evaluators.turn.tool_errors import ToolErrors
@@ -128,7 +124,6 @@ __all__ = [
     "Completeness",
     "Composite",
     "Contains",
-    "ContextRecall",
     "ContextualRelevancy",
     "Conversation",
     "ConversationOutcome",
@@ -145,7 +140,6 @@ __all__ = [
     "Evaluator",
     "ExactMatch",
     "ExternalOutcome",
-    "FactualCorrectness",
     "Failure",
     "Faithfulness",
     "Feedback",
@@ -202,8 +196,6 @@ __all__ = [
     "Sight",
     "Similarity",
     "Skipped",
-    "StepEfficiency",
-    "Summarization",
     "TaskCompletion",
     "TaskCost",
     "ToolCall",
@@ -243,7 +235,6 @@ _HOMES = {
     "Completeness": "conversation.completeness",
     "Composite": "turn.composite",
     "Contains": "turn.contains",
-    "ContextRecall": "turn.context_recall",
     "ContextualRelevancy": "turn.contextual_relevancy",
     "Conversation": "cases",
     "ConversationOutcome": "conversation.outcome",
@@ -260,7 +251,6 @@ _HOMES = {
     "Evaluator": "evaluator",
     "ExactMatch": "turn.exact_match",
     "ExternalOutcome": "turn.outcome",
-    "FactualCorrectness": "turn.factual_correctness",
     "Failure": "results",
     "Faithfulness": "turn.faithfulness",
     "Feedback": "cases",
@@ -317,8 +307,6 @@ _HOMES = {
     "Sight": "asking.sight",
     "Similarity": "turn.similarity",
     "Skipped": "results",
-    "StepEfficiency": "turn.step_efficiency",
-    "Summarization": "turn.summarization",
     "TaskCompletion": "turn.task_completion",
     "TaskCost": "conversation.task_cost",
     "ToolCall": "cases",
