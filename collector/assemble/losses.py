@@ -79,7 +79,8 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Iterable[Span], recor
     """Find what was cut or dropped in a trace."""
     services: dict[object, _Longest] = {}
     cut: list[_Longest] = []
-    for holder in (*spans, *records):
+    holders: list[Span | LogRecord] = [*spans, *records]
+    for holder in holders:
         longest = _Longest()
         _add_texts(longest, holder.attributes.values(), holder.span_id or "")
         for event in holder.events if isinstance(holder, Span) else ():
