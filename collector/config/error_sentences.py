@@ -65,7 +65,7 @@ def _example(model: type[BaseModel], loc: Sequence[str | int]) -> str:
 
 
 def _as_share(value: object) -> str:
-    """What to write for a percentage."""
+    """The advice for a percentage: the share that it is."""
     percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     return f"; for {value} write {float(percent[1]) / 100:g}" if percent else ""
 
