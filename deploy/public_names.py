@@ -1,4 +1,4 @@
-"""The public names of the library, written into `evaluators/__init__.py`: evaluators by their entry points."""
+"""The public names of the library: in `evaluators/__init__.py` for Python, in `__init__.pyi` for type checkers."""
 
 # ruff: noqa: INP001 - a script beside the pages that it writes
 
@@ -10,36 +10,33 @@ from pathlib import Path
 from evaluators.catalogue import load_evaluators
 
 PATH = Path(__file__).parents[1] / "evaluators" / "__init__.py"
-_BEGIN, _END = "if TYPE_CHECKING:\n", '"""The module of each public name."""\n'
+STUB = PATH.with_suffix(".pyi")
+_BEGIN, _END = "_HOMES = {\n", "}\n"
 _EVALUATORS = ("evaluators.conversation.", "evaluators.turn.")
-_WIDTH = 120
 
 
 def document() -> str:
     """The module as it should be: every evaluator of ours is a name of it; the other names stay as they are."""
-    text = PATH.read_text(encoding="utf-8")
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    homes = {name: home for name, home in _imported(text).items() if not home.startswith(_EVALUATORS)}
-    homes |= {
-        cls.__name__: cls.__module__ for cls in load_evaluators().values() if cls.__module__.startswith(_EVALUATORS)
-    }
-    names = {home: sorted(name for name in homes if homes[name] == home) for home in sorted(set(homes.values()))}
-    public = "".join(f'    "{name}",\n' for name in sorted(homes))
+    before, _, rest = PATH.read_text(encoding="utf-8").partition(_BEGIN)
+    homes = _homes()
     modules = "".join(f'    "{name}": "{homes[name].removeprefix("evaluators.")}",\n' for name in sorted(homes))
-    imports = "".join(_import(home, group) for home, group in names.items())
-    return f"{before}{_BEGIN}{imports}\n__all__ = [\n{public}]\n\n_HOMES = {{\n{modules}}}\n{_END}{after}"
+    return f"{before}{_BEGIN}{modules}{_END}{rest.partition(_END)[2]}"
 
 
-def _imported(text: str) -> dict[str, str]:
-    """The names that are imported for type checkers, with the module of each."""
-    blocks = [node for node in ast.parse(text).body if isinstance(node, ast.If)]
-    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
-    return {alias.name: node.module for node in imports for alias in node.names if node.module is not None}
+def stub() -> str:
+    """The types of the same names."""
+    by_module = sorted((home, name) for name, home in _homes().items())
+    imports = (f"from {home} import {name} as {name}\n" for home, name in by_module)
+    return "# Written by `make reference`.\n" + "".join(imports)
 
 
-def _import(module: str, names: list[str]) -> str:
-    line = f"    from {module} import {', '.join(names)}\n"
-    if len(line) <= _WIDTH + 1:
-        return line
-    return f"    from {module} import (\n" + "".join(f"        {name},\n" for name in names) + "    )\n"
+def _homes() -> dict[str, str]:
+    """The module of each public name: those of evaluators by their entry points, the others as they are written."""
+    tree = ast.parse(PATH.read_text(encoding="utf-8"))
+    values = (node.value for node in tree.body if isinstance(node, ast.Assign))
+    written = ast.literal_eval(next(value for value in values if isinstance(value, ast.Dict)))
+    others = {name: f"evaluators.{home}" for name, home in written.items()}
+    classes = [cls for cls in load_evaluators().values() if cls.__module__.startswith(_EVALUATORS)]
+    return {name: home for name, home in others.items() if not home.startswith(_EVALUATORS)} | {
+        cls.__name__: cls.__module__ for cls in classes
+    }

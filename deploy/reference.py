@@ -26,6 +26,7 @@ def pages() -> dict[Path, Callable[[], str]]:
         DOCS / "commands.md": commands_page.document,
         chart_schema.PATH: chart_schema.document,
         public_names.PATH: public_names.document,
+        public_names.STUB: public_names.stub,
         DOCS / "evaluators.md": lambda: _spliced(
             "evaluators", {"evaluators": f"{evaluators.markdown_table()}\n{evaluators.markdown_sections()}"}
         ),
