@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import sys
+import time
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Literal
 
 import orjson
+
+from collector.telemetry.sparse_log import EVERY
 
 LogLevel = Literal["info", "warning", "error"]
 
 _LONGEST = 4_000
 _TALKATIVE = ("httpx2", "openai", "kafka")
 """Libraries that write a line for each request to a judge, or each step of a connection; with passwords, at DEBUG."""
+_REPETITIVE = ("kafka",)
+"""Libraries that write the same line again and again, many times a second in an outage."""
+_VARIES = re.compile(r"\d+|'[^']*'|<[^>]*>|\([^()]*\)")
+"""The parts in which two lines of one kind differ."""
+_MOST_KINDS = 500
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]|[\U000e0000-\U000e007f]"
 )
@@ -52,6 +62,32 @@ def plain(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", cut)
 
 
+class OncePerMinute(logging.Filter):
+    """Lets a library write one line of a kind in a minute; the next one says how many were left out."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._kinds: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is written."""
+        if record.name.partition(".")[0] not in _REPETITIVE:
+            return True
+        message, now = record.getMessage(), self._clock()
+        kind = record.name, _VARIES.sub("", message)
+        since, left_out = self._kinds.get(kind, (-math.inf, 0))
+        if now - since < EVERY:
+            self._kinds[kind] = since, left_out + 1
+            return False
+        if len(self._kinds) >= _MOST_KINDS:
+            self._kinds.clear()
+        self._kinds[kind] = now, 0
+        if left_out:
+            record.msg, record.args = f"{message} ({left_out:,} more since the line before)", None
+        return True
+
+
 def level_of(name: LogLevel | None) -> int:
     """The level of a name; that of `info` without one."""
     return logging.getLevelNamesMapping()[(name or "info").upper()]
@@ -68,6 +104,7 @@ def log_as_json(level: int = logging.INFO) -> None:
     """Write the whole process's log to stderr as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
+    handler.addFilter(OncePerMinute())
     logging.basicConfig(handlers=[handler], force=True)
     set_level(level)
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -101,10 +101,23 @@ def _fetch(folder: Path) -> None:
 class Broker:
     """One broker with its data in a folder. Ports and data outlive `kill`, `stop` and `start`."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, *, secured: bool = False) -> None:
-        """`settings` are further lines of `server.properties`; a `secured` one has listeners with TLS and users."""
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        secured: bool = False,
+        ports: Sequence[int] = (),
+        heap: str = HEAP,
+    ) -> None:
+        """`settings` are further lines of `server.properties`; a `secured` one has listeners with TLS and users.
+
+        `ports` are those of clients and controllers, where others have to know them.
+        """
         self.folder = folder
-        self.port, controller, secure, mutual = free_ports(4)
+        self._heap = heap
+        self._has_own_identity = "node.id" in (settings or {})
+        self.port, controller, secure, mutual = [*ports, *free_ports(4 - len(ports))]
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.secure, self.mutual = f"127.0.0.1:{secure}", f"127.0.0.1:{mutual}"
         self.certificates = Certificates(folder / "certificates") if secured else None
@@ -129,17 +142,21 @@ class Broker:
 
     def start(self) -> None:
         """Start, on the data that is there, and wait until the broker is ready."""
+        self.wait_ready(self.begin())
+
+    def begin(self) -> int:
+        """Start, and do not wait; what `wait_ready` needs."""
         assert not self.running
         if not (self.folder / "data").exists():
             self._format()
         seen = self.log.stat().st_size if self.log.exists() else 0
-        java = self._java("kafka.Kafka", "server.properties", flags=[f"-Xmx{HEAP}", "-Xms128m"])
+        java = self._java("kafka.Kafka", "server.properties", flags=[f"-Xmx{self._heap}", "-Xms128m"])
         if shutil.which("setpriv"):  # the broker goes when the tests are killed
             java = ["setpriv", "--pdeathsig", "KILL", *java]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(java, cwd=self.folder, stdout=log, stderr=log, start_new_session=True)
         atexit.register(self.kill)
-        self._wait_ready(seen)
+        return seen
 
     def kill(self) -> None:
         """Kill -9: what was not flushed by the operating system's own means is still in its cache."""
@@ -188,7 +205,7 @@ class Broker:
     def _format(self) -> None:
         """Formatting takes a Java process of its own, and its result is always the same: do it once."""
         template = self._libs.parent / "formatted"
-        if not template.exists():
+        if self._has_own_identity or not template.exists():
             command = self._java(
                 "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", "server.properties", flags=[]
             )
@@ -197,6 +214,8 @@ class Broker:
             )
             if done.returncode:
                 raise RuntimeError(f"the broker's data cannot be formatted: {done.stdout[-2000:]}")
+            if self._has_own_identity:
+                return
             with tempfile.TemporaryDirectory(dir=template.parent) as fresh:
                 shutil.copytree(self.folder / "data", Path(fresh, "data"))
                 if not template.exists():
@@ -204,7 +223,8 @@ class Broker:
         else:
             shutil.copytree(template, self.folder / "data")
 
-    def _wait_ready(self, seen: int) -> None:
+    def wait_ready(self, seen: int) -> None:
+        """Wait until the broker is ready."""
         give_up_at = time.monotonic() + READY_WITHIN
         while time.monotonic() < give_up_at:
             with self.log.open("rb") as log:
@@ -259,6 +279,34 @@ def running_broker(settings: Mapping[str, str] | None = None, *, secured: bool =
             yield broker
         finally:
             broker.kill()
+
+
+@contextmanager
+def running_cluster(count: int = 3) -> Iterator[list[Broker]]:
+    """Brokers of one cluster, each a voter; every topic of the cluster's own is on all of them.
+
+    Raises:
+        BrokerUnavailable: they cannot run here.
+    """
+    ports = free_ports(2 * count)
+    voters = ",".join(f"{node}@127.0.0.1:{ports[2 * node - 1]}" for node in range(1, count + 1))
+    shared = {"controller.quorum.voters": voters, "offsets.topic.replication.factor": str(count)}
+    with tempfile.TemporaryDirectory(prefix="evalstream-kafka-") as folder:
+        brokers = [
+            Broker(
+                Path(folder, str(node)), {**shared, "node.id": str(node)}, ports=ports[2 * node - 2 : 2 * node],
+                heap="256m",
+            )
+            for node in range(1, count + 1)
+        ]  # fmt: skip
+        try:
+            seen = [broker.begin() for broker in brokers]
+            for broker, begun in zip(brokers, seen, strict=True):
+                broker.wait_ready(begun)
+            yield brokers
+        finally:
+            for broker in brokers:
+                broker.kill()
 
 
 def main() -> None:

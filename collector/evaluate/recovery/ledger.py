@@ -20,7 +20,7 @@ from typing import Any
 from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
-from collector.logs.log import Confirm, Log, LogUnavailable, Record, StoredRecord
+from collector.logs.log import TICK, Confirm, Log, LogUnavailable, Record, StoredRecord
 from collector.records.epochs import CONTROL_HEADERS, Fence, claim_record, fence_at, owner_of, stamped
 from collector.records.json import evaluation_from_json
 
@@ -279,14 +279,20 @@ async def append_with_retry(log: Log, *records: Record, backoff: Backoff = RETRY
 
 
 async def _missing(log: Log, records: Sequence[Record], since: int, backoff: Backoff) -> Sequence[Record]:
-    """The records that are not in their partition."""
+    """The records that are not in their partition. Raises LogUnavailable while that cannot be known."""
     partition = records[0].partition
     assert partition is not None
     await log.end_offset(partition)
     await backoff.sleep(backoff.cap)  # the log answers again: what had reached it before is written after this wait
-    missing = list(records)
-    async for batch in log.read(partition, since):
-        # Not by its key: an evaluation of a former owner may have the same, and be void.
-        stored = {(record.key, record.value) for record in batch}
-        missing = [record for record in missing if (record.key, record.value) not in stored]
+    # What a leader holds that its replicas do not have yet cannot be read. An acknowledged mark lies behind it.
+    mark = Record(None, uuid.uuid4().bytes, TICK, partition)
+    await log.append([mark])
+    missing, is_marked = list(records), False
+    while not is_marked:
+        async for batch in log.read(partition, since):
+            # Not by its key: an evaluation of a former owner may have the same, and be void.
+            stored = {(record.key, record.value) for record in batch}
+            missing = [record for record in missing if (record.key, record.value) not in stored]
+            is_marked = is_marked or (None, mark.value) in stored
+        await backoff.sleep(0.0 if is_marked else backoff.first)  # a broker may show it a little later
     return missing

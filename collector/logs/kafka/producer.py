@@ -92,10 +92,13 @@ class _Append:
 def _unacknowledged(error: Exception) -> LogError:
     """The error of one append, never RecordTooLarge: for one such record a broker fails the batches of others with it.
 
-    That a broker accepts every record that we accept is checked when the topics are opened.
+    That a broker accepts every record that we accept is checked when the topics are opened: who lowers the limit
+    meanwhile makes them wait.
     """
     translated = translate(error)
-    return LogUnavailable(str(translated)) if isinstance(translated, RecordTooLarge) else translated
+    if isinstance(translated, RecordTooLarge):
+        return LogUnavailable(f"the topic takes no batch as large as this one; raise its max.message.bytes ({error!r})")
+    return translated
 
 
 class SharedProducer:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,8 +23,14 @@ from collector.export.scrape import MOST_CONNECTIONS
 from collector.service.workers.worker import Worker
 from evaluators.wire.http_client import HttpClient
 
-_WITHIN = 8.0
-"""Seconds for an answer: below Prometheus' usual 10 s: where one worker hangs, the others' metrics still arrive."""
+logger = logging.getLogger(__name__)
+
+_METRICS_WITHIN, _READY_WITHIN = 8.0, 0.8
+"""Seconds for an answer: below Prometheus' usual 10 s, and below the second that probes wait. If one worker hangs,
+the others' metrics still arrive.
+"""
+ASK_EVERY, SILENT_AFTER = 5.0, 10.0
+"""Seconds between two questions whether a worker answers, and without an answer until the log says so."""
 _LONGEST = 64 * 2**20
 
 
@@ -39,11 +47,34 @@ async def serve_joint_metrics(workers: Sequence[Worker], *, host: str, port: int
         server = serving(
             application, host=host, port=port, max_connections=MOST_CONNECTIONS, idle_timeout=75.0, stop_grace=1.0
         )
+        watching = asyncio.create_task(_watch(asking))
+        stack.callback(watching.cancel)
         yield await stack.enter_async_context(server)
 
 
+async def _watch(asking: Mapping[int, HttpClient]) -> None:
+    """Write a line when a worker stands still, and when it answers again."""
+    silent_since = dict[int, float]()
+    reported = set[int]()
+    while True:
+        await asyncio.sleep(ASK_EVERY)
+        answers = await asyncio.gather(*(_ask(client, "/healthz", {}, _READY_WITHIN) for client in asking.values()))
+        now = time.monotonic()
+        for number, (text, _) in zip(asking, answers, strict=True):
+            if text is not None:
+                silent_since.pop(number, None)
+                if number in reported:
+                    reported.discard(number)
+                    logger.info("worker %d answers again", number)
+            elif now - silent_since.setdefault(number, now) >= SILENT_AFTER and number not in reported:
+                reported.add(number)
+                logger.error(
+                    "worker %d has not answered for %.0f s: it stands still", number, now - silent_since[number]
+                )
+
+
 def _asking(worker: Worker) -> HttpClient:
-    return HttpClient(timeout=_WITHIN, longest=_LONGEST, socket=str(worker.metrics))
+    return HttpClient(timeout=_METRICS_WITHIN, longest=_LONGEST, socket=str(worker.metrics))
 
 
 def _application(asking: dict[int, HttpClient]) -> web.Application:
@@ -55,7 +86,7 @@ def _application(asking: dict[int, HttpClient]) -> web.Application:
         return web.Response(body=join_metrics(texts).encode(), headers={"Content-Type": kind})
 
     async def ready(_request: web.Request) -> web.Response:
-        answers = await asyncio.gather(*(_ask(client, "/readyz", {}) for client in asking.values()))
+        answers = await asyncio.gather(*(_ask(client, "/readyz", {}, _READY_WITHIN) for client in asking.values()))
         status, body = join_readiness({number: text for number, (text, _) in zip(asking, answers, strict=True)})
         return web.json_response(body, status=status)
 
@@ -70,10 +101,13 @@ def _application(asking: dict[int, HttpClient]) -> web.Application:
     return application
 
 
-async def _ask(client: HttpClient, path: str, headers: dict[str, str]) -> tuple[str | None, str]:
+async def _ask(
+    client: HttpClient, path: str, headers: dict[str, str], within: float = _METRICS_WITHIN
+) -> tuple[str | None, str]:
     """The text and its content type; None without an answer."""
     try:
-        answer = await client.request("GET", f"http://worker{path}", headers=headers)
+        async with asyncio.timeout(within):
+            answer = await client.request("GET", f"http://worker{path}", headers=headers)
     except (aiohttp.ClientError, OSError):
         return None, ""
     return answer.content.decode(errors="replace"), answer.headers.get("Content-Type", "")

@@ -150,8 +150,38 @@ async def test_an_append_without_an_answer_is_made_once(takes: bool) -> None:
     await MemoryLog.append(log, [Record(b"before", b"{}", partition=0)])
     log.takes = takes
     await append_with_retry(log, Record(b"new", b"{}", partition=0), backoff=SOON, since=1)
-    assert [record.key async for batch in log.read(0, 0) for record in batch] == [b"before", b"new"]
-    assert log.asked == (1 if takes else 2)
+    stored = [record.key async for batch in log.read(0, 0) for record in batch if not record.is_tick]
+    assert stored == [b"before", b"new"]
+    assert log.asked == (2 if takes else 3), "with the mark behind which nothing can be hidden"
+
+
+class Hiding(MemoryLog):
+    """A leader without its replicas: it keeps what it is given, acknowledges nothing and lets nobody read it."""
+
+    alone = True
+
+    def __init__(self, name: str, partitions: int) -> None:
+        super().__init__(name, partitions)
+        self.hidden: list[Record] = []
+        self.refused = 0
+
+    async def append(self, records: Sequence[Record]) -> None:
+        if not self.alone:
+            await super().append([*self.hidden, *records])
+            self.hidden.clear()
+            return
+        self.hidden += records
+        self.refused += 1
+        self.alone = self.refused < 4
+        raise LogUnavailable("not enough replicas")
+
+
+async def test_what_a_leader_holds_alone_is_not_appended_again() -> None:
+    """Until an append is acknowledged nothing says that the evaluation is not there."""
+    log = Hiding("evaluations", partitions=1)
+    await append_with_retry(log, Record(b"new", b"{}", partition=0), backoff=SOON, since=0)
+    stored = [record.key async for batch in log.read(0, 0) for record in batch if not record.is_tick]
+    assert stored == [b"new"]
 
 
 async def test_it_is_looked_for_only_behind_what_was_there_before() -> None:
@@ -160,7 +190,7 @@ async def test_it_is_looked_for_only_behind_what_was_there_before() -> None:
     await MemoryLog.append(log, [Record(b"new", b"{}", partition=0)])
     log.takes = False
     await append_with_retry(log, Record(b"new", b"{}", partition=0), backoff=SOON, since=1)
-    assert await log.end_offset(0) == 2
+    assert await log.end_offset(0) == 3
 
 
 async def test_without_a_position_it_is_appended_again() -> None:

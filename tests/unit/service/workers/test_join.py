@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
+import time
+from pathlib import Path
 
+import aiohttp
+import pytest
+from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import exposition, parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.service.workers.joint_metrics import join_metrics, join_readiness
+from collector.service.workers import joint_metrics
+from collector.service.workers.joint_metrics import join_metrics, join_readiness, serve_joint_metrics
+from collector.service.workers.worker import Worker
 
 
 def registry(count: float) -> CollectorRegistry:
@@ -74,3 +83,54 @@ def test_all_have_to_be_ready() -> None:
     status, answer = join_readiness({1: body("not ready", "starting"), 2: None})
     assert status == 503
     assert answer["problems"] == ["worker 1: starting", "worker 2: it does not answer"]
+
+
+async def test_a_worker_that_stands_still_holds_up_no_probe_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its socket takes connections, as the kernel does for a stopped process, and nothing answers."""
+    monkeypatch.setattr(joint_metrics, "ASK_EVERY", 0.05)
+    monkeypatch.setattr(joint_metrics, "SILENT_AFTER", 0.2)
+    monkeypatch.setattr(joint_metrics, "_READY_WITHIN", 0.1)
+    caplog.set_level(logging.INFO)
+    stands = asyncio.Event()
+
+    async def ready(_request: web.Request) -> web.Response:
+        return web.json_response({"status": "ready", "problems": [], "checks": {}})
+
+    async def still(request: web.Request) -> web.Response:
+        while stands.is_set():
+            await asyncio.sleep(0.02)
+        return await ready(request)
+
+    runners: list[web.AppRunner] = []
+    workers = [Worker(number, tmp_path / f"{number}.sock", 0, {}) for number in (1, 2)]
+    for worker, answer in zip(workers, (ready, still), strict=True):
+        application = web.Application()
+        for path in ("/readyz", "/healthz", "/metrics"):
+            application.router.add_get(path, answer)
+        runners.append(web.AppRunner(application))
+        await runners[-1].setup()
+        await web.UnixSite(runners[-1], str(worker.metrics)).start()
+    async with serve_joint_metrics(workers, host="127.0.0.1", port=0) as port, aiohttp.ClientSession() as session:
+
+        async def ask() -> tuple[int, dict[str, object], float]:
+            began = time.monotonic()
+            async with session.get(f"http://127.0.0.1:{port}/readyz") as response:
+                return response.status, await response.json(), time.monotonic() - began
+
+        assert (await ask())[0] == 200
+        stands.set()
+        status, body, took = await ask()
+        assert (status, body["problems"]) == (503, ["worker 2: it does not answer"])
+        assert took < 1.0
+        async with asyncio.timeout(10):
+            while "worker 2 has not answered for" not in caplog.text:
+                await asyncio.sleep(0.02)
+        stands.clear()
+        async with asyncio.timeout(10):
+            while "worker 2 answers again" not in caplog.text:
+                await asyncio.sleep(0.02)
+    for runner in runners:
+        await runner.cleanup()
+    assert caplog.text.count("worker 2 has not answered") == 1
