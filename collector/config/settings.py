@@ -812,7 +812,7 @@ class EvaluateSettings(Section):
     shutdown_grace: Seconds = 20.0
     """How long evaluations in flight may take when the service stops."""
     max_open_conversations: int = Field(default=100_000, ge=1)
-    """Conversations remembered per partition and monitor; the oldest are dropped first."""
+    """Conversations remembered per partition and monitor; beyond, the oldest are closed early, and judged so."""
     max_open_bytes: int = Field(default=256 << 20, ge=1 << 20)
     """The same in bytes."""
     snapshot_after_records: int = Field(default=1_000_000, ge=1)

@@ -271,7 +271,7 @@ class PartitionProcessor:
         `made` is the job as the newest plan makes it.
         """
         others: Sequence[Job] = ()
-        if self._configurations is not None and job.trigger_offset < self._last_switch:
+        if self._configurations is not None:
             others = (*self._configurations.by_others(job), made or job)
         if self.jobs.is_known(job, *others):
             self._count(job, "duplicate")

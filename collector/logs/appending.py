@@ -51,7 +51,10 @@ class Partitioner:
     def _partition(self, record: Record) -> int:
         if record.partition is not None:
             if not 0 <= record.partition < self._partitions:
-                raise LogError(f"the log {self._log!r} has no partition {record.partition}")
+                raise LogError(
+                    f"the log {self._log!r} has no partition {record.partition}: if partitions were added to its "
+                    "topic, add as many to all topics of the prefix and start again; the start says which keys to set"
+                )
             return record.partition
         return self._next if record.key is None else partition_of(record.key, self._partitions)
 

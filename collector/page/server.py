@@ -271,6 +271,8 @@ class Page:
     def _listed(self, request: web.Request) -> ListedEvaluation:
         listed = self.view.get(request.match_info["id"])
         if listed is None:
+            if self.stage.reads_back:
+                raise Rejected(503, "the page still reads back what was there before its start", retry_after=5)
             raise Rejected(404, "this evaluation is not on the page: it is too old, or never was there")
         return listed
 

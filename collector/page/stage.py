@@ -7,8 +7,9 @@ texts along, and at a stop the other log's fold would commit that nothing is nee
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from collector.errors import BadInput
@@ -32,6 +33,17 @@ class PageStage:
         self._view = view
         self._changed = changed
         self._history = history
+        self._begun = False
+        self._read_back_to: dict[int, int] = {}
+
+    @property
+    def reads_back(self) -> bool:
+        """Whether evaluations that were read before the start are still missing."""
+        return not self._begun or bool(self._read_back_to)
+
+    def _see(self, record: StoredRecord) -> None:
+        if self._read_back_to and record.offset + 1 >= self._read_back_to.get(record.partition, math.inf):
+            del self._read_back_to[record.partition]
 
     @asynccontextmanager
     async def open_turns(self, partition: int, _committed: Committed | None) -> AsyncGenerator[_Fold]:
@@ -40,12 +52,22 @@ class PageStage:
         yield _Fold(self._take_turn, lambda: self._view.turn_cache.lowest(partition), self._changed)
 
     @asynccontextmanager
-    async def open_evaluations(self, partition: int, _committed: Committed | None) -> AsyncGenerator[_Fold]:
+    async def open_evaluations(self, partition: int, committed: Committed | None) -> AsyncGenerator[_Fold]:
         """Open the fold of a partition of the evaluations log."""
         self._view.forget(partition)
-        yield _Fold(
-            self._take_evaluation, lambda: self._view.needed(partition), self._changed, partial(self._save, partition)
-        )
+        self._begun = True
+        if committed is not None and committed.low_watermark < committed.offset:
+            self._read_back_to[partition] = committed.offset
+        try:
+            yield _Fold(
+                self._take_evaluation,
+                lambda: self._view.needed(partition),
+                self._changed,
+                partial(self._save, partition),
+                self._see,
+            )
+        finally:
+            self._read_back_to.pop(partition, None)
 
     async def _save(self, partition: int, now: float) -> None:
         """Store what a partition has added to the series, once a minute. Until then it is read again at a start."""
@@ -89,7 +111,9 @@ class _Fold:
         lowest: Callable[[], int | None],
         changed: Callable[[], None],
         save: Callable[[float], Awaitable[None]] | None = None,
+        see: Callable[[StoredRecord], None] = lambda _record: None,
     ) -> None:
+        self._see = see
         self._save = save
         self._take = take
         self._lowest = lowest
@@ -112,10 +136,9 @@ class _Fold:
 
     def _take_all(self, records: Sequence[StoredRecord]) -> None:
         for record in records:
-            if record.is_tick:
-                continue
-            try:
-                self._take(record)
-            except BadInput:
-                continue
+            if not record.is_tick:
+                with suppress(BadInput):
+                    self._take(record)
+        if records:
+            self._see(records[-1])
         self._changed()

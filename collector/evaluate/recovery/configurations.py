@@ -87,8 +87,11 @@ class Configurations:
         return tuple(list(dict.fromkeys(number for number in reversed(numbers) if number != UNNUMBERED))[:_PAST][::-1])
 
     def by_others(self, job: Job) -> Sequence[Job]:
-        """A job as each plan but `plan` would make it."""
-        if job.trigger_offset >= self.switches[-1][0]:
+        """A job as each plan but `plan` would make it: its turn may be a copy of one that was judged before.
+
+        Made again on request behind the last switch it is meant to be made by `plan`.
+        """
+        if job.trigger_offset >= self.switches[-1][0] and (job.retry is not None or job.happened_at is not None):
             return ()
         return [made for plan in self.others if (made := plan.successor_of(job)) is not None]
 

@@ -87,6 +87,11 @@ class StartOffsets:
                 self.lost[where] = [(at, at, LossReason.TOPIC_REPLACED)]
                 self._consumer.seek_to_beginning(where)
             elif known is not None:
+                if not (state and state.metadata):
+                    logger.warning(
+                        "%s[%d]: the position %d was set by others than evalstream: what lies before it is not read",
+                        where.topic, where.partition, known.offset,
+                    )  # fmt: skip
                 commits[where] = known
                 if of_now:
                     self.of_now.add(where)

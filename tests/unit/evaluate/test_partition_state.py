@@ -17,6 +17,7 @@ from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, snapshot
 from collector.evaluate.outcomes import NullOutcomes
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
+from collector.evaluate.recovery.configurations import Configurations
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.retry.request import RetryRequest
@@ -426,3 +427,15 @@ def test_a_turn_and_its_runs_are_drawn_together_at_the_same_rate() -> None:
         jobs += state.receive(turn(2, conversation_id=DRAWN, agent_run_of="t1"), 201.0, DRAWN.encode())
         assert [job.sampling.probability for job in jobs] == ([pytest.approx(rate)] * 2 if both else [])
         assert set(state.counts.turns) == {(name, "sampled" if both else "sampled_out") for name in ("m", "agents")}
+
+
+def test_a_copy_of_a_turn_behind_a_switch_may_have_been_judged_by_the_version_before() -> None:
+    """`assemble` was killed before its commit and appends the turn again, and the configuration changed in between."""
+    before, now = Assignment(GOOD, Named("dear"), "old"), Assignment(GOOD, Named("dear"), "new")
+    old, new = Plan((watching(before),)), Plan((watching(now),))
+    [first] = State(watching(before)).receive(turn(1), 110.0)
+    [again] = State(watching(now)).receive(turn(1), 130.0)
+    assert first.evaluation_id != again.evaluation_id
+    configurations = Configurations(switches=[(0, 1), (4, 2)], plan=new, number=2, others=[old])
+    assert [made.evaluation_id for made in configurations.by_others(again)] == [first.evaluation_id]
+    assert configurations.by_others(replace(again, happened_at=at(100.0))) == ()

@@ -52,6 +52,17 @@ CASES: dict[str, tuple[OffsetAndMetadata | None, dict[str, str], dict[TopicParti
 }  # fmt: skip
 
 
+def test_a_position_that_somebody_has_set_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Set forward over a backlog, nothing else says that records are skipped."""
+    assert StartOffsets(Consumer(OffsetAndMetadata(60, "", -1)), 1000).find([WHERE], {}) == {
+        WHERE: (Committed(60, 60), 60)
+    }
+    assert "otlp_spans[0]: the position 60 was set by others than evalstream" in caplog.text
+    caplog.clear()
+    StartOffsets(Consumer(WITHOUT_ID), 1000).find([WHERE], {})
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_where_reading_begins(case: str) -> None:
     committed, topic_ids, replaced, (state, start, lost) = CASES[case]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from evaluation_samples import scored
 
-from collector.logs.log import StoredRecord
+from collector.logs.log import Committed, StoredRecord
 from collector.page.stage import PageStage
 from collector.page.view import View
 from collector.records.json import evaluation_to_json, turn_to_json
@@ -31,3 +31,16 @@ async def test_a_partition_that_comes_back_begins_anew():
             await fold.replay([record])
         assert len(view) == 1
     assert view.lowest(0) == 7
+
+
+async def test_what_is_not_read_back_yet_is_not_said_to_be_missing():
+    """The page said 404 for evaluations that it had before a restart."""
+    stage = PageStage(View([]))
+    assert stage.reads_back
+    async with stage.open_evaluations(0, Committed(7, 9)) as fold:
+        await fold.replay([StoredRecord(0, 7, 1.0, b"k", evaluation_to_json(scored(1)))])
+        assert stage.reads_back
+        await fold.replay([StoredRecord(0, 8, 1.0, b"k", evaluation_to_json(scored(2)))])
+        assert not stage.reads_back
+    async with stage.open_evaluations(1, None):
+        assert not stage.reads_back
