@@ -15,7 +15,7 @@ by a configuration before this one, which has its evaluator no more.
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 from collector.evaluate.plan import Plan
 from collector.telemetry.registry import Telemetry
@@ -40,78 +40,40 @@ ReferenceOutcome = Literal["received", "duplicate", "joined"]
 TurnOutcome = Literal["sampled", "sampled_out", "unmatched", "duplicate"]
 
 
-class OutcomeCounter(Protocol):
-    """The port to counters. During a replay only resumed evaluations are counted."""
+class OutcomeCounter:
+    """The port to counters. This one counts nothing: during a replay only resumed evaluations are counted."""
 
     def count_turn(self, monitor: str, outcome: TurnOutcome, number: int = 1) -> None:
         """Count what a monitor did with a turn, or several; "" for no monitor."""
-        ...
 
     def count_evaluation(
         self, monitor: str, evaluator: str, outcome: Due | End, reason: str = "", number: int = 1
     ) -> None:
         """Count evaluations that became due, or ended."""
-        ...
 
     def count_started(self, monitor: str, evaluator: str) -> None:
         """Count an evaluation that was started."""
-        ...
 
     def count_reference(self, outcome: ReferenceOutcome) -> None:
         """Count a reference: when it comes, again, or meets the first evaluation that waits for it."""
-        ...
 
     def count_missing(self, monitor: str, evaluator: str) -> None:
         """Count an evaluation that no reference came for."""
-        ...
 
     def count_ignored_upstream(self, monitor: str) -> None:
         """Count a turn whose trace state names an earlier sampling rate that is not believed."""
-        ...
 
     def count_idle(self, monitor: str, number: int) -> None:
         """Count conversations that became idle, judged or not."""
-        ...
 
     def count_closed(self, monitor: str, by: str, missing: int) -> None:
         """Count a window that closed: by what, and how many of the user's messages it lacks."""
-        ...
-
-
-class NullOutcomes:
-    """Counts nothing: for replays."""
-
-    def count_turn(self, monitor: str, outcome: TurnOutcome, number: int = 1) -> None:
-        """Nothing."""
-
-    def count_evaluation(
-        self, monitor: str, evaluator: str, outcome: Due | End, reason: str = "", number: int = 1
-    ) -> None:
-        """Nothing."""
-
-    def count_started(self, monitor: str, evaluator: str) -> None:
-        """Nothing."""
-
-    def count_reference(self, outcome: ReferenceOutcome) -> None:
-        """Nothing."""
-
-    def count_missing(self, monitor: str, evaluator: str) -> None:
-        """Nothing."""
-
-    def count_ignored_upstream(self, monitor: str) -> None:
-        """Nothing."""
-
-    def count_idle(self, monitor: str, number: int) -> None:
-        """Nothing."""
-
-    def count_closed(self, monitor: str, by: str, missing: int) -> None:
-        """Nothing."""
 
 
 _DUE = get_args(Due)
 
 
-class PrometheusOutcomes:
+class PrometheusOutcomes(OutcomeCounter):
     """Counts into the metrics of this process. The plan's names are reserved, and their series start at 0."""
 
     def __init__(self, telemetry: Telemetry, plan: Plan) -> None:

@@ -28,7 +28,7 @@ from collector.evaluate.job_builder import (
     transferred_job,
     turn_job,
 )
-from collector.evaluate.outcomes import End, NullOutcomes, OutcomeCounter
+from collector.evaluate.outcomes import End, OutcomeCounter
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
 from collector.evaluate.recovery.replay_point import ReplayPoint
@@ -97,7 +97,7 @@ class PartitionState:
         past: Iterable[Plan] = (),
         is_over: Callable[[Job], bool] = lambda _job: False,
     ) -> None:
-        self._outcomes: OutcomeCounter = NullOutcomes()
+        self._outcomes: OutcomeCounter = OutcomeCounter()
         self.references = ReferenceJoin(
             {monitor.name: monitor.reference_wait for monitor in plan.monitors if monitor.reference_wait is not None},
             is_over,

@@ -13,7 +13,7 @@ from functools import partial
 from collector.errors import BadInput
 from collector.evaluate.deferred.deferred_evaluations import Deferral, DeferredEvaluations
 from collector.evaluate.deferred.logged_journal import LoggedJournal
-from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
+from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.partition_processor import Drawing, PartitionProcessor, PartitionStart
 from collector.evaluate.partition_state import PartitionState, StateLimits
 from collector.evaluate.plan import Plan
@@ -52,7 +52,7 @@ class StageTiming:
 class StageReports:
     """The counters of outcomes, and the sink for unreadable records."""
 
-    outcomes: OutcomeCounter = field(default_factory=NullOutcomes)
+    outcomes: OutcomeCounter = field(default_factory=OutcomeCounter)
     on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
 
 

@@ -33,7 +33,7 @@ from collector.dialects.registry import Dialects
 from collector.evaluate.budget.rates import RateReduction, Rates
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.session_window import SessionWindowSettings
-from collector.evaluate.outcomes import NullOutcomes
+from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import ControlRecord
@@ -239,7 +239,7 @@ async def _deliver(fold: AssembleFold, records: Sequence[StoredRecord]) -> int |
     return fold.low_watermark
 
 
-class _Counts(NullOutcomes):
+class _Counts(OutcomeCounter):
     """Everything that is counted."""
 
     def __init__(self) -> None:

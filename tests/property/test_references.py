@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.evaluate.outcomes import NullOutcomes
+from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
@@ -112,7 +112,7 @@ def at_once(applied: Coroutine[Any, Any, list[Job]]) -> list[Job]:
     raise AssertionError("it waits")
 
 
-class Outcomes(NullOutcomes):
+class Outcomes(OutcomeCounter):
     def __init__(self) -> None:
         self.evaluations: Counter[str] = Counter()
         self.references: Counter[str] = Counter()

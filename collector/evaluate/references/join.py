@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
+from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.plan import Job
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.references.subject import awaited_fields, concerns, keys_of, provided_fields, with_references
@@ -62,7 +62,7 @@ class ReferenceJoin:
     """
 
     def __init__(self, waits: Mapping[str, float], is_over: Callable[[Job], bool] = lambda _job: False) -> None:
-        self.outcomes: OutcomeCounter = NullOutcomes()
+        self.outcomes: OutcomeCounter = OutcomeCounter()
         self.is_used = bool(waits)
         """Whether any evaluator may wait."""
         self._is_over = is_over

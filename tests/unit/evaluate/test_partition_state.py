@@ -14,7 +14,7 @@ from collector.evaluate.budget.rates import RateReduction, Rates
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, snapshot_record
-from collector.evaluate.outcomes import NullOutcomes
+from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.configurations import Configurations
@@ -51,7 +51,7 @@ DRAWN, DRAW = "sess-larkspur-7341", 0.19832734280006037
 WINDOWS = SessionWindowSettings(idle_gap=60.0, allowed_lateness=30.0)
 
 
-class Counts(NullOutcomes):
+class Counts(OutcomeCounter):
     """Everything that is counted."""
 
     def __init__(self) -> None:

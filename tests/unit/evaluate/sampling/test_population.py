@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from collector.evaluate.conversations.session_window import SessionWindowSettings
-from collector.evaluate.outcomes import NullOutcomes
+from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
@@ -51,7 +51,7 @@ def test_two_hundred_thousand_conversations_are_open_at_most() -> None:
     assert (len(population), population.take_idle(1.0)) == (200_000, 1)
 
 
-class Silent(NullOutcomes):
+class Silent(OutcomeCounter):
     """Counts conversations and nothing else."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
-from collector.evaluate.outcomes import NullOutcomes
+from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.scheduling.dispatch import Bulkhead
 from collector.evaluate.scheduling.jobs import LazyMinHeap, PartitionJobs, PendingJob
@@ -133,7 +133,7 @@ async def test_a_partition_waits_for_a_job_that_lies_too_many_records_back() -> 
     added: list[str] = []
     ledger = SimpleNamespace(add=added.append, end_offset=0, epoch=None)
     async with asyncio.TaskGroup() as group:
-        mine = PartitionJobs(0, cast("Any", ledger), cast("Any", dispatcher), group, NullOutcomes())
+        mine = PartitionJobs(0, cast("Any", ledger), cast("Any", dispatcher), group, OutcomeCounter())
         await mine.wait_for_oldest(1000, 10)
         await mine.submit(cast("Any", submitted))
         assert (len(mine), mine.low_watermark, mine.oldest_triggers) == (1, ReplayPoint(90), {"e": 100})
