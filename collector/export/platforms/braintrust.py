@@ -16,9 +16,9 @@ from pydantic import Field, SecretStr
 from collector.export.attributes import conversation_id
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
+    Platform,
     PlatformRequest,
     PlatformSettings,
-    WithoutLookUp,
     chunks,
     metadata_of,
     scored,
@@ -39,7 +39,7 @@ class BraintrustSettings(PlatformSettings):
     """Its API key, usually ${env:NAME}."""
 
 
-class Braintrust(WithoutLookUp[BraintrustSettings]):
+class Braintrust(Platform[BraintrustSettings]):
     """Braintrust's API."""
 
     name = "braintrust"

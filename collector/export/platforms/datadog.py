@@ -15,9 +15,9 @@ from pydantic import Field, SecretStr
 
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
+    Platform,
     PlatformRequest,
     PlatformSettings,
-    WithoutLookUp,
     chunks,
     metadata_of,
     scored,
@@ -42,7 +42,7 @@ class DatadogSettings(PlatformSettings):
     """Datadog's name of the application; the turn's service if left out."""
 
 
-class Datadog(WithoutLookUp[Any]):
+class Datadog(Platform[Any]):
     """Datadog's API."""
 
     name = "datadog"

@@ -22,9 +22,9 @@ class PlatformExporter:
     """
 
     Settings: ClassVar[Any] = PlatformSettings
-    Api: ClassVar[Callable[[Any, str | None], Platform]]
+    Api: ClassVar[Callable[[Any, str | None], Platform[Any]]]
 
-    def __init__(self, platform: Platform, sender: PlatformSender, settings: Any) -> None:
+    def __init__(self, platform: Platform[Any], sender: PlatformSender, settings: Any) -> None:
         self._platform = platform
         self._settings = settings
         self._sender = sender

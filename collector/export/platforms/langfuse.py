@@ -25,8 +25,8 @@ from collector.export.platforms.corrections import (
 )
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
+    Platform,
     PlatformRequest,
-    WithoutLookUp,
     chunks,
     metadata_of,
     scored,
@@ -54,7 +54,7 @@ class LangfuseSettings(CorrectedPlatformSettings):
     """Send a classifier's chosen label as a categorical score `<name>.label`, too."""
 
 
-class Langfuse(WithoutLookUp[LangfuseSettings]):
+class Langfuse(Platform[LangfuseSettings]):
     """Langfuse's API."""
 
     name = "langfuse"

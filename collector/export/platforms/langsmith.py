@@ -26,8 +26,8 @@ from collector.export.platforms.corrections import (
 )
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
+    Platform,
     PlatformRequest,
-    WithoutLookUp,
     metadata_of,
     scored,
 )
@@ -57,7 +57,7 @@ class LangSmithSettings(CorrectedPlatformSettings):
     evaluations of `corrections_back`, as the API does not say which are corrected."""
 
 
-class LangSmith(WithoutLookUp[LangSmithSettings]):
+class LangSmith(Platform[LangSmithSettings]):
     """LangSmith's API."""
 
     name = "langsmith"

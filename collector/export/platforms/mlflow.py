@@ -16,9 +16,9 @@ from pydantic import Field, SecretStr
 from collector.export.attributes import conversation_id
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
+    Platform,
     PlatformRequest,
     PlatformSettings,
-    WithoutLookUp,
     annotator_kind,
     metadata_of,
 )
@@ -38,7 +38,7 @@ class MlflowSettings(PlatformSettings):
     """A bearer token in their place, as Databricks has them."""
 
 
-class Mlflow(WithoutLookUp[MlflowSettings]):
+class Mlflow(Platform[MlflowSettings]):
     """MLflow's API."""
 
     name = "mlflow"

@@ -21,10 +21,10 @@ from pydantic import Field, SecretStr
 from collector.export.attributes import conversation_id
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
+    Platform,
     PlatformRequest,
     PlatformSettings,
     TraceMissing,
-    WithoutLookUp,
     chunks,
     page_link,
     scored,
@@ -51,7 +51,7 @@ class OpikSettings(PlatformSettings):
     """Comet's API key, usually ${env:NAME}."""
 
 
-class Opik(WithoutLookUp[OpikSettings]):
+class Opik(Platform[OpikSettings]):
     """Opik's API."""
 
     name = "opik"

@@ -23,8 +23,8 @@ from collector.export.platforms.corrections import (
 )
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
+    Platform,
     PlatformRequest,
-    WithoutLookUp,
     annotator_kind,
     chunks,
     metadata_of,
@@ -46,7 +46,7 @@ class PhoenixSettings(CorrectedPlatformSettings):
     """The project whose corrections are read."""
 
 
-class Phoenix(WithoutLookUp[PhoenixSettings]):
+class Phoenix(Platform[PhoenixSettings]):
     """Phoenix's API."""
 
     name = "phoenix"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 from pydantic import Field, SecretStr
@@ -59,35 +60,50 @@ class TraceMissing(EvalstreamError):
     """The platform does not have the trace or span of an evaluation, as its answer says."""
 
 
-class Platform(Protocol):
-    """A platform's API. `endpoint` is its address without a slash at the end; `headers` authenticate."""
+class Platform(ABC, Generic[S]):
+    """A platform's API. `endpoint` is its address without a slash at the end.
 
-    name: str
-    endpoint: str
+    Unless a subclass says otherwise, the evaluation's id prevents a second one, and acceptance of a request is for all
+    in it. `page` is the address of evalstream's page.
+    """
 
+    name: ClassVar[str]
+
+    def __init__(self, settings: S, page: str | None = None) -> None:
+        self._settings = settings
+        self._page = page
+        self.endpoint = settings.endpoint
+
+    @abstractmethod
     def headers(self) -> Mapping[str, SecretStr]:
-        """Headers of every request."""
-        ...
+        """Headers of every request, which authenticate."""
+
+    @abstractmethod
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+        """The requests for a batch. Values without a place on the platform are left out."""
 
     def signature(self, request: PlatformRequest, body: bytes, now: float) -> Mapping[str, str]:
         """Further headers of one request, made from its body and the time (s since the epoch) at which it is sent."""
-        ...
-
-    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
-        """The requests for a batch. Values without a place on the platform are left out."""
-        ...
+        del request, body, now
+        return {}
 
     def refused(self, answer: bytes) -> int:
         """How many evaluations of an accepted request were refused all the same, by its answer."""
-        ...
+        del answer
+        return 0
 
     def lacks_trace(self, status: int, answer: bytes) -> bool:
-        """Whether an answer says that the platform does not have the trace or span."""
-        ...
+        """Whether an answer says that the platform does not have the trace or span.
+
+        Most never say so: scores wait there for their trace, or stay without.
+        """
+        del status, answer
+        return False
 
     def look_up(self, request: PlatformRequest) -> str | None:
         """The path to GET before the request; None where the evaluation's id and the span's say all."""
-        ...
+        del request
+        return None
 
     def after_look_up(self, request: PlatformRequest, answer: bytes) -> PlatformRequest | None:
         """The request to send after the answer to `look_up`; None if the platform has the evaluation already.
@@ -95,42 +111,6 @@ class Platform(Protocol):
         Raises:
             TraceMissing: the platform does not have the trace or span.
         """
-        ...
-
-
-class WithoutLookUp(Generic[S]):
-    """The common behaviour of most platforms: the evaluation's id prevents a second one, and acceptance is for all.
-
-    `page` is the address of evalstream's page.
-    """
-
-    def __init__(self, settings: S, page: str | None = None) -> None:
-        self._settings = settings
-        self._page = page
-        self.endpoint = settings.endpoint
-
-    def signature(self, request: PlatformRequest, body: bytes, now: float) -> Mapping[str, str]:
-        """None."""
-        del request, body, now
-        return {}
-
-    def refused(self, answer: bytes) -> int:
-        """None."""
-        del answer
-        return 0
-
-    def lacks_trace(self, status: int, answer: bytes) -> bool:
-        """Never said: scores wait there for their trace, or stay without."""
-        del status, answer
-        return False
-
-    def look_up(self, request: PlatformRequest) -> str | None:
-        """Not needed."""
-        del request
-        return None
-
-    def after_look_up(self, request: PlatformRequest, answer: bytes) -> PlatformRequest | None:
-        """The same: nothing was looked up."""
         del answer
         return request
 

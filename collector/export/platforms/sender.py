@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import aiohttp
 import orjson
@@ -38,7 +39,7 @@ class PlatformSender:
 
     def __init__(
         self,
-        platform: Platform,
+        platform: Platform[Any],
         client: HttpClient,
         telemetry: Telemetry,
         *,

@@ -18,9 +18,9 @@ from pydantic import Field, SecretStr
 from collector.export.attributes import conversation_id
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
+    Platform,
     PlatformRequest,
     PlatformSettings,
-    WithoutLookUp,
     annotator_kind,
     metadata_of,
     scored,
@@ -42,7 +42,7 @@ class WeaveSettings(PlatformSettings):
     `/agents/otel/v1/traces`, whose conversations are subjects, too."""
 
 
-class Weave(WithoutLookUp[WeaveSettings]):
+class Weave(Platform[WeaveSettings]):
     """Weave's API."""
 
     name = "weave"

@@ -18,9 +18,9 @@ from pydantic import Field, SecretStr
 from collector.errors import ConfigError
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
+    Platform,
     PlatformRequest,
     PlatformSettings,
-    WithoutLookUp,
     chunks,
     page_link,
 )
@@ -46,7 +46,7 @@ class WebhookSettings(PlatformSettings):
     """Send skipped evaluations, too."""
 
 
-class Webhook(WithoutLookUp[Any]):
+class Webhook(Platform[Any]):
     """Somebody's URL."""
 
     name = "webhook"
