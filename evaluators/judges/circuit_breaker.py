@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
@@ -12,6 +13,8 @@ from evaluators.errors import ENDPOINT_ERRORS, JudgeError
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
 
+_WINDOW, _MOSTLY = 4, 0.9
+"""The calls that are looked at, in rows of failures that open it, and the share of failures that opens it, too."""
 State = Literal["closed", "half_open", "open"]
 
 
@@ -26,7 +29,9 @@ class BreakerOpen(JudgeError):
 
 
 class CircuitBreaker:
-    """Opens after `failures` in a row; after `first_wait` seconds one question probes, then after twice as long.
+    """Opens after `failures` in a row, or nine of ten among four times as many; then one question probes.
+
+    It probes after `first_wait` seconds, then after twice as long.
 
     `longest_wait` (s) bounds the doubling.
 
@@ -48,6 +53,7 @@ class CircuitBreaker:
         self._clock = clock
         self._on_open = on_open
         self._failures = 0
+        self._recent = deque[bool](maxlen=_WINDOW * failures)  # whether each failed
         self._answered = False
         self._wait = first_wait
         self._probe_at = 0.0
@@ -82,9 +88,12 @@ class CircuitBreaker:
         self.state = "half_open"
         return True
 
-    def record_success(self) -> None:
-        """The endpoint has answered."""
+    def record_success(self, *, probe: bool) -> None:
+        """The endpoint has answered. One of many calls that fail may be answered after the breaker has opened."""
+        if self.state != "closed" and not probe:
+            return
         self.state = "closed"
+        self._recent.append(False)
         self._answered = True
         self._failures = 0
         self._wait = self._first_wait
@@ -92,10 +101,12 @@ class CircuitBreaker:
     def record_failure(self, *, probe: bool) -> None:
         """The endpoint has not answered. Questions sent before it opened change nothing any more."""
         self._failures += 1
+        self._recent.append(True)
+        mostly = len(self._recent) == self._recent.maxlen and sum(self._recent) >= _MOSTLY * len(self._recent)
         if probe:
             self._wait = min(2 * self._wait, self._longest_wait)
             self._open()
-        elif self.state == "closed" and self._failures >= self._limit:
+        elif self.state == "closed" and (mostly or self._failures >= self._limit):
             self._open()
 
     def abandon_probe(self) -> None:
@@ -106,6 +117,7 @@ class CircuitBreaker:
     def _open(self) -> None:
         self.state = "open"
         self._probe_at = self._clock() + self._wait
+        self._recent.clear()
         self._on_open()
 
 
@@ -123,19 +135,19 @@ class CircuitBreakerJudge(JudgeWrapper):
             verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
         except ENDPOINT_ERRORS as error:
             if error.type == "judge_rate_limited":
-                self._breaker.record_success()
+                self._breaker.record_success(probe=probe)
             else:
                 error.isolated = self._breaker.lone
                 self._breaker.record_failure(probe=probe)
             raise
         except JudgeError:
-            self._breaker.record_success()  # it answers; what is wrong is another matter
+            self._breaker.record_success(probe=probe)  # it answers; what is wrong is another matter
             raise
         except BaseException:
             if probe:
                 self._breaker.abandon_probe()
             raise
-        self._breaker.record_success()
+        self._breaker.record_success(probe=probe)
         return verdict
 
 

@@ -54,9 +54,7 @@ def test_a_missing_required_key_says_what_to_write() -> None:
         "my.yaml: judges.main.model: is missing; needed: the model's name at the endpoint"
     ]
     [line] = mistakes(page={"url": "ftp://evalstream.example.com"})
-    assert line.startswith(
-        "my.yaml: page.url: has the wrong form; needed: the address at which people reach the page"
-    )
+    assert line.startswith("my.yaml: page.url: has the wrong form; needed: the address at which people reach the page")
     assert "\n" not in line
 
 

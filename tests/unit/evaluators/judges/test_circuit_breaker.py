@@ -193,3 +193,25 @@ async def test_before_the_first_answer_no_failure_is_the_questions_own():
     with pytest.raises(BreakerOpen):
         await Retrying(world.judge, attempts=1000, denied=True, sleep=sleep).ask(Prompt("x"), Reply)
     assert (world.opened, world.endpoint.calls, len(waits)) == (1, 3, 3)
+
+
+async def test_a_judge_that_fails_nineteen_of_twenty_calls_is_an_outage():
+    """It never fails so often in a row as opens the breaker, and burnt evaluations."""
+    now, opened = [0.0], list[float]()
+    breaker = CircuitBreaker(failures=20, first_wait=5.0, clock=lambda: now[0], on_open=lambda: opened.append(now[0]))
+    for number in range(1, 200):
+        if breaker.state == "open":
+            break
+        breaker.record_success(probe=False) if number % 19 == 0 else breaker.record_failure(probe=False)
+    assert (breaker.state, number) == ("open", 81)
+    breaker.record_success(probe=False)  # in flight when it opened
+    assert breaker.state == "open"
+    now[0] += 5.0
+    assert breaker.admit()
+    breaker.record_success(probe=True)
+    assert breaker.state == "closed"
+    for _ in range(60):  # half of the calls: it works badly, and works
+        breaker.record_failure(probe=False)
+        breaker.record_success(probe=False)
+    assert breaker.state == "closed"
+    assert opened == [0.0]
