@@ -93,7 +93,7 @@ class WindowSample:
         """The share of all items that count, from how much each of the judged windows' does, 0 to 1."""
         if self.complete:
             return sum(map(sum, flags.values())) / sum(map(len, flags.values()))
-        return fmean(sum(flags[at]) / len(flags[at]) for at in self.picks)
+        return fmean(sum(flags[at]) / len(flags[at]) for at in self.picks if flags[at])
 
     @property
     def details(self) -> Mapping[str, Json]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from evaluators.asking.judge_input import (
     build_judge_input,
@@ -48,17 +49,30 @@ class CallVerdictSpec:
         companions: Mapping[str, Json] | None = None,
     ) -> Score:
         """The share of the items whose verdict counts; `companions` are shown beside the fields."""
+        longest = settings.longest_text
         fields = [name for name in self.fields if not is_missing(case, name)]
-        material = build_judge_input(case, fields, settings.longest_text)
-        beside = shorten_all(companions or {}, settings.longest_text)
-        visible = [shorten(item, settings.longest_text) for item in items]
+        run_of_calls = CallRun(
+            [shorten(to_json_value(call), longest) for call in case.tools_called], longest_field(longest)
+        )
+        is_long = "tools_called" in fields and not run_of_calls.fits
+        material = build_judge_input(case, [name for name in fields if name != "tools_called" or not is_long], longest)
+        beside = shorten_all(companions or {}, longest)
+        visible = [shorten(item, longest) for item in items]
+        sizes = [size_of(item) + (run_of_calls.size_of(item) if is_long else 0) for item in visible]
         windows = [
             ItemWindow(
                 items=visible[run.start : run.stop],
-                materials=({**material.content, **beside.content},),
-                truncated=material.truncated or beside.truncated or visible != list(items),
+                materials=(
+                    {
+                        **material.content,
+                        **(run_of_calls.around(visible[run.start : run.stop]) if is_long else {}),
+                        **beside.content,
+                    },
+                ),
+                truncated=is_long or material.truncated or beside.truncated or visible != list(items),
+                partial=is_long,
             )
-            for run in split([size_of(item) for item in visible], longest_field(settings.longest_text))
+            for run in split(sizes, longest_field(longest) // (2 if is_long else 1))
         ]
         return await score_ratio(
             judge,
@@ -69,6 +83,57 @@ class CallVerdictSpec:
             seed=turn_id_of(case),
             weigh=weigh,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CallRun:
+    """The calls of a run, numbered from 1, of which a question shows at most `longest` characters."""
+
+    calls: Sequence[Json]
+    longest: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether one question can show all of them."""
+        return sum(map(size_of, self.calls)) <= self.longest
+
+    def size_of(self, item: Json) -> int:
+        """Characters of the call that an item is about; 0 if it is about none."""
+        number = _number_of(item)
+        return size_of(self.calls[number - 1]) if number else 0
+
+    def around(self, items: Sequence[Json]) -> Mapping[str, Json]:
+        """The calls that the items are about, then as many of those before and after them as fit, the nearest first.
+
+        `calls_by_tool` counts all calls, so that a judge can tell a tool that was never called.
+        """
+        own = [number for item in items if (number := _number_of(item))] or [len(self.calls)]
+        chosen = set(own)
+        room = self.longest - sum(size_of(self.calls[number - 1]) for number in chosen)
+        for number in (*range(max(own), min(own), -1), *range(min(own), 0, -1), *range(max(own), len(self.calls) + 1)):
+            size = size_of(self.calls[number - 1])
+            if number not in chosen and size <= room:
+                chosen.add(number)
+                room -= size
+        listed: list[Json] = []
+        before = 0
+        for number in (*sorted(chosen), len(self.calls) + 1):
+            if number - before > 1:
+                listed.append(f"[… {number - before - 1} calls left out …]")
+            if number <= len(self.calls):
+                listed.append({"call": number, **_as_object(self.calls[number - 1])})
+            before = number
+        counts = Counter(str(_as_object(call).get("name")) for call in self.calls)
+        return {"tools_called": listed, "calls_by_tool": dict(counts)}
+
+
+def _number_of(item: Json) -> int:
+    number = cast("Mapping[str, Json]", item).get("call") if isinstance(item, Mapping) else None
+    return number if isinstance(number, int) else 0
+
+
+def _as_object(call: Json) -> Mapping[str, Json]:
+    return cast("Mapping[str, Json]", call) if isinstance(call, Mapping) else {}
 
 
 def call_item(number: int, call: ToolCall) -> Mapping[str, Json]:

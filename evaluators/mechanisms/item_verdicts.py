@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, Field, create_model, field_vali
 from evaluators.answers.word_probabilities import as_written, word_distributions
 from evaluators.asking.windows import MAX_WINDOWS, WindowSample, draw_windows
 from evaluators.cases import Json
+from evaluators.errors import TooExpensive
 from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Answer, Judge, Prompt
 from evaluators.prompts import fill, load
@@ -114,12 +115,14 @@ class ItemWindow:
     """Items that get their verdicts in one question, and what the judge is shown with them.
 
     If that is too much for one question there are several `materials`, each for a separate question about the same
-    items. `truncated` says that something was left out that may matter.
+    items. `truncated` says that something was left out that may matter. `partial`: the judge sees only a part of what
+    could decide, so an item that it cannot decide on counts neither way.
     """
 
     items: Sequence[Json]
     materials: Sequence[Mapping[str, Json]] = ({},)
     truncated: bool = False
+    partial: bool = False
 
 
 async def extract_items(judge: Judge, template: str, material: Mapping[str, Json]) -> tuple[str, ...]:
@@ -219,7 +222,10 @@ async def score_ratio(
         return Score(value=spec.empty_score, explanation=f"There are no {spec.noun}.", method="single")
     sample = draw_windows([len(window.items) for window in windows], max_windows, seed)
     verdicts = {at: await ask_verdicts(judge, template, windows[at], values, weigh=weigh) for at in sample.judged}
-    shares = {at: [verdict.counts(spec.counting_verdicts) for verdict in verdicts[at]] for at in sample.judged}
+    decided = {at: _decided(verdicts[at], windows[at]) for at in sample.judged}
+    if not any(decided.values()):
+        raise TooExpensive(f"none of the {spec.noun} can be decided by what fits into a question; raise longest_text")
+    shares = {at: [verdict.counts(spec.counting_verdicts) for verdict in decided[at]] for at in sample.judged}
     details: dict[str, Json] = {
         "items": [
             item_details(item, verdict)
@@ -228,6 +234,8 @@ async def score_ratio(
         ],
         **sample.details,
     }
+    if undecided := sum(len(verdicts[at]) - len(decided[at]) for at in sample.judged):
+        details["undecided"] = undecided
     weighed = [verdict.masses is not None for at in sample.judged for verdict in verdicts[at]]
     if any(weighed):
         details |= _doubt([share for at in sample.judged for share in shares[at]])
@@ -235,9 +243,15 @@ async def score_ratio(
     if any(windows[at].truncated for at in sample.judged):
         details["truncated"] = True
     value = min(1.0, max(0.0, sample.share_of(shares)))  # rounding must not leave the scale
-    explanation = _explanation(spec, sample, verdicts)
+    explanation = _explanation(spec, sample, verdicts, [verdict for at in sample.judged for verdict in decided[at]])
     method = method_of([verdict for at in sample.judged for verdict in verdicts[at]])
     return Score(value=value, raw_score=value, explanation=explanation, method=method, details=details)
+
+
+def _decided(verdicts: Sequence[WeighedVerdict], window: ItemWindow) -> Sequence[WeighedVerdict]:
+    if not window.partial:
+        return verdicts
+    return [verdict for verdict in verdicts if verdict.verdict.verdict != "unclear"]
 
 
 def method_of(verdicts: Sequence[WeighedVerdict]) -> Method:
@@ -267,18 +281,19 @@ def _explanation(
     spec: RatioSpec,
     sample: WindowSample,
     verdicts: Mapping[int, Sequence[WeighedVerdict]],
+    decided: Sequence[WeighedVerdict],
 ) -> str:
-    """Like: 2 of 3 statements are relevant. Item 2: it is about something else."""
-    counting = {
-        at: [verdict.verdict.verdict in spec.counting_verdicts for verdict in verdicts[at]] for at in sample.judged
-    }
-    flags = [flag for at in sample.judged for flag in counting[at]]
-    rarer = sum(flags) * 2 < len(flags)  # the reasons worth reading are those of the smaller side
+    """Like: 2 of 3 statements are relevant. Item 2: it is about something else. The items named are the failures."""
+    failing = spec.empty_score == 0.0  # without items nothing is wrong, so 0 is best and what counts is a failure
     named = [
         f"Item {sum(sample.lengths[:at]) + number}{because(verdict)}"
         for at in sample.judged
-        for number, (verdict, counts) in enumerate(zip(verdicts[at], counting[at], strict=True), start=1)
-        if counts == rarer
+        for number, verdict in enumerate(verdicts[at], start=1)
+        if (verdict.verdict.verdict in spec.counting_verdicts) == failing
     ]
+    count = sum(verdict.verdict.verdict in spec.counting_verdicts for verdict in decided)
     whole = "" if sample.complete else f", a sample of {sum(sample.lengths)},"
-    return " ".join([f"{sum(flags)} of {len(flags)} {spec.noun}{whole} {spec.predicate}.", *named[:_NAMED]])
+    undecided = sum(map(len, verdicts.values())) - len(decided)
+    rest = f"{undecided} could not be decided by what was shown." if undecided else ""
+    share = f"{count} of {len(decided)} {spec.noun}{whole} {spec.predicate}."
+    return " ".join(filter(None, [share, rest, *named[:_NAMED]]))

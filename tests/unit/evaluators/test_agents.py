@@ -393,7 +393,7 @@ HANDING_OVER = [
 async def test_calls_that_hand_over(name):
     judge = ScriptedJudge(verdicts("no"))
     outcome = await outcome_of("agent_handover", calling(call("search"), call(name)), judge, tools=["bank"])
-    assert (outcome.value, outcome.explanation) == (0.0, "0 of 1 hand-overs are right.")
+    assert (outcome.value, outcome.explanation) == (0.0, "0 of 1 hand-overs are right. Item 1: r1")
     assert [each["item"]["call"] for each in judge.questions[0].prompt.material["items"]] == [2]
 
 

@@ -60,7 +60,7 @@ async def test_sufficiency_is_the_share_of_what_is_needed_that_was_retrieved():
     judge = ScriptedJudge([{"items": ["the price", "the deposit", "the season"]}, verdicts("yes", "unclear", "no")])
     outcome = await outcome_of("retrieval_sufficiency", RAG, judge)
     assert outcome.value == pytest.approx(1 / 3)
-    assert "1 of 3 pieces of information were retrieved. Item 1: r1" in outcome.explanation
+    assert "1 of 3 pieces of information were retrieved. Item 2: r2 Item 3: r3" in outcome.explanation
     needs, found = judge.questions
     assert needs.prompt.material == {"input": RAG.input}
     assert found.prompt.material["retrieval_context"] == list(PASSAGES)

@@ -164,15 +164,15 @@ async def test_wishes_come_from_the_history_too():
     ("words", "explanation"),
     [
         ("yes no yes", "2 of 3 statements are relevant. Item 2: because 2"),
-        ("no yes no", "1 of 3 statements are relevant. Item 2: because 2"),
-        ("yes no", "1 of 2 statements are relevant. Item 2: because 2"),  # what is wrong, where both sides are as large
+        ("no yes no", "1 of 3 statements are relevant. Item 1: because 1 Item 3: because 3"),
+        ("yes no", "1 of 2 statements are relevant. Item 2: because 2"),
         (
             "no no yes no no yes yes yes yes",
             "5 of 9 statements are relevant. Item 1: because 1 Item 2: because 2 Item 4: because 4",
         ),
     ],
 )
-async def test_the_explanation_names_the_rarer_side(words, explanation):
+async def test_the_explanation_names_the_failures(words, explanation):
     items = [f"item {number}" for number in range(len(words.split()))]
     outcome = await score("answer_relevancy", saying(items, *words.split()))
     assert outcome.explanation == explanation
