@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
-from collector.assemble.model_calls import find_answer, find_question_index, normalize_whitespace
+from collector.assemble.model_calls import ModelCall, find_answer, find_question_index, normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.tools import FINAL_ANSWER
 from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.call import Call, ChatMessage
-from collector.dialects.decode import as_text
+from collector.dialects.decode import as_dict, as_text
 from collector.dialects.program_fields import is_scaffolding
 
 _ENCLOSING_KINDS = {"agent", "workflow", "chain"}
@@ -214,6 +216,8 @@ def _match(
         return interrupted
     if answer == "" and free and free[-1].answer == "" and _has_same_question(free[-1], question):
         return _attach(free[-1], enclosing_span, question)
+    if question and answer is None and free and _has_answer_only(free[-1]):
+        return _attach(free[-1], enclosing_span, question)
     has_both = bool(question and answer) and enclosing_span.call.output_incomplete is None
     if has_both and question:
         same_question = [draft for draft in free if draft.question and is_same_question(question, draft.question)]
@@ -228,6 +232,11 @@ def _has_scaffolding_only(draft: TurnDraft, question: str) -> bool:
     if draft.error is not None or draft.final is None or not is_scaffolding(draft.answer):
         return False
     return draft.question is None or is_same_question(question, draft.question)
+
+
+def _has_answer_only(draft: TurnDraft) -> bool:
+    """Whether the answer is on a model's call that records no input, as Claude Code writes it."""
+    return bool(draft.answer) and draft.error is None and draft.last is not None and draft.last.call.input is None
 
 
 def _match_interrupted(enclosing_span: ParsedSpan, free: Sequence[TurnDraft]) -> TurnDraft | None:
@@ -322,9 +331,11 @@ def _remove_inner(remaining: dict[TurnDraft, None], inside: Sequence[TurnDraft],
 
 
 def _without_sub_agents(drafts: list[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> list[TurnDraft]:
-    """Remove turns between models: inside a tool or an agent that an outer turn called."""
+    """Remove turns between models: inside a tool or an agent that an outer turn called, or beside it, as its tool."""
     if len(drafts) < 2:
         return drafts
+    if tool_texts := _list_tool_texts(drafts):
+        drafts = [draft for draft in drafts if not _is_run_of_tool(draft, tool_texts)]
     borders = {
         parsed_span.span.span_id
         for parsed_span in parsed_spans
@@ -339,6 +350,42 @@ def _without_sub_agents(drafts: list[TurnDraft], parsed_spans: Sequence[ParsedSp
         for draft, ancestors in borders_of.items()
         if not any(ancestors[:end] in settled_borders for end in range(1, len(ancestors)))
     ]
+
+
+class _ToolCall(NamedTuple):
+    """A step that requested a tool, the call after it, and the results that it was given, without needless space."""
+
+    step: ModelCall
+    following: ModelCall
+    results: Sequence[str]
+
+
+def _list_tool_texts(drafts: Iterable[TurnDraft]) -> dict[str, list[_ToolCall]]:
+    """The texts that tools were given as arguments, with who gave them when."""
+    texts: dict[str, list[_ToolCall]] = {}
+    for draft in drafts:
+        for step, following in pairwise(draft.calls) if len(draft.calls) > 1 else ():
+            later = (following.call.input or ())[following.question_index + 1 :]
+            results = [normalize_whitespace(message.text) for message in later if message.role == "tool"]
+            for call in step.pending_tool_calls:
+                for value in (as_text(call.arguments), *as_dict(call.arguments).values()):
+                    if isinstance(value, str) and value:
+                        texts.setdefault(normalize_whitespace(value), []).append(_ToolCall(step, following, results))
+    return texts
+
+
+def _is_run_of_tool(draft: TurnDraft, tool_texts: Mapping[str, Sequence[_ToolCall]]) -> bool:
+    """Whether a draft is what a tool of another one did: asked in its arguments, answered in its result, in between.
+
+    Libraries without a span for an agent or a tool (OpenInference for Haystack) leave it beside its caller.
+    """
+    answer = normalize_whitespace(draft.answer or "")
+    return bool(answer) and any(
+        step.span.end <= draft.start
+        and draft.end <= following.span.start
+        and (any(answer in text for text in results) or not any(results))
+        for step, following, results in tool_texts.get(normalize_whitespace(draft.question or ""), ())
+    )
 
 
 def _is_settled(draft: TurnDraft) -> bool:

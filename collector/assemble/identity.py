@@ -139,15 +139,17 @@ ConversationAndUser = tuple[str | None, str | None]
 
 
 _RUN_SCOPES = ("pydantic-ai",)
+_RESPONSE = "resp_"
 _UUID_LENGTH, _UUID_DASHES = 36, 4
 
 
 def may_be_made_up(conversation: str, scope: str) -> bool:
     """Whether a library may have made up an id for one run: some write a new UUID where the application gives none.
 
-    Such an id groups nothing; any other in the trace is preferred.
+    Others write the id of the response before, a pointer that is new for each turn. Such an id groups nothing; any
+    other in the trace is preferred.
     """
-    return (
+    return conversation.startswith(_RESPONSE) or (
         scope.startswith(_RUN_SCOPES) and len(conversation) == _UUID_LENGTH and conversation.count("-") == _UUID_DASHES
     )
 

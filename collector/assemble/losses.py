@@ -38,7 +38,8 @@ class Losses:
         """Whether one of a turn's texts was in a text of its own spans that was cut; "" may be all that is left."""
         if not self.texts:
             return False
-        cut = [text for span in own for text in self.texts.get(span.span_id, ())]
+        ids = ("", *(span.span_id for span in own))  # "": log records without a span
+        cut = [text for span_id in ids for text in self.texts.get(span_id, ())]
         if not cut:
             return False
         known = [normalize_whitespace(text) for text in texts if text is not None]

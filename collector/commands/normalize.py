@@ -21,6 +21,7 @@ from collector.dialects.registry import Dialects
 from collector.errors import BadInput, ConfigError
 from collector.otlp.decode import Signal, read_request, split_by_trace
 from collector.otlp.inline_media import omit_from_json, omit_from_request
+from collector.receive.parsed_request import give_traces
 from collector.records.attachments import within_limits
 from collector.records.foreign_shapes import csv_rows, rows_of
 from collector.records.json import turn_to_json
@@ -197,7 +198,7 @@ def _parse_protobuf(data: bytes, signals: Sequence[Signal], stored_media: int) -
     for signal in signals:
         try:
             request = read_request(data, signal)
-            omitted = omit_from_request(request, data, stored_media)  # as where the service receives it
+            omitted = omit_from_request(request, data, stored_media) + give_traces(request)  # as the service does
             split = split_by_trace(request, None if omitted or data.lstrip()[:1] == b"{" else data)
         except BadInput as error:
             problem = problem or error

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collector.dialects.attributes import find_error, find_redaction, find_text, find_usage
+from collector.dialects.attributes import find_error, find_redaction, find_text, find_usage, is_masked
 from collector.dialects.call import Call, ChatMessage, as_messages, parse_finish_reason
 from collector.dialects.decode import as_dict, decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.messages import parse_messages, parse_system_text, split_system_prompt
+from collector.dialects.parts import parse_arguments
 from collector.otlp.span import NOTHING, Attributes, LogRecord, Span
 from evaluators.cases import Incomplete, Json, TokenCount, ToolCall
 
 _SCOPE = "com.anthropic.claude_code"
+_ANSWER = "response.model_output"
 _PREFIX = "claude_code."
 _NAMES = frozenset(
     {"user_prompt", "assistant_response", "api_request", "api_error", "api_request_body", "api_response_body"}
@@ -108,12 +110,14 @@ def _read_span(span: Span, log: _Log) -> Call | None:
         case "claude_code.interaction":
             return _read_interaction(attributes, log)
         case "claude_code.llm_request":
+            answer = None if is_masked(attributes.get(_ANSWER)) else find_text(attributes, _ANSWER)
             failed = attributes.get("success") in (False, "false")
             error = find_error(span, answered=True) or (find_text(attributes, "error") or "error" if failed else None)
             return Call(
                 dialect="claude_code",
                 kind="model",
-                output_incomplete="no_content",
+                output=(ChatMessage("assistant", answer),) if answer else None,
+                output_incomplete=None if answer else find_redaction(attributes.get(_ANSWER)) or "no_content",
                 error=error,
                 finish_reason=parse_finish_reason(attributes.get("stop_reason")),
                 model=find_text(attributes, "model", "gen_ai.request.model"),
@@ -121,7 +125,9 @@ def _read_span(span: Span, log: _Log) -> Call | None:
             )
         case "claude_code.tool":
             name = find_text(attributes, "tool_name")
-            return Call(dialect="claude_code", kind="tool", tool=ToolCall(name=name)) if name else None
+            _, _, text = (find_text(attributes, "tool_input") or "").rpartition("]\n")
+            tool = ToolCall(name=name, arguments=parse_arguments(text) if text else None) if name else None
+            return Call(dialect="claude_code", kind="tool", tool=tool) if tool else None
         case _:
             return Call(dialect="claude_code")
 

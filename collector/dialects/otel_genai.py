@@ -21,7 +21,7 @@ from collector.dialects.attributes import (
     parse_passages,
 )
 from collector.dialects.call import Call, ChatMessage, Kind, parse_finish_reason
-from collector.dialects.decode import as_dict, decode, decode_json
+from collector.dialects.decode import as_dict, as_list, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.messages import NO_MESSAGES, ChatTranscript, parse_messages, parse_system_text
 from collector.dialects.parts import is_free_of_tools, parse_arguments
@@ -56,15 +56,20 @@ _NON_CHAT_REQUESTS = ("embedding", "aembedding", "rerank", "arerank")
 
 def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
     """Read a span by the conventions."""
-    attributes, events = span.attributes, _NO_EVENTS
+    attributes, events, evaluations = span.attributes, _NO_EVENTS, list[Attributes]()
     feedback: tuple[Feedback, ...] = ()
     if records or span.events:
         attributes, events = _merge_details(span, records), _parse_event_messages(span, records)
-        feedback = tuple(_parse_feedback(record.attributes) for record in records if record.event_name == EVALUATION)
+        evaluations = _list_evaluations(span, records)
+        feedback = tuple(_parse_feedback(each) for each in evaluations) if evaluations else ()
     kind = _find_kind(attributes, failed=span.failed)
     if kind is None:
         if not (events.input or events.output):
-            return _read_feedback(feedback, records)
+            return (
+                Call(dialect="otel_genai", feedback=feedback, feedback_for=_find_subject(evaluations))
+                if feedback
+                else None
+            )
         kind = "model"
     if kind == "tool":
         return _read_tool(span, attributes, events)
@@ -95,13 +100,18 @@ def has_messages(span: Span) -> bool:
 _NO_EVENTS = message_events.EventMessages((), ())
 
 
-def _read_feedback(feedback: tuple[Feedback, ...], records: Sequence[LogRecord]) -> Call | None:
-    if not feedback:
-        return None
-    response_id = next(
-        find_text(record.attributes, "gen_ai.response.id") for record in records if record.event_name == EVALUATION
-    )
-    return Call(dialect="otel_genai", feedback=feedback, feedback_for=response_id)
+_SCORE_FIELDS = ("gen_ai.evaluation.score.value", "gen_ai.evaluation.score.label", "gen_ai.evaluation.explanation")
+
+
+def _list_evaluations(span: Span, records: Sequence[LogRecord]) -> list[Attributes]:
+    """The evaluations in log records and events of a span; one that failed says nothing (`error.type` alone)."""
+    written = [record.attributes for record in records if record.event_name == EVALUATION]
+    written += [event.attributes for event in span.events if event.name == EVALUATION]
+    return [attributes for attributes in written if not attributes.keys().isdisjoint(_SCORE_FIELDS)]
+
+
+def _find_subject(evaluations: Sequence[Attributes]) -> str | None:
+    return next(filter(None, (find_text(attributes, "gen_ai.response.id") for attributes in evaluations)), None)
 
 
 def _find_kind(attributes: Attributes, *, failed: bool) -> Kind | None:
@@ -201,7 +211,7 @@ def _find_variables(attributes: Attributes) -> dict[str, str]:
 def _parse_content(
     attributes: Attributes, key: str, role: str, events: tuple[ChatMessage, ...]
 ) -> tuple[tuple[ChatMessage, ...] | None, Incomplete | None]:
-    value = attributes.get(key)
+    value = _decode_again(attributes.get(key))
     transcript: ChatTranscript = NO_MESSAGES if value is None else parse_messages(value, role)
     if transcript.messages or transcript.incomplete:
         return transcript.messages or None, transcript.incomplete or find_redaction(value)
@@ -214,6 +224,14 @@ def _parse_content(
         return (ChatMessage("assistant"),), None
     reference = find_text(attributes, f"{key}_ref", f"{key}.ref")
     return None, "external_reference" if reference else None
+
+
+def _decode_again(value: Json) -> Json:
+    """Messages that were encoded once too often: the JSON of a text, or a list with the JSON of each."""
+    if isinstance(value, str) and value[:1] == '"':
+        return decode_json(value)
+    texts = as_list(value)
+    return [decode(text) for text in texts] if texts and all(str(text)[:1] == "{" for text in texts) else value
 
 
 def _join_chunks(messages: tuple[ChatMessage, ...], attributes: Attributes) -> tuple[ChatMessage, ...]:
@@ -304,7 +322,7 @@ DIALECT = Dialect(
     glance=glance,
     has_messages=has_messages,
     evidence=("gen_ai.*",),
-    events=frozenset({DETAILS, *message_events.NAMES}),
+    events=frozenset({DETAILS, EVALUATION, *message_events.NAMES}),
     records=frozenset({DETAILS, EVALUATION, *message_events.RECORDS}),
     coverage=Coverage(
         libraries="OpenTelemetry GenAI instrumentations, AI SDK 7, Google ADK 2, Microsoft Agent Framework, Strands, "

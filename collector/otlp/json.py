@@ -99,6 +99,9 @@ def _message(descriptor: Descriptor) -> Convert:
                 if item is not None and key in fields:
                     name, rule, repeated = fields[key]
                     arguments[name] = _each(rule(), item, depth) if repeated else rule()(item, depth - 1)
+                elif key == "Value" and isinstance(item, dict):  # Go's own JSON of a message that has one of several
+                    item = cast("dict[str, Any]", item)
+                    arguments |= convert({name[:1].lower() + name[1:]: inner for name, inner in item.items()}, depth)
         except _Wrong as error:
             error.path = f".{key}{error.path}"
             raise

@@ -5,7 +5,8 @@ trace's part of the request in protobuf, its header `signal` is `traces` or `log
 front: see `collector.records.noted_turns`.
 
 Feedback may be a log record without a trace: it names the response that it is about, long after its trace. It gets a
-trace id made of the response's id, and goes through the spans log like any other.
+trace id made of the response's id, and goes through the spans log like any other. So do the records of a program that
+logs without spans (Claude Code): all those of one prompt get a trace id made of the session's and the prompt's.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, NOTED, RECEIVE_BYTES, RECEIVE_ITEMS
 
 _EVENT = "gen_ai.evaluation.result"
-_NAME, _RESPONSE = "event.name", "gen_ai.response.id"
+_NAME, _RESPONSE, _PROMPT, _SESSION = "event.name", "gen_ai.response.id", "prompt.id", "session.id"
+_NAMES = frozenset((_NAME, _RESPONSE, _PROMPT, _SESSION))
 
 
 def give_traces(request: Request) -> bool:
@@ -61,16 +63,16 @@ def give_traces(request: Request) -> bool:
 
 
 def _give_trace(record: LogRecord) -> bool:
-    response, event = "", record.event_name
-    for pair in record.attributes:
-        if pair.key == _RESPONSE:
-            response = pair.value.string_value
-        elif pair.key == _NAME and not event:
-            event = pair.value.string_value
-    if event != _EVENT or not response:
+    texts = {pair.key: pair.value.string_value for pair in record.attributes if pair.key in _NAMES}
+    if texts.get(_PROMPT) and texts.get(_SESSION):
+        key = f"{texts[_SESSION]}\x1f{texts[_PROMPT]}"
+    elif (record.event_name or texts.get(_NAME)) == _EVENT:
+        key = texts.get(_RESPONSE, "")
+    else:
         return False
-    record.trace_id = hashlib.sha256(response.encode()).digest()[:16]
-    return True
+    if key:
+        record.trace_id = hashlib.sha256(key.encode()).digest()[:16]
+    return bool(key)
 
 
 _TRACE_ID_BYTES = 16

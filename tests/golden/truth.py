@@ -14,7 +14,7 @@ from evaluators.cases import Turn
 
 PAYLOADS = Path(__file__).parent / "otlp"
 UNMET = Path(__file__).parent / "otlp-unmet"
-"""Payloads that do not come to their truth yet."""
+"""Payloads whose truth is checked by `test_other_hands`."""
 
 
 def folders() -> list[str]:

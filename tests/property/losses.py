@@ -132,7 +132,7 @@ def wrong_texts(whole: Sequence[Turn], lossy: Sequence[Turn], limit: int = 0) ->
             found.append(f"judged {turn.input!r} -> {turn.actual_output!r} of {turn.dialect}")
             continue
         marked = str(turn.attributes.get("truncated_fields", "")).split(",")
-        for name in PARTS:
+        for name in PARTS if same.turn_id else ():
             value, before_it = _value(turn, name), _value(same, name)
             if name not in marked and value not in (before_it, None, ()) and not (limit and _has(value, limit)):
                 found.append(f"{name} of {turn.input!r} ({turn.dialect}): {value!r} for {before_it!r}")

@@ -19,6 +19,8 @@ from evaluators.cases import Turn
 ASSEMBLER = Assembler(Dialects.installed())
 FOLDERS = [path for path in (*sorted(PAYLOADS.iterdir()), *sorted(UNMET.iterdir())) if "limit300" not in path.name]
 USUAL = (64, 100, 128, 150, 200, 250, 256, 300, 400, 500, 512, 1000, 1024, 2000, 2048, 4096)
+ASKED, ANSWERED = "Departures to Laeso on Saturday", "The boat to Laeso leaves at 07:50 on Saturdays."
+"""The words of a sub-agent beside its caller, who may be lost."""
 COUNTS: dict[str, Loss] = {
     **{f"the first {number} attributes": keep_first(number) for number in (5, 8, 10, 12, 15, 20, 25, 30, 40, 60)},
     **{f"the last {number} attributes": keep_last(number) for number in (5, 8, 10, 12, 15, 20, 25, 30, 40, 60)},
@@ -39,7 +41,9 @@ def payload(folder: Path) -> tuple[list[list[TracePiece]], list[Turn]]:
         for exchange in exchanges
         for trace in exchange["trace_ids"]
     ]
-    return traces, [*known, *turns_of(traces)]
+    whole = turns_of(traces)
+    beside = [Turn(trace_id=turn.trace_id, input=ASKED, actual_output=ANSWERED) for turn in whole]
+    return traces, [*beside, *known, *whole]
 
 
 def turns_of(traces: list[list[TracePiece]]) -> list[Turn]:
