@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,7 +103,7 @@ def _judged(row: LabelRow, scores: Mapping[str, WeightedScore]) -> WeightedScore
 
 def _rows(path: Path) -> Iterator[LabelRow]:
     try:
-        lines: Sequence[bytes] = path.read_bytes().splitlines()
+        lines: Sequence[bytes] = path.read_bytes().removeprefix(BOM_UTF8).splitlines()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file") from error
     for number, line in enumerate(lines, 1):

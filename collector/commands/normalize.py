@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from codecs import getincrementaldecoder
+from codecs import BOM_UTF8, getincrementaldecoder
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -153,6 +153,7 @@ def _read_file(file: tuple[Path, bool], stored_media: int) -> Iterator[Turn | tu
         data = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{name}: {error.strerror or 'cannot be read'}") from None
+    data = data.removeprefix(BOM_UTF8)  # as files saved on Windows begin
     if is_named and not data.strip():
         raise ConfigError(f"{name}: is empty; give OTLP, or turns with one JSON object per line")
     try:

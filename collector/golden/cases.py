@@ -6,6 +6,7 @@ Notes on a golden set before it is scored: cases that lack what an evaluator nee
 from __future__ import annotations
 
 import hashlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ def read_cases(path: Path) -> tuple[GoldenCase, ...]:
         ConfigError: it cannot be read, or a line is not right; says which and why, not what was in it.
     """
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().removeprefix(BOM_UTF8).splitlines()
     except OSError as error:
         raise ConfigError(f"golden.path: {path}: cannot be read ({error.strerror})") from error
     cases = [_case(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-_FORMAT_WORDS = (
-    "response_format",
-    "json_schema",
-    "json_object",
-    "structured",
-    "schema",
-    "grammar",
-    "guided",
-    "output_config",
-    "output_format",
-    "tool_choice",
-    "text.format",
-)
+from evaluators.judges.endpoint_meanings import BOUNDS, FEATURES
 
-_BOUND_WORDS = ("maxlength", "maxitems", "minitems", "repetition")
-
-_SEVERAL = re.compile(r"(^|[\s'\"`])n([\s'\"`=,.:]|$)|best_of|multiple (choices|completions)")
 _COUNT = re.compile(r"\d{1,9}")
 
 
@@ -40,6 +27,8 @@ class Capabilities:
     temperature: bool = True
     several: bool = True
     """Whether one request may ask for several answers."""
+    system: bool = True
+    """Whether instructions may be a message of the system; else they begin the user's first one."""
     bounds: Literal["unneeded", "needed", "refused"] = "unneeded"
     """Whether schemas bound the length of texts and lists: needed once an answer was cut off."""
     optional: tuple[str, ...] = ()
@@ -51,20 +40,26 @@ class Capabilities:
         for name in self.optional:
             if name in complaint:
                 return replace(self, optional=tuple(each for each in self.optional if each != name))
-        if self.bounds == "needed" and any(word in complaint for word in _BOUND_WORDS):
+        if self.bounds == "needed" and BOUNDS.search(complaint):
             return replace(self, bounds="refused")
-        if "max_tokens" in complaint or "max_completion_tokens" in complaint:
-            return self._without_limit()
-        if "top_logprobs" in complaint and self.top_logprobs:
-            return replace(self, top_logprobs=_fewer(complaint, self.top_logprobs))
-        if "logprobs" in complaint and self.top_logprobs:
-            return replace(self, top_logprobs=0)
-        if any(word in complaint for word in _FORMAT_WORDS):
-            return self._without_format()
-        if "temperature" in complaint and self.temperature:
-            return replace(self, temperature=False)
-        if self.several and _SEVERAL.search(complaint):
-            return replace(self, several=False)
+        feature = next((feature for feature, words in FEATURES if words.search(complaint)), None)
+        match feature:
+            case "limit":
+                return self._without_limit()
+            case "top_logprobs" if self.top_logprobs:
+                return replace(self, top_logprobs=_fewer(complaint, self.top_logprobs))
+            case "logprobs" if self.top_logprobs:
+                return replace(self, top_logprobs=0)
+            case "format":
+                return self._without_format()
+            case "system" if self.system:
+                return replace(self, system=False)
+            case "temperature" if self.temperature:
+                return replace(self, temperature=False)
+            case "several" if self.several:
+                return replace(self, several=False)
+            case _:
+                pass
         return None
 
     def bounded(self) -> Capabilities:
@@ -91,6 +86,102 @@ class Capabilities:
 
 
 def _fewer(complaint: str, requested: int) -> int:
-    """How many alternatives the complaint allows: the highest number in it below the requested one, else 5, else 0."""
+    """The number of alternatives that a complaint allows: the highest in it below the requested one, else 5, else 0."""
     allowed = [int(number) for number in _COUNT.findall(complaint) if 0 < int(number) < requested]
     return max(allowed, default=5 if requested > 5 else 0)
+
+
+_UNUSUAL = 3
+"""Failures or comparisons in a row that are needed where one may be an accident."""
+_FIRST_RECHECK, _LONGEST_RECHECK = 600.0, 86400.0
+"""Seconds after which an ability that was taken away is tried again; they double."""
+
+
+@dataclass(slots=True)
+class QuestionAttempt:
+    """One question, asked with ever fewer features until it is answered. `used` are the names of those it makes use of.
+
+    `certain` says that each refusal was about the endpoint, not about the one question.
+    """
+
+    first: Capabilities
+    features: Capabilities
+    used: frozenset[str]
+    certain: bool = True
+
+
+class LearntCapabilities:
+    """The capabilities of an endpoint, learnt by comparing: a question is refused with a feature, and answered without.
+
+    One comparison is enough for a feature that the endpoint has never taken, several in a row are needed for one that
+    it has. One question tries later whether it has come back.
+    """
+
+    def __init__(self, hoped_for: Capabilities, clock: Callable[[], float] = time.monotonic) -> None:
+        self.current = self._hoped_for = hoped_for
+        self._clock = clock
+        self._proven: set[tuple[str, object]] = set()
+        self._against: dict[tuple[str, object], int] = {}
+        self._faults = 0
+        self._rechecked_at = 0.0
+        self._recheck = _FIRST_RECHECK
+
+    def begin(self, used: Callable[[Capabilities], frozenset[str]]) -> QuestionAttempt:
+        """Begin a question."""
+        features, now = self.current, self._clock()
+        hoped_for = replace(self._hoped_for, bounds=features.bounds)
+        if features != hoped_for and now - self._rechecked_at >= self._recheck:
+            self._rechecked_at, self._recheck = now, min(2 * self._recheck, _LONGEST_RECHECK)
+            features = hoped_for
+        return QuestionAttempt(features, features, used(features))
+
+    def refused(self, attempt: QuestionAttempt, complaint: str, *, named: bool = True) -> bool:
+        """Take a feature away from a question after a refusal; says whether it makes sense to ask it again.
+
+        With `named` only a feature in the complaint is taken: the refusal concerns this one question. A complaint that
+        names none may have any reason. Only before the first answer is it taken for a lack of features.
+        """
+        left = attempt.features.without(complaint)
+        if left is None and not named and not self._proven:
+            left = attempt.features.weaker()
+        attempt.certain &= not named
+        return self._go_on(attempt, left)
+
+    def failed(self, attempt: QuestionAttempt) -> bool:
+        """The same after a fault of the endpoint (500): after several in a row, without what it has never taken."""
+        self._faults += 1
+        if self._faults < _UNUSUAL:
+            return False
+        features = attempt.features
+        untaken = {name for name in attempt.used if (name, getattr(features, name)) not in self._proven}
+        if "top_logprobs" in untaken and features.top_logprobs:
+            return self._go_on(attempt, replace(features, top_logprobs=0))
+        return self._go_on(attempt, features.without("response_format") if "format" in untaken else None)
+
+    def _go_on(self, attempt: QuestionAttempt, left: Capabilities | None) -> bool:
+        if left is None:
+            return False
+        attempt.features = left
+        return True
+
+    def answered(self, attempt: QuestionAttempt) -> None:
+        """A question was answered: learn from the comparison, if it is one."""
+        self._faults = 0
+        lacking = {
+            each.name: getattr(attempt.features, each.name)
+            for each in fields(Capabilities)
+            if getattr(attempt.features, each.name) != getattr(attempt.first, each.name)
+        }
+        for name in attempt.used - lacking.keys():
+            value = getattr(attempt.features, name)
+            self._proven.add((name, value))
+            self._against.pop((name, value), None)
+            if value != getattr(self.current, name):
+                self.current = replace(self.current, **{name: value})
+        for name, value in lacking.items() if attempt.certain else ():
+            lost = name, getattr(attempt.first, name)
+            self._against[lost] = self._against.get(lost, 0) + 1
+            if lost not in self._proven or self._against[lost] >= _UNUSUAL:
+                self._proven.discard(lost)
+                self.current = replace(self.current, **{name: value})
+                self._rechecked_at = self._clock()

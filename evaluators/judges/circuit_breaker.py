@@ -15,6 +15,8 @@ from evaluators.judges.wrapper import JudgeWrapper
 
 _WINDOW, _MOSTLY = 4, 0.9
 """The calls that are looked at, in rows of failures that open it, and the share of failures that opens it, too."""
+_LONGEST_LIMITED = 300.0
+"""Seconds after which a question is tried again where the endpoint asks for a longer wait: its limit may be raised."""
 State = Literal["closed", "half_open", "open"]
 
 
@@ -154,6 +156,7 @@ class CircuitBreakerJudge(JudgeWrapper):
 class QueueWhileOpen(JudgeWrapper):
     """A judge, outside the retries, whose questions wait while the breaker is open, and are then asked again.
 
+    So do those that the endpoint's rate limit still refuses after all retries: a quota may be used up until midnight.
     A question that has waited for `longest` seconds is shed with `BreakerOpen`; None waits indefinitely, 0 not at all.
     `on_wait` is called with +1 and -1, `on_shed` for each question that is shed.
     """
@@ -186,16 +189,20 @@ class QueueWhileOpen(JudgeWrapper):
             try:
                 return await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
             except (BreakerOpen, *ENDPOINT_ERRORS) as error:
-                if not isinstance(error, BreakerOpen) and self._breaker.state == "closed":
+                limited = error.type == "judge_rate_limited"
+                if not isinstance(error, BreakerOpen) and self._breaker.state == "closed" and not limited:
                     raise
                 if give_up is not None and self._clock() >= give_up:
+                    if limited:
+                        raise
                     self._on_shed()
                     raise BreakerOpen(self._breaker.wait) from None
-            await self._pause(give_up)
+                requested_wait = getattr(error, "retry_after", None) or 0.0
+            await self._pause(give_up, min(requested_wait, _LONGEST_LIMITED) if limited else 0.0)
 
-    async def _pause(self, give_up: float | None) -> None:
+    async def _pause(self, give_up: float | None, least: float) -> None:
         """Wait until the next probe is due, and a random moment longer, so that questions do not return together."""
-        wait = self._breaker.wait + self._uniform(0.01, 0.5)
+        wait = max(self._breaker.wait, least) + self._uniform(0.01, 0.5)
         if give_up is not None:
             wait = min(wait, max(0.0, give_up - self._clock()))
         self._on_wait(1)

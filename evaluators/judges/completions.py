@@ -16,14 +16,17 @@ import orjson
 
 from evaluators.errors import NoCompletion
 from evaluators.judge import Token
+from evaluators.judges.answer_places import answer_text, ending, text_in
 from evaluators.judges.apis.payload import parsed
-from evaluators.judges.error_mapping import error_inside, to_judge_error
+from evaluators.judges.error_mapping import error_inside
 from evaluators.judges.large_json import read_large
 from evaluators.judges.usage import estimated_tokens, usage_of
 from evaluators.results import Usage
 from evaluators.wire.outside_json import may_be_unbounded, read_outside
 
 _NEVER = -9999.0  # what servers report for a token that could not have been
+_FAULT = 502
+"""The status of a choice that ended by a fault without a code."""
 _MOST_CHOICES = 1000
 """More than any question has samples."""
 NULL = msgspec.Raw(b"null")
@@ -165,6 +168,8 @@ class _Probabilities(msgspec.Struct):
 class _ChoiceForm(msgspec.Struct):
     message: msgspec.Raw = NULL
     finish_reason: msgspec.Raw = NULL
+    error: msgspec.Raw = NULL
+    text: msgspec.Raw = NULL
     logprobs: _Probabilities | None = None
 
 
@@ -208,7 +213,7 @@ def completion_of(body: bytes) -> Completion:
 
     Raises:
         NoCompletion: it is not a chat completion, for instance a page of a proxy.
-        JudgeError: it is an error with a code or a status of its own, which says what it means.
+        HttpStatusError: it is an error with a code or a status of its own, which says what it means.
     """
     form = read_passing_over(body, _DECODER)
     return read_large(body, _completion) if form is None or not form["choices"] else _made(form)
@@ -216,10 +221,13 @@ def completion_of(body: bytes) -> Completion:
 
 def _completion(body: bytes) -> Completion:
     payload = _mapping(parsed(body))
+    for envelope in ("result", "data", "response"):  # of gateways
+        if not payload.get("choices") and _mapping(payload.get(envelope)).get("choices"):
+            payload = _mapping(payload[envelope])
     choices = payload.get("choices")
     if not isinstance(choices, list) or not choices:
-        if payload.get("error"):
-            raise to_judge_error(error_inside(body))
+        if payload.get("error") or payload.get("errors"):
+            raise error_inside(body)
         raise NoCompletion("the endpoint answered with no choices")
     return _made(payload)
 
@@ -227,8 +235,12 @@ def _completion(body: bytes) -> Completion:
 def _made(payload: Mapping[str, Any]) -> Completion:
     if len(payload["choices"]) > _MOST_CHOICES:
         raise NoCompletion(f"the endpoint answered with more than {_MOST_CHOICES:,} choices")
+    choices = [_mapping(choice) for choice in payload["choices"]]
+    good = [choice for choice in choices if not choice.get("error") and ending(choice.get("finish_reason")) != "failed"]
+    if not good:
+        raise error_inside(orjson.dumps({"error": choices[0].get("error") or {"code": _FAULT}}))
     return Completion(
-        choices=[_choice(_mapping(choice)) for choice in payload["choices"]],
+        choices=[_choice(choice) for choice in good],
         model=_text(payload.get("model")),
         fingerprint=_text(payload.get("system_fingerprint")),
         usage=usage_of(payload.get("usage")),
@@ -236,20 +248,12 @@ def _made(payload: Mapping[str, Any]) -> Completion:
 
 
 def _choice(choice: dict[str, Any]) -> Choice:
-    message = _mapping(choice.get("message"))
+    message = choice.get("message")
+    reason = choice.get("finish_reason")
+    ended = ending(reason)
     return Choice(
-        text=_content(message.get("content")),
-        finish_reason=_text(choice.get("finish_reason")),
-        refused=bool(message.get("refusal")) or choice.get("finish_reason") == "content_filter",
+        text=answer_text(_mapping(message)) or text_in(message if isinstance(message, str) else choice.get("text")),
+        finish_reason="length" if ended == "length" else _text(reason),
+        refused=bool(_mapping(message).get("refusal")) or ended == "filtered",
         tokens=tokens_of(_mapping(choice.get("logprobs")).get("content")),
     )
-
-
-def _content(content: Any) -> str:
-    """A message's text; some endpoints send it in parts."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        parts = [_mapping(part) for part in cast("list[Any]", content)]
-        return "".join(_text(part.get("text")) or "" for part in parts if part.get("type") == "text")
-    return ""

@@ -18,13 +18,14 @@ from evaluators.judges.apis.deciding import (
     NumberedQuestion,
     number_questions,
 )
-from evaluators.judges.endpoint import COMPLAINTS, CostTracker, Prices
+from evaluators.judges.endpoint import CostTracker, Prices
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
+from evaluators.judges.notices import Notices
 from evaluators.judges.settings import DecidingOptions, DecidingSettings
-from evaluators.judges.usage import UsageWarning, estimated_tokens
+from evaluators.judges.usage import estimated_tokens
 from evaluators.questions import Decision, deciding_model
 
-_TOO_MANY = (*COMPLAINTS, 413)
+_TOO_MANY = frozenset({400, 413, 422, 501})
 _NUMBER = re.compile(r"\d{1,6}")
 
 
@@ -62,7 +63,7 @@ class DecisionJudge:
         self._prices = Prices(
             settings.input_price, settings.output_price, settings.cached_input_price, settings.cache_write_price
         )
-        self._warning = UsageWarning(model)
+        self._notices = Notices(model)
         self._extra_body = dict(settings.extra_body or {})
         self._secret = secrets.token_bytes(32)
         self._most = settings.api.most
@@ -98,7 +99,7 @@ class DecisionJudge:
         """
         if not prompt.groups:
             raise MethodUnavailable("this judge decides and cannot write; name another that extracts")
-        bill = CostTracker(self._prices, self._warning)
+        bill = CostTracker(self._prices, self._notices)
         await self._endpoint.connected()  # not the endpoint's time
         try:
             async with asyncio.timeout(self._timeout):
@@ -129,7 +130,7 @@ class DecisionJudge:
                 reply = self._api.reply(answered.content, request.questions)
             except HttpStatusError as error:
                 if not self._learn(len(part), error):
-                    raise to_judge_error(error) from None
+                    raise to_judge_error(error, fenced) from None
                 continue
             bill.add(reply, estimated_tokens(body), 0)
             decisions += reply.decisions

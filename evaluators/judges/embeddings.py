@@ -19,8 +19,9 @@ from evaluators.judges.apis.writing import bearer
 from evaluators.judges.connection import Connecting
 from evaluators.judges.endpoint import Prices
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
+from evaluators.judges.notices import Notices
 from evaluators.judges.settings import EndpointOptions, EndpointSettings
-from evaluators.judges.usage import UsageWarning, estimated_tokens, usage_of, with_estimates
+from evaluators.judges.usage import estimated_tokens, usage_of, with_estimates
 
 OPENAI = "https://api.openai.com/v1"
 _PATH = "/embeddings"
@@ -38,7 +39,7 @@ class EmbeddingJudge:
         self.model = model
         self._settings = settings = EndpointSettings(**options)
         self._prices = Prices(settings.input_price, 0.0)
-        self._warning = UsageWarning(model)
+        self._notices = Notices(model)
         self._extra_body = dict(settings.extra_body or {})
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting = asyncio.Lock()
@@ -68,13 +69,14 @@ class EmbeddingJudge:
             raise JudgeUnavailable(f"no answer within {self._settings.timeout:g} s", type="judge_timeout") from None
         self._settings.on_headers(response.headers)
         if not response.is_success:
-            raise to_judge_error(HttpStatusError(response.status_code, response.headers, response.content)) from None
+            refusal = HttpStatusError(response.status_code, response.headers, response.content)
+            raise to_judge_error(refusal, " ".join(map(str, texts))) from None
         return self._verdict(response.content, reply, estimated_tokens(texts))
 
     def _verdict(self, content: bytes, reply: type[R], question_tokens: int) -> Verdict[R]:
         payload = _payload(content)
         usage = with_estimates(replace(usage_of(payload.get("usage")), output_tokens=0), question_tokens, 0)
-        self._warning.look_at(usage)
+        self._notices.look_at(usage)
         cost = self._prices.cost(usage)
         text = orjson.dumps({"vectors": _vectors(payload)}).decode()
         try:

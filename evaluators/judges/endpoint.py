@@ -17,13 +17,12 @@ from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeUnavailable
 from evaluators.judges.connection import Connecting
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
-from evaluators.judges.usage import UsageWarning, with_estimates
+from evaluators.judges.notices import Notices
+from evaluators.judges.usage import with_estimates
 from evaluators.results import Usage
 
 _LONGEST_WAIT = 60.0
 """Seconds that an endpoint is waited for at its word, before the same request is posted again."""
-COMPLAINTS = frozenset({400, 422, 501})
-"""Statuses with which servers refuse a parameter that they do not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +198,7 @@ class CostTracker:
     """
 
     prices: Prices
-    warning: UsageWarning
+    notices: Notices
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
     model: str | None = None
@@ -211,10 +210,10 @@ class CostTracker:
     def add(self, completion: Billed, question_tokens: int, answer_tokens: int, price_share: float = 1.0) -> None:
         """Add a request, of which a share of the list price is paid.
 
-        `question_tokens` and `answer_tokens` are the estimated numbers of tokens, for a response that does not report them.
+        `question_tokens` and `answer_tokens` are estimates, for a response that does not report them.
         """
         usage = with_estimates(completion.usage, question_tokens, answer_tokens)
-        self.warning.look_at(usage)
+        self.notices.look_at(usage)
         self.usage = self.usage + usage
         if (cost := self.prices.cost(usage)) is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost * price_share

@@ -1,11 +1,11 @@
-"""The error of ours for each refusal of an endpoint: which reaction each asks for."""
+"""The error of ours for each refusal of an endpoint: the small interpreter of `endpoint_meanings`."""
 
 from __future__ import annotations
 
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
@@ -16,45 +16,22 @@ from evaluators.errors import (
     JudgeReplyInvalid,
     JudgeUnavailable,
     NoCompletion,
-    Remedy,
 )
+from evaluators.judges.endpoint_meanings import CODES, STATUSES, WAIT_HEADERS, WAIT_WORDS, WORDS, Meaning
+from evaluators.judges.own_words import own_words, without_question
 from evaluators.wire.outside_json import read_outside
 
-_REDIRECTS, _BAD_REQUEST, _FORBIDDEN, _RATE_LIMITED = 300, 400, 403, 429
+ABOUT_QUESTION = frozenset({"too long", "bad luck"})
+"""Meanings of refusals that concern one question, and may pass without a feature."""
+_REDIRECTS = 300
 _ERROR_STATUS = range(400, 600)
-_PASSING = frozenset({408, 409, 425})
-_REFUSALS = frozenset({"content_filter", "content_policy_violation", "responsibleaipolicyviolation"})
-_TOO_LONG = frozenset({"context_length_exceeded", "string_above_max_length", "request_too_large"})
-_MODERATION = ("moderation", "flagged", "content policy", "safety")
-_REMEDIES: Mapping[int, Remedy] = {
-    401: "key", 402: "credit", 403: "key", 404: "model or address", 405: "address", 407: "key", 410: "model or address",
-}  # fmt: skip
-_REMEDIES_BY_CODE: Mapping[str, Remedy] = {
-    "insufficient_quota": "credit",
-    "billing_hard_limit_reached": "credit",
-    "billing_not_active": "credit",
-    "budget_exceeded": "credit",
-    "invalid_api_key": "key",
-    "authentication_error": "key",
-    "permission_error": "key",
-    "permission_denied": "key",
-    "model_not_found": "model or address",
-    "model_decommissioned": "model or address",
-    "deploymentnotfound": "model or address",
-    "not_supported_error": "model or address",  # decisions of a model that makes none
-}
-_WORDED_STATUSES = frozenset({200, 400})  # statuses with which some providers refuse a key, an account or a model
-_REMEDIES_BY_WORDS: Mapping[str, Remedy] = {
-    "credit balance": "credit",
-    "api key not valid": "key",
-    "api_key_invalid": "key",
-    "not a valid model": "model or address",
-    "invalid model": "model or address",
-    "model identifier is invalid": "model or address",
-}
 _WORDS = 1 << 16
-"""Bytes of an error that are read."""
+"""Bytes of an error that is no JSON that are read."""
+_MOST_READ = 4000
+"""Characters of a complaint that are looked at."""
 _CODE = re.compile(r"[\w.\-]{1,64}")
+_UNITS = {"mi": 0.001, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s?(milli|ms|min|[smhd])[a-z]*")
 
 
 class HttpStatusError(Exception):
@@ -69,87 +46,138 @@ class HttpStatusError(Exception):
 
 def _body_of(content: bytes) -> object:
     try:
-        body: object = read_outside(content[:_WORDS])
+        body: object = read_outside(content)
     except ValueError:
         return content[:_WORDS].decode(errors="replace").strip()
-    return cast("dict[str, object]", body).get("error", cast("object", body)) if isinstance(body, dict) else body
+    if isinstance(body, list) and body:  # as Gemini's endpoints answer
+        body = cast("list[object]", body)[0]
+    if not isinstance(body, dict):
+        return cast("object", body)
+    fields = cast("dict[str, object]", body)
+    return fields.get("error") or fields
 
 
 def error_inside(content: bytes) -> HttpStatusError:
     """The error in a response of status 200, with the status that it names where it does, as gateways do."""
     error = HttpStatusError(200, {}, content)
-    body = error.body
-    if isinstance(body, Mapping):
+    body: Any = error.body
+    if isinstance(body, dict):
+        fields = cast("dict[str, Any]", body)
         for key in ("code", "status", "status_code"):
-            value = cast("Mapping[str, Any]", body).get(key)
-            if str(value).isdecimal() and _ERROR_STATUS.start <= int(str(value)) < _ERROR_STATUS.stop:
-                return HttpStatusError(int(str(value)), {}, content)
+            value = fields.get(key)
+            if str(value).isdecimal() and int(str(value)) in _ERROR_STATUS:
+                error.status = int(str(value))
+                break
     return error
 
 
-def to_judge_error(error: HttpStatusError) -> JudgeError:
-    """The meaning of an error response. The message holds the status and the error's code, no free text."""
-    status = error.status
-    code = _code(error.body)
+def meaning_of(error: HttpStatusError, question: str = "") -> Meaning | None:
+    """The meaning of a refusal, by its code, else its words, else its status; None for an unknown error inside 200.
+
+    Words of the `question` that the endpoint quotes mean nothing.
+    """
+    for code in _codes(error.body):
+        if (meaning := CODES.get(code.lower())) is not None:
+            return meaning
+    complaint = without_question(complaint_text(error), question).lower()
+    for words, statuses, meaning in WORDS:
+        if error.status in statuses and words.search(complaint):
+            return meaning
+    unknown: Meaning | None = "unsupported" if error.status in _ERROR_STATUS else None
+    return STATUSES.get(error.status) or unknown
+
+
+def to_judge_error(error: HttpStatusError, question: str = "") -> JudgeError:
+    """The meaning of an error response, in the endpoint's own words without those of the `question`."""
+    status, meaning = error.status, meaning_of(error, question)
+    code = next((code for code in _codes(error.body) if not code.isdecimal() and _CODE.fullmatch(code)), None)
     inside = " with an error inside" if status < _REDIRECTS else ""
+    words = own_words(_message(error.body), question) if question else ""
     message = f"the judge answered HTTP {status}{inside}" + (f" ({code})" if code else "")
-    if _about_question(code, error):
-        if code is not None and code.lower() in _TOO_LONG:
+    message += f": {words}" if words else ""
+    match meaning:
+        case "filtered":
+            return JudgeReplyInvalid(message, type="judge_refused")
+        case "key" | "credit" | "model or address" | "address":
+            return JudgeDenied(message, remedy=meaning)
+        case "wait":
+            return JudgeUnavailable(message, retry_after=retry_after(error), type="judge_rate_limited")
+        case "passing":
+            return JudgeUnavailable(message, retry_after=retry_after(error))
+        case "too long":
             return JudgeRejected(message)
-        return JudgeReplyInvalid(message, type="judge_refused")
-    if (remedy := _remedy(status, code, error)) is not None:
-        return JudgeDenied(message, remedy=remedy)
-    if status == _RATE_LIMITED:
-        return JudgeUnavailable(message, retry_after=retry_after(error.headers), type="judge_rate_limited")
-    if status >= 500 or status in _PASSING:
-        return JudgeUnavailable(message, retry_after=retry_after(error.headers))
-    return NoCompletion(message) if status < _REDIRECTS else JudgeRejected(message)
-
-
-def _about_question(code: str | None, error: HttpStatusError) -> bool:
-    """Whether the refusal concerns this one question, whatever its status: filtered, moderated, too long."""
-    if code is not None and code.lower() in _REFUSALS | _TOO_LONG:
-        return True
-    return error.status == _FORBIDDEN and any(word in complaint_text(error).lower() for word in _MODERATION)
-
-
-def _remedy(status: int, code: str | None, error: HttpStatusError) -> Remedy | None:
-    """The correction that an operator has to make before the endpoint takes any request; None for other errors."""
-    if code is not None and (remedy := _REMEDIES_BY_CODE.get(code.lower())) is not None:
-        return remedy
-    if (remedy := _REMEDIES.get(status)) is not None:
-        return remedy
-    if _REDIRECTS <= status < _BAD_REQUEST:
-        return "address"
-    if status in _WORDED_STATUSES:
-        complaint = complaint_text(error).lower()
-        return next((remedy for words, remedy in _REMEDIES_BY_WORDS.items() if words in complaint), None)
-    return None
+        case _:
+            return NoCompletion(message) if status < _REDIRECTS else JudgeRejected(message)
 
 
 def complaint_text(error: HttpStatusError) -> str:
-    """All that the endpoint says about a refusal, for finding out which feature it lacks. Not for people to read."""
+    """All that the endpoint says about a refusal, for finding out its meaning. Not for people to read."""
     body = error.body
-    if isinstance(body, Mapping):
-        parts = cast("Mapping[str, Any]", body)
-        return " ".join(str(parts.get(key) or "") for key in ("param", "code", "message", "detail"))
-    return str(body or "")
+    if not isinstance(body, Mapping):
+        return str(body or "")[:_MOST_READ]
+    parts = cast("Mapping[str, Any]", body)
+    fields = [str(parts.get(key) or "") for key in ("param", "code", "type", "status")]
+    return " ".join([*fields, _message(parts), *_delays(parts)])[:_MOST_READ]
 
 
-def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Seconds that a response asks to wait: `retry-after-ms`, or `retry-after` in seconds or as an HTTP date."""
-    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after")
-    if value is None:
+def _message(body: object) -> str:
+    """The sentences of a refusal, without what some servers repeat of a request beside them."""
+    if isinstance(body, str):
+        return "" if body.lstrip().startswith("<") else body[:_MOST_READ]
+    if not isinstance(body, Mapping):
+        return ""
+    parts = cast("Mapping[str, Any]", body)
+    sentences = [parts.get(key) for key in ("message", "msg", "detail", "error_description", "error")]
+    metadata = parts.get("metadata")
+    if isinstance(metadata, Mapping):  # what a router was told by the provider behind it
+        sentences.append(cast("Mapping[str, Any]", metadata).get("raw"))
+    return " ".join(filter(None, map(_sentence, sentences)))[:_MOST_READ]
+
+
+def _sentence(value: Any) -> str:
+    if isinstance(value, list):  # FastAPI's: where it is wrong, and why; `input` has the text itself
+        return " ".join(_sentence(entry) for entry in cast("list[Any]", value)[:20])
+    if isinstance(value, Mapping):
+        entry = cast("Mapping[str, Any]", value)
+        where = entry.get("loc")
+        path = ".".join(map(str, cast("list[Any]", where))) if isinstance(where, list) else ""
+        return f"{path} {entry.get('msg') or entry.get('message') or ''}".strip()
+    return value if isinstance(value, str) else ""
+
+
+def _delays(body: Mapping[str, Any]) -> Iterator[str]:
+    details = body.get("details")
+    for detail in cast("list[Any]", details)[:20] if isinstance(details, list) else ():
+        if isinstance(detail, Mapping) and "retryDelay" in detail:
+            yield f"retryDelay {cast('Mapping[str, Any]', detail)['retryDelay']}"
+
+
+def retry_after(error: HttpStatusError, now: float | None = None) -> float | None:
+    """Seconds that a response asks to wait: by a header, as a number, a duration or an HTTP date, or in words."""
+    for name, unit in WAIT_HEADERS.items():
+        value = error.headers.get(name)
+        if (number := _number(value)) is not None:
+            return number * unit
+        if value and (seconds := duration(value)) is not None:
+            return seconds
+        try:
+            moment = parsedate_to_datetime(value or "").timestamp()
+        except (ValueError, OverflowError):
+            continue
+        return max(0.0, moment - (time.time() if now is None else now))
+    match = WAIT_WORDS.search(complaint_text(error).lower())
+    return duration(match[1].strip()) if match else None
+
+
+def duration(text: str | None) -> float | None:
+    """Seconds of a duration as endpoints write them: `20ms`, `6m0s`, `1.5`, `2 minutes`; None if it is none."""
+    text = (text or "").strip().lower()
+    if not text or text.replace(".", "", 1).isdecimal():
+        return _number(text)
+    if _PART.sub("", text).strip():
         return None
-    if (seconds := _number(value)) is not None:
-        return seconds
-    try:
-        moment = parsedate_to_datetime(value).timestamp()
-    except (ValueError, OverflowError):
-        return None
-    return max(0.0, moment - (time.time() if now is None else now))
+    return sum(float(number) * _UNITS["mi" if unit == "milli" else unit[:1] if unit != "ms" else unit]
+               for number, unit in _PART.findall(text))  # fmt: skip
 
 
 def _number(value: str | None) -> float | None:
@@ -160,12 +188,10 @@ def _number(value: str | None) -> float | None:
     return max(0.0, number) if math.isfinite(number) else None
 
 
-def _code(body: object) -> str | None:
-    """The error's own short name, if it is one."""
-    if not isinstance(body, Mapping):
-        return None
-    for key in ("code", "type"):
-        value = cast("Mapping[str, Any]", body).get(key)
-        if isinstance(value, str) and _CODE.fullmatch(value):
-            return value
-    return None
+def _codes(body: object) -> Iterator[str]:
+    """The error's own short names."""
+    if isinstance(body, Mapping):
+        for key in ("code", "type", "status"):
+            value = cast("Mapping[str, Any]", body).get(key)
+            if isinstance(value, str | int) and not isinstance(value, bool):
+                yield str(value)

@@ -7,6 +7,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import ClassVar, Self, Unpack, cast
 
@@ -17,10 +18,12 @@ from evaluators.asking.prompt_isolation import key_request, subject_text
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeReplyInvalid, JudgeUnavailable
 from evaluators.judge import Answer, Prompt, R, Verdict
-from evaluators.judges.capabilities import Capabilities
+from evaluators.judges.capabilities import Capabilities, LearntCapabilities, QuestionAttempt
 from evaluators.judges.completions import Choice, Completion
-from evaluators.judges.endpoint import COMPLAINTS, CostTracker, Prices, RequestOutdated
-from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
+from evaluators.judges.endpoint import CostTracker, Prices, RequestOutdated
+from evaluators.judges.error_mapping import ABOUT_QUESTION, HttpStatusError, complaint_text, meaning_of, to_judge_error
+from evaluators.judges.notices import Notices
+from evaluators.judges.own_words import words_beside
 from evaluators.judges.requests import (
     ALONE,
     GO,
@@ -28,12 +31,13 @@ from evaluators.judges.requests import (
     Question,
     Request,
     question_of,
+    question_text,
     question_with_subject_first,
     subject_first_model,
     with_text,
 )
 from evaluators.judges.settings import WritingOptions, WritingSettings
-from evaluators.judges.usage import UsageWarning, estimated_tokens
+from evaluators.judges.usage import estimated_tokens
 from evaluators.packs.ask_pack import ask_pack
 from evaluators.packs.packed_answer import PackReply
 from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt, pack_schema
@@ -43,6 +47,7 @@ _CACHE_KEY = "prompt_cache_key"
 _CUT_OFF = "judge_reply_truncated"
 _LESSONS = 12  # more than there are features to take away
 _QUOTED = 2000
+_FAULT = 500
 
 
 class OpenAIJudge:
@@ -80,11 +85,11 @@ class OpenAIJudge:
         api: the wire format of the endpoint: `CHAT`, or one of `evaluators.judges.apis` that write. The address and the
             key that are left out are then those of its vendor, like `ANTHROPIC_API_KEY`.
 
-    The first refusals teach what the endpoint cannot do (structured output, token probabilities, …); it is remembered
-    and not asked for again. An answer that does not parse is sent back once, with what is wrong with it; after one that
-    is cut off in its reason the verdict is asked for alone, and from then on the length of reasons is bounded. Longer
-    outages are for `Retrying`. Close it with `aclose`, or use it as an async context manager; the end of
-    `asyncio.run` closes it, too. One event loop at a time.
+    Refusals teach what the endpoint cannot do (structured output, token probabilities, …), where the same question is
+    answered without it; it is remembered, and tried again later. An answer that does not parse is sent back once, with
+    what is wrong with it; after one that is cut off in its reason the verdict is asked for alone, and from then on the
+    length of reasons is bounded. Longer outages are for `Retrying`. Close it with `aclose`, or use it as an async
+    context manager; the end of `asyncio.run` closes it, too. One event loop at a time.
 
     Raises:
         ValueError: there is no key.
@@ -100,7 +105,7 @@ class OpenAIJudge:
         self._prices = Prices(
             settings.input_price, settings.output_price, settings.cached_input_price, settings.cache_write_price
         )
-        self._warning = UsageWarning(model)
+        self._notices = Notices(model)
         self._extra_body = dict(settings.extra_body or {})
         of_questions = secret or secrets.token_bytes(32)
         self._secret = of_questions if settings.answer_key else None
@@ -109,8 +114,7 @@ class OpenAIJudge:
         self.sight = settings.sight
         self._optional = dict(settings.optional or {})
         self._has_cache_key = settings.subject_first and api.takes_cache_key
-        self._features = self._hoped_for = api.abilities(self._hopes())
-        self._proven = False
+        self._learnt = LearntCapabilities(api.abilities(self._hopes()))
         self._api = api
         self._endpoint = settings.posting(settings.endpoint(api))
 
@@ -132,7 +136,7 @@ class OpenAIJudge:
     @property
     def capabilities(self) -> Capabilities:
         """The endpoint's capabilities, as far as known."""
-        return self._features
+        return self._learnt.current
 
     async def __aenter__(self) -> Self:
         return self
@@ -148,7 +152,7 @@ class OpenAIJudge:
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """See `Judge.ask`. With several samples, those that do not parse are left out, unless none does."""
-        bill = CostTracker(self._prices, self._warning)
+        bill = CostTracker(self._prices, self._notices)
         await self._endpoint.connected()  # not the endpoint's time
         try:
             async with asyncio.timeout(self._settings.timeout):
@@ -224,8 +228,8 @@ class OpenAIJudge:
             return (await self._complete(chat, request, 1, bill)).choices[:1]
         choices = list((await self._complete(chat, request, samples, bill)).choices)
         missing = samples - len(choices)
-        if missing and self._features.several:
-            self._features = replace(self._features, several=False)
+        if missing and self._learnt.current.several:
+            self._learnt.current = replace(self._learnt.current, several=False)
         others = await asyncio.gather(
             *(self._complete(chat, request, 1, bill) for _ in range(missing)), return_exceptions=True
         )
@@ -257,7 +261,8 @@ class OpenAIJudge:
 
         Where there are no reasons to leave out, as in a list of claims, only the bounds can help.
         """
-        earlier, self._features = self._features, self._features.bounded()
+        earlier = self._learnt.current
+        self._learnt.current = earlier.bounded()
         if has_reasons(reply):
             alone = replace(request, alone=True)
             completion = await self._complete(with_text(question.chat, ALONE), alone, 1, bill)
@@ -291,46 +296,38 @@ class OpenAIJudge:
 
     async def _complete(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Completion:
         """One completion, after as many refusals as it takes to learn what the endpoint cannot do."""
-        lesson = 1
+        attempt = self._learnt.begin(partial(request.features_used, samples))
+        lessons = 0
         while True:
-            features = self._features
+            features = attempt.features
             sent = request.shaped(bounded=features.bounds == "needed")
             alternatives = sent.alternatives(features.top_logprobs)
             shape = None if sent.constant else (features, sent.form, alternatives, samples > 1)
             try:
                 answered = await self._endpoint.post(self._api.body(chat, sent, features, samples), shape)
+                completion = self._api.completion(answered.content)
             except RequestOutdated:
+                attempt = self._learnt.begin(partial(request.features_used, samples))
                 continue
             except HttpStatusError as error:
-                # the last: where everything is refused, concurrent questions undo each other's lessons
-                if not self._learn(features, error) or lesson == _LESSONS:
-                    if not self._proven:
-                        self._features = self._hoped_for  # nothing helped, so nothing was learnt
-                    raise to_judge_error(error) from None
-                lesson += 1
+                lessons += 1
+                if lessons == _LESSONS or not self._goes_on(attempt, error, chat):
+                    problem = to_judge_error(error, question_text(chat))
+                    self._notices.warn(f"{error.status} {meaning_of(error)}", str(problem))
+                    raise problem from None
                 continue
-            completion = self._api.completion(answered.content)
-            self._proven = True
+            self._learnt.answered(attempt)
             bill.add(completion, estimated_tokens(chat), completion.tokens, answered.price_share)
             return completion
 
-    def _learn(self, sent: Capabilities, error: HttpStatusError) -> bool:
-        """Take a feature away after a refusal; says whether it makes sense to ask again.
-
-        A refusal that names no feature may have any reason. Only before the first success is it taken for a lack of
-        features; after, it is about this one question.
-        """
-        if error.status not in COMPLAINTS:
-            return False
-        if self._features != sent:
-            return True  # another question has learnt meanwhile
-        left = sent.without(complaint_text(error))
-        if left is None and not self._proven:
-            left = sent.weaker()
-        if left is None:
-            return False
-        self._features = left
-        return True
+    def _goes_on(self, attempt: QuestionAttempt, error: HttpStatusError, chat: Chat) -> bool:
+        """Whether a refused question is asked again with a feature less."""
+        question = question_text(chat)
+        meaning = meaning_of(error, question)
+        if meaning in ABOUT_QUESTION or meaning == "unsupported":
+            complaint = words_beside(complaint_text(error), question)
+            return self._learnt.refused(attempt, complaint, named=meaning != "unsupported")
+        return error.status == _FAULT and self._learnt.failed(attempt)
 
 
 def _read_all(

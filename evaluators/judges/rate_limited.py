@@ -9,7 +9,6 @@ is waited for.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,10 +19,9 @@ import orjson
 from evaluators.errors import JudgeError, JudgeUnavailable
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.circuit_breaker import BreakerOpen
+from evaluators.judges.error_mapping import duration
 from evaluators.judges.wrapper import JudgeWrapper
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(ms|[smhd])")
 _MINUTE = 60.0
 _LONGEST_PAUSE = 300.0
 
@@ -115,18 +113,6 @@ class RateLimiter:
             reset = duration(headers.get(f"x-ratelimit-reset-{what}"))
             if left == "0" and reset is not None:
                 self.pause(reset, now)
-
-
-def duration(text: str | None) -> float | None:
-    """Seconds of a duration as endpoints write them: `20ms`, `6m0s`, `1.5`; None if it is none."""
-    text = (text or "").strip()
-    if not text:
-        return None
-    if text.replace(".", "", 1).isdigit():
-        return float(text)
-    if _PART.sub("", text):
-        return None
-    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 _BYTES_PER_TOKEN = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from pydantic import BaseModel
 
@@ -20,6 +20,7 @@ from evaluators.asking.prompt_isolation import (
 from evaluators.asking.sight import image_parts
 from evaluators.cases import Json
 from evaluators.judge import Prompt
+from evaluators.judges.capabilities import Capabilities
 from evaluators.packs.packed_prompt import PackPrompt
 
 Chat = list[dict[str, Json]]
@@ -58,6 +59,16 @@ class Request:
             return 0
         return available if self.most_alternatives is None else min(available, self.most_alternatives)
 
+    def features_used(self, samples: int, features: Capabilities) -> frozenset[str]:
+        """The names of features that it makes use of."""
+        unused = {
+            "top_logprobs": not self.alternatives(features.top_logprobs),
+            "limit": self.max_tokens is None,
+            "several": samples == 1,
+            "bounds": True,
+        }
+        return frozenset(each.name for each in fields(features) if not unused.get(each.name, False))
+
     def shaped(self, *, bounded: bool) -> Request:
         """The same with the schema of what is asked for, bounding texts and lists or not; a pack's stays as it is."""
         if self.reply is None or not (bounded or self.alone):
@@ -84,6 +95,23 @@ def text_of(message: Mapping[str, Json]) -> str:
     """The text of a chat message, without its pictures."""
     content = message["content"]
     return content if isinstance(content, str) else str(content[0]["text"])
+
+
+def question_text(chat: Chat) -> str:
+    """The texts of all messages but the system's: what is judged is among them."""
+    return " ".join(text_of(message) for message in chat if message["role"] != "system")
+
+
+def without_system(chat: Chat) -> Chat:
+    """The messages with the system's at the beginning of the user's first."""
+    system, user, *rest = chat
+    if system["role"] != "system":
+        return chat
+    content = user["content"]
+    parts: list[Json] = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    text = f"{text_of(system)}\n\n{parts[0]['text']}"
+    merged: Json = text if isinstance(content, str) else [{**parts[0], "text": text}, *parts[1:]]
+    return [{**user, "content": merged}, *rest]
 
 
 def with_text(chat: Chat, text: str) -> Chat:

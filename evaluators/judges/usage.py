@@ -6,15 +6,12 @@ is not one of zero.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from evaluators.results import Usage
-
-logger = logging.getLogger(__name__)
 
 _INPUT = ("prompt_tokens", "input_tokens")
 _OUTPUT = ("completion_tokens", "output_tokens")
@@ -59,7 +56,7 @@ def usage_of(used: Any) -> Usage:
 
 
 def with_estimates(usage: Usage, question_tokens: int, answer_tokens: int) -> Usage:
-    """The usage of one request with estimates for what it lacks, by the `question_tokens` and `answer_tokens` number of tokens."""
+    """The usage of one request; what it lacks is estimated, by about how many tokens question and answer have."""
     most = question_tokens * _BYTES_PER_TOKEN + _MOST_UNSEEN
     if 0 < usage.input_tokens <= most and (usage.output_tokens or not answer_tokens):
         return usage
@@ -87,24 +84,6 @@ def estimated_tokens(*parts: Any) -> int:
         elif isinstance(part, Sequence):
             size += estimated_tokens(*cast("Sequence[Any]", part)) * 4
     return -(-size // _BYTES_PER_TOKEN)
-
-
-class UsageWarning:
-    """Warns once that an endpoint's answers have no usable number of tokens."""
-
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._warned = False
-
-    def look_at(self, usage: Usage) -> None:
-        """Warn at the first usage that had to be estimated."""
-        if usage.estimated_calls and not self._warned:
-            self._warned = True
-            logger.warning(
-                "judge %s: its endpoint reports no usable number of tokens (usage); "
-                "tokens and cost of such answers are estimated from the texts, and budgets charge the estimates",
-                self._model,
-            )
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -40,11 +40,17 @@ async def ask_pack(
         if not again.refused:
             entries |= read_pack(again.text, again.tokens, broken, cut=again.finish_reason == "length")
     truncated = JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
-    unreached = frozenset(number for number, question in enumerate(questions) if question.name not in entries)
+    unreached = frozenset(
+        number for number, question in enumerate(questions) if _was_cut(entries.get(question.name, truncated))
+    )
     reply = PackReply(
         entries=tuple(entries.get(question.name, truncated) for question in questions), unreached=unreached
     )
     return reply, choice
+
+
+def _was_cut(entry: Entry) -> bool:
+    return isinstance(entry, JudgeReplyInvalid) and entry.type == "judge_reply_truncated"
 
 
 def _may_be_repaired(entry: Entry | None) -> bool:

@@ -99,7 +99,7 @@ class Pack:
             _fail(group, error)
 
     async def _ask_together(self, group: Sequence[_PendingQuestion]) -> None:
-        """One request for the group; then those that a cut-off answer never came to, fewer each time."""
+        """One request for the group; then those that a cut-off answer did not come to the end of, fewer each time."""
         if len(group) == 1 and decides(self._judge):
             await self._ask_one(group[0])  # a decision is the same, alone or in a pack of one
             return
@@ -121,7 +121,7 @@ class Pack:
             if isinstance(entry, Answer):
                 answers = [cast("Answer[Any]", entry)]
                 _settle(question, Verdict(answers, verdict.model, verdict.fingerprint, usage, cost))
-            elif number not in reply.unreached or len(reply.unreached) == len(group):
+            elif number not in reply.unreached:
                 _settle(question, entry.with_bill(usage, cost))
             else:
                 self.seats[question.seat].owed(usage, cost)
@@ -130,8 +130,19 @@ class Pack:
             for number, question in enumerate(group)
             if number in reply.unreached and not question.answer.done()
         ]
-        if rest:
-            await self._ask_together(rest)
+        if len(rest) == len(group):  # no question came through: each half has twice the room
+            middle = (len(rest) + 1) // 2
+            await asyncio.gather(*(self._ask_part(part) for part in (rest[:middle], rest[middle:])))
+        elif rest:
+            await self._ask_part(rest)
+
+    async def _ask_part(self, group: Sequence[_PendingQuestion]) -> None:
+        """Ask a part of a pack that was cut off; one question by itself may be asked for its verdict alone."""
+        if len(group) == 1:
+            self.seats[group[0].seat].split_up = True
+            await self._ask_one(group[0])
+        elif group:
+            await self._ask_together(group)
 
     async def _ask_each(self, group: Sequence[_PendingQuestion], error: JudgeError) -> None:
         """Each question by itself; what the refused pack was paid for is split over them."""

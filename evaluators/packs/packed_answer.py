@@ -29,7 +29,7 @@ Entry: TypeAlias = Answer[Any] | JudgeReplyInvalid
 class PackReply(BaseModel):
     """The result of a pack: an entry for each question, in their order.
 
-    `unreached` are the numbers of questions that an answer, cut off at its length limit, never came to.
+    `unreached` are the numbers of questions that an answer, cut off at its length limit, never came to the end of.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 
 import orjson
 
@@ -50,7 +51,7 @@ def _encode(text: str | bytes) -> bytes:
 
 
 def parse_json(text: str | bytes) -> Json:
-    """Parse JSON; an escaped half of a character becomes U+FFFD.
+    """Parse JSON, with or without a byte order mark; an escaped half of a character becomes U+FFFD.
 
     Raises:
         ValueError: it is no JSON.
@@ -59,7 +60,7 @@ def parse_json(text: str | bytes) -> Json:
     try:
         return orjson.loads(data)
     except ValueError:
-        whole = _without_halves(data)
+        whole = _without_halves(data.removeprefix(BOM_UTF8))
         if whole == data:
             raise
     return orjson.loads(whole)

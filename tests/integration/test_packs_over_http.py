@@ -2,7 +2,7 @@
 
 import orjson
 import pytest
-from chat_server import completion, refusal, serving
+from chat_server import completion, rating, refusal, serving
 
 from collector.demo.judge import completion as stand_in
 from evaluators import GEval, OpenAIJudge
@@ -95,18 +95,28 @@ async def test_what_a_cut_off_answer_never_came_to_is_asked_again():
                 text = text.replace(f'"{name}": {{', f'"{name}": {{"answer_key": "{key[:8]}", ')
             answer["choices"][0]["message"]["content"] = text
             return orjson.dumps(answer)
-        return entries(q1=6)
+        return entries(q1=6, q2=6)
 
     async with serving(respond) as chat, judge_at(chat, max_tokens=20, input_price=1.0, output_price=1.0) as judge:
         results = await evaluate_pack([g_eval("a"), g_eval("b"), g_eval("c")], TURN, judge, now=a_moment)
     assert results[0].outcome.raw_score == 4
-    assert results[1].outcome == Failure(
-        type="judge_reply_truncated", message="the answer was cut off at its length limit"
-    )
-    assert results[2].outcome.raw_score == 6
+    assert [result.outcome.raw_score for result in results[1:]] == [6, 6]
     assert len(chat.requests) == 2
     assert sum(each.usage.calls for each in results) == 2
     assert sum(each.cost_usd for each in results) == pytest.approx(2 * 1100 / 1e6)
+
+
+async def test_a_pack_of_which_nothing_came_through_is_divided():
+    def respond(body, number):
+        content = body["messages"][-1]["content"]
+        if content.count('"answer_key": "') > 2:
+            return completion('{"q1": {"reason": "this goes on', finish_reason="length")
+        return entries(q1=6, q2=6) if '"q1"' in content else rating(6)
+
+    async with serving(respond) as chat, judge_at(chat, max_tokens=20) as judge:
+        results = await evaluate_pack([g_eval(name) for name in "abcd"], TURN, judge, now=a_moment)
+    assert [result.outcome.raw_score for result in results] == [6, 6, 6, 6]
+    assert len(chat.requests) == 3
 
 
 async def test_a_broken_entry_is_asked_for_once_more_with_what_is_wrong():

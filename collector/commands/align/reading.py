@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,7 +147,7 @@ class _Line:
 def _lines(path: Path) -> Iterator[_Line]:
     """The labels of a file; lines whose `human` is null were not labelled yet, and are passed over."""
     try:
-        lines: Sequence[bytes] = path.read_bytes().splitlines()
+        lines: Sequence[bytes] = path.read_bytes().removeprefix(BOM_UTF8).splitlines()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file") from error
     for number, line in enumerate(lines, 1):

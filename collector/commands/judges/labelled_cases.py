@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def read_labelled_cases(path: Path) -> list[LabelledCase]:
         ConfigError: it cannot be read, or a line is not right; says which and why, not what was in it.
     """
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().removeprefix(BOM_UTF8).splitlines()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file with --file") from error
     read = (_case(line, number, path) for number, line in enumerate(lines, 1) if line.strip())

@@ -9,6 +9,7 @@ from typing import Any, cast
 import orjson
 
 from evaluators.cases import Json
+from evaluators.judges.answer_places import ending, text_in
 from evaluators.judges.apis.payload import mapping, object_in, objects, text
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
@@ -88,17 +89,17 @@ def completion(content: bytes) -> Completion:
 
     Raises:
         NoCompletion: it is no message.
-        JudgeError: it is an error with a code or a status of its own, which says what it means.
+        HttpStatusError: it is an error with a code or a status of its own, which says what it means.
     """
     payload = object_in(content, "stop_reason")  # a refusal has no content
     parts = objects(payload.get("content"))
     stop = text(payload.get("stop_reason"))
     called = [part.get("input") for part in parts if part.get("type") == "tool_use"]
-    written = "".join(text(part.get("text")) or "" for part in parts if part.get("type") == "text")
+    ended = ending(stop)
     choice = Choice(
-        text=orjson.dumps(called[0]).decode() if called else written,
-        finish_reason="length" if stop in {"max_tokens", "model_context_window_exceeded"} else "stop",
-        refused=stop == "refusal",
+        text=orjson.dumps(called[0]).decode() if called else text_in(parts),
+        finish_reason="length" if ended == "length" else "stop",
+        refused=ended == "filtered",
     )
     return Completion(
         choices=[choice],

@@ -6,12 +6,12 @@ from evaluators.cases import Json
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import completion_of
-from evaluators.judges.requests import Chat, Request
+from evaluators.judges.requests import Chat, Request, without_system
 
 
 def body(chat: Chat, request: Request, features: Capabilities, samples: int) -> dict[str, Json]:
     """The request's JSON."""
-    body: dict[str, Json] = {"model": request.model, "messages": chat}
+    body: dict[str, Json] = {"model": request.model, "messages": chat if features.system else without_system(chat)}
     if features.temperature:
         body["temperature"] = request.temperature
     if request.max_tokens is not None and features.limit is not None:

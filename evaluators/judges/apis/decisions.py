@@ -71,7 +71,7 @@ def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionRepl
 
     Raises:
         NoCompletion: it holds no answers.
-        JudgeError: it is an error with a code or a status of its own, which says what it means.
+        HttpStatusError: it is an error with a code or a status of its own, which says what it means.
     """
     payload = object_in(content, "answers")
     answers = objects(payload.get("answers"))

@@ -6,7 +6,8 @@ import math
 from typing import Any, cast
 
 from evaluators.errors import NoCompletion
-from evaluators.judges.error_mapping import error_inside, to_judge_error
+from evaluators.judges.error_mapping import error_inside
+from evaluators.judges.frames import read_framed
 from evaluators.wire.outside_json import UnboundedJson, read_outside
 
 
@@ -15,12 +16,12 @@ def object_in(body: bytes, answers: str) -> dict[str, Any]:
 
     Raises:
         NoCompletion: it has not, or is no JSON, for instance a page of a proxy.
-        JudgeError: it is an error with a code or a status of its own, which says what it means.
+        HttpStatusError: it is an error with a code or a status of its own, which says what it means.
     """
     payload = mapping(parsed(body))
     if not payload.get(answers):
         if payload.get("error") or payload.get("type") == "error":
-            raise to_judge_error(error_inside(body))
+            raise error_inside(body)
         raise NoCompletion(f"the endpoint answered with no {answers}")
     return payload
 
@@ -35,6 +36,10 @@ def parsed(body: bytes) -> Any:
         return read_outside(body)
     except UnboundedJson as error:
         raise NoCompletion(str(error)) from None
+    except ValueError:
+        pass
+    try:
+        return read_framed(body)
     except ValueError:
         raise NoCompletion("the endpoint answered with something that is not JSON") from None
 

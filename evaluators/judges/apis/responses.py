@@ -7,12 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import orjson
 
 from evaluators.cases import Json
+from evaluators.judges.answer_places import ending, text_in
 from evaluators.judges.apis.payload import mapping, object_in, objects, text
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import NULL, Choice, Completion, TokenEntry, read_passing_over, tokens_of
+from evaluators.judges.endpoint_meanings import THOUGHTS
+from evaluators.judges.error_mapping import error_inside
 from evaluators.judges.large_json import read_large
 from evaluators.judges.requests import Chat, Request
 from evaluators.judges.usage import usage_of
@@ -64,11 +68,13 @@ class _PartForm(msgspec.Struct):
 class _MessageForm(msgspec.Struct):
     type: msgspec.Raw = NULL
     content: list[_PartForm] | None = None
+    arguments: msgspec.Raw = NULL
 
 
 class _ResponseForm(msgspec.Struct):
     output: list[_MessageForm]
     incomplete_details: msgspec.Raw = NULL
+    error: msgspec.Raw = NULL
     model: msgspec.Raw = NULL
     usage: msgspec.Raw = NULL
 
@@ -81,7 +87,7 @@ def completion(content: bytes) -> Completion:
 
     Raises:
         NoCompletion: it is no response of this kind, or holds no message.
-        JudgeError: it is an error with a code or a status of its own, which says what it means.
+        HttpStatusError: it is an error with a code or a status of its own, which says what it means.
     """
     form = read_passing_over(content, _DECODER)
     return read_large(content, _completion) if form is None or not form["output"] else _made(form)
@@ -92,14 +98,17 @@ def _completion(content: bytes) -> Completion:
 
 
 def _made(payload: Mapping[str, Any]) -> Completion:
-    messages = [each for each in objects(payload.get("output")) if each.get("type") == "message"]
+    items = objects(payload.get("output"))
+    messages = [item for item in items if item.get("type", "message") == "message"]
     parts = [part for message in messages for part in objects(message.get("content"))]
-    incomplete = text(mapping(payload.get("incomplete_details")).get("reason"))
-    written = [part for part in parts if part.get("type") == "output_text"]
+    ended = ending(mapping(payload.get("incomplete_details")).get("reason"))
+    if payload.get("error"):
+        raise error_inside(orjson.dumps({"error": payload["error"]}))
+    written = [part for part in parts if part.get("type") not in {*THOUGHTS, "refusal"}]
     choice = Choice(
-        text="".join(text(part.get("text")) or "" for part in written),
-        finish_reason="length" if incomplete == "max_output_tokens" else "stop",
-        refused=incomplete == "content_filter" or any(part.get("type") == "refusal" for part in parts),
+        text=text_in(written) or next((text_in(item.get("arguments")) for item in items if "arguments" in item), ""),
+        finish_reason="length" if ended == "length" else "stop",
+        refused=ended == "filtered" or any(part.get("type") == "refusal" for part in parts),
         tokens=tokens_of(written[0].get("logprobs")) if len(written) == 1 else (),
     )
     return Completion(

@@ -25,7 +25,7 @@ from evaluators.judges.batches.provider import (
     id_in,
     short_name,
 )
-from evaluators.judges.error_mapping import HttpStatusError
+from evaluators.judges.error_mapping import HttpStatusError, meaning_of
 
 if TYPE_CHECKING:
     from evaluators.judges.batches.batch_connection import BatchConnection
@@ -137,7 +137,9 @@ def _result(line: Mapping[str, Any]) -> BatchResult:
     error = mapping(result.get("error"))
     inner = mapping(error.get("error")) or error
     status = _STATUSES.get(text(inner.get("type")) or "", 500)
-    return BatchResult(name, status, orjson.dumps({"error": inner}), "failed" if status in PASSING else None)
+    content = orjson.dumps({"error": inner})
+    passes = meaning_of(HttpStatusError(status, {}, content)) in PASSING
+    return BatchResult(name, status, content, "failed" if passes else None)
 
 
 def _time(value: Any) -> float:

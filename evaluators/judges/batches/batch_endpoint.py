@@ -20,8 +20,8 @@ from evaluators.judges.batches.patient_calls import PatientCalls
 from evaluators.judges.batches.provider import BatchItem, BatchProvider, NoBatches
 from evaluators.judges.batches.request_waits import RequestWaits, billed_to_nobody
 from evaluators.judges.batches.submitted_batches import SubmittedBatches
-from evaluators.judges.endpoint import COMPLAINTS, Endpoint, EndpointReply, RequestOutdated
-from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
+from evaluators.judges.endpoint import Endpoint, EndpointReply, RequestOutdated
+from evaluators.judges.error_mapping import HttpStatusError, meaning_of, to_judge_error
 
 MOST_ATTEMPTS = 2
 """Batches that a request may be in: what expired or failed goes into one more."""
@@ -192,7 +192,7 @@ class BatchEndpoint:
             problem = await asyncio.shield(pending)
             if problem is None:
                 return None
-            if isinstance(problem, HttpStatusError) and problem.status in COMPLAINTS:
+            if isinstance(problem, HttpStatusError) and meaning_of(problem) == "unsupported":
                 raise RequestOutdated from None
             raise billed_to_nobody(problem) from None
         self._first[shape] = pending = asyncio.get_running_loop().create_future()

@@ -24,7 +24,7 @@ from evaluators.judges.batches.provider import (
     id_in,
     short_name,
 )
-from evaluators.judges.error_mapping import HttpStatusError
+from evaluators.judges.error_mapping import HttpStatusError, meaning_of
 
 if TYPE_CHECKING:
     from evaluators.judges.batches.batch_connection import BatchConnection
@@ -125,4 +125,6 @@ def _result(line: Mapping[str, Any]) -> BatchResult:
     if not status:
         code = text(mapping(line.get("error")).get("code")) or ""
         return BatchResult(name, None, b"", _MISSING.get(code, "failed"))
-    return BatchResult(name, status, orjson.dumps(response.get("body")), "failed" if status in PASSING else None)
+    content = orjson.dumps(response.get("body"))
+    passes = status >= 300 and meaning_of(HttpStatusError(status, {}, content)) in PASSING
+    return BatchResult(name, status, content, "failed" if passes else None)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from evaluators.errors import JudgeUnavailable
 from evaluators.judges.batches.batch_terms import BatchTerms
 from evaluators.judges.batches.provider import PASSING
-from evaluators.judges.error_mapping import HttpStatusError, retry_after, to_judge_error
+from evaluators.judges.error_mapping import HttpStatusError, meaning_of, retry_after, to_judge_error
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class PatientCalls:
         """Whether a request may succeed later."""
         if not isinstance(error, HttpStatusError):
             return isinstance(error, JudgeUnavailable)
-        return error.status in PASSING or (self._terms.endures and error.status in _FIXABLE)
+        return meaning_of(error) in PASSING or (self._terms.endures and error.status in _FIXABLE)
 
     async def call(self, request: Callable[[], Awaitable[T]], patience: float | None) -> T:
         """Response to a request, tried again while it fails for now: for so many seconds, or for as long as it takes.
@@ -48,7 +48,7 @@ class PatientCalls:
                     if patience is None:
                         raise to_judge_error(error) from None
                     raise
-                problem, delay = to_judge_error(error), retry_after(error.headers)
+                problem, delay = to_judge_error(error), retry_after(error)
                 last: Exception = error
             except JudgeUnavailable as error:
                 problem, delay, last = error, error.retry_after, error

@@ -9,8 +9,8 @@ from typing import Any, Literal, Protocol
 from evaluators.cases import Json
 from evaluators.errors import JudgeDenied, NoCompletion
 
-PASSING = frozenset({408, 409, 425, 429, *range(500, 600)})
-"""Statuses with which a request may succeed later."""
+PASSING = frozenset({"passing", "wait"})
+"""Meanings of refusals after which a request may succeed later."""
 ABSENT = frozenset({404, 405, 501})
 """Statuses of an endpoint that has no batches."""
 

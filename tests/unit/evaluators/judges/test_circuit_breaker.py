@@ -215,3 +215,30 @@ async def test_a_judge_that_fails_nineteen_of_twenty_calls_is_an_outage():
         breaker.record_success(probe=False)
     assert breaker.state == "closed"
     assert opened == [0.0]
+
+
+async def test_a_rate_limit_is_waited_for_like_an_outage_however_long():
+    """A quota that is used up until midnight burns no question; each is tried again every five minutes at most."""
+    world = World()
+    limited = JudgeUnavailable("quota", retry_after=28_800.0, type="judge_rate_limited")
+    world.endpoint.error = limited
+    waits = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        world.now += seconds
+        if world.now > 8 * 3600:
+            world.endpoint.error = None
+
+    retrying = Retrying(world.judge, sleep=sleep, clock=lambda: world.now)
+    queueing = QueueWhileOpen(retrying, world.breaker, sleep=sleep, clock=lambda: world.now)
+    assert (await queueing.ask(Prompt("x"), Reply)).model == "m"
+    assert max(waits) <= 300.5
+    assert world.breaker.state == "closed"
+
+
+async def test_a_command_does_not_wait_for_a_rate_limit():
+    world = World()
+    world.endpoint.error = JudgeUnavailable("quota", type="judge_rate_limited")
+    with pytest.raises(JudgeUnavailable, match="quota"):
+        await QueueWhileOpen(world.judge, world.breaker, longest=0.0, clock=lambda: world.now).ask(Prompt("x"), Reply)

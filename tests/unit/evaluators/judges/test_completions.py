@@ -47,7 +47,6 @@ def test_what_is_read_of_a_completion():
         (b"<html>proxy</html>", "not JSON"),
         (b"", "not JSON"),
         (b'{"choices": [{"message": {"content": "\xff\xfe"}}]}', "not JSON"),
-        (b'{"error": {"message": "overloaded"}}', "an error inside"),
         (b'{"choices": []}', "no choices"),
         (b"[1, 2]", "no choices"),
         (b'"text"', "no choices"),

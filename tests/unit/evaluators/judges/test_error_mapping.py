@@ -1,6 +1,6 @@
 import pytest
 
-from evaluators.judges.error_mapping import retry_after
+from evaluators.judges.error_mapping import HttpStatusError, retry_after
 
 NOON = 1_790_596_800.0  # 2026-09-28 12:00:00 UTC
 
@@ -18,8 +18,10 @@ NOON = 1_790_596_800.0  # 2026-09-28 12:00:00 UTC
         ({"retry-after": "soon"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
+        ({"retry-after": "5s"}, 5.0),
+        ({"x-ms-retry-after-ms": "1500"}, 1.5),
         ({"retry-after-ms": "junk", "retry-after": "2"}, 2.0),
     ],
 )
 def test_how_long_a_response_asks_to_wait(headers, seconds):
-    assert retry_after(headers, now=NOON) == seconds
+    assert retry_after(HttpStatusError(429, headers, b""), now=NOON) == seconds

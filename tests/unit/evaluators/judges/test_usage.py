@@ -12,7 +12,8 @@ from evaluators.judges.cascade import Cascade
 from evaluators.judges.completions import completion_of
 from evaluators.judges.endpoint import CostTracker, Prices
 from evaluators.judges.jury import Jury
-from evaluators.judges.usage import UsageWarning, estimated_tokens, usage_of, with_estimates
+from evaluators.judges.notices import Notices
+from evaluators.judges.usage import estimated_tokens, usage_of, with_estimates
 from evaluators.results import Usage
 from evaluators.testing import ScriptedJudge, a_moment, a_turn
 
@@ -78,7 +79,7 @@ def test_texts_and_pictures_are_estimated():
 
 @pytest.mark.parametrize("usage", ["null", '{"prompt_tokens": 0}', '{"prompt_tokens": 1e30}', '{"prompt_tokens": ""}'])
 def test_an_answer_without_usage_is_not_free(usage, caplog):
-    bill = CostTracker(PRICES, UsageWarning("m"))
+    bill = CostTracker(PRICES, Notices("m"))
     body = '{"choices": [{"message": {"content": "' + "word " * 80 + '"}}], "usage": ' + usage + "}"
     for _ in range(2):
         completion = completion_of(body.encode())
@@ -89,8 +90,8 @@ def test_an_answer_without_usage_is_not_free(usage, caplog):
 
 
 def test_nothing_paid_and_no_price_known_are_two_things():
-    assert CostTracker(PRICES, UsageWarning("m")).cost_usd == 0.0
-    assert CostTracker(Prices(None, None), UsageWarning("m")).cost_usd is None
+    assert CostTracker(PRICES, Notices("m")).cost_usd == 0.0
+    assert CostTracker(Prices(None, None), Notices("m")).cost_usd is None
 
 
 def judge(score, model, **options):

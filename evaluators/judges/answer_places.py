@@ -1,0 +1,81 @@
+"""The places of a message where endpoints leave an answer, and what the reasons say why it ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, cast
+
+import orjson
+
+from evaluators.asking.prompt_isolation import ANSWER_KEY
+from evaluators.judges.endpoint_meanings import CUT_OFF, FAILED, FILTERED, REASONING, THOUGHTS
+
+Ending = Literal["length", "filtered", "failed"]
+
+
+def answer_text(message: Mapping[str, Any]) -> str:
+    """The answer in a message: its text, an object, the arguments of a tool, or reasoning that has the answer's key.
+
+    Of several places the first with an object in it counts, else the first with a text.
+    """
+    texts = [text for text in _texts(message) if text.strip()]
+    return next((text for text in texts if "{" in text), texts[0] if texts else "")
+
+
+def _texts(message: Mapping[str, Any]) -> Iterator[str]:
+    yield text_in(message.get("content"))
+    yield text_in(message.get("parsed"))
+    calls = message.get("tool_calls")
+    if isinstance(calls, str):
+        yield calls
+    for call in [
+        *(cast("list[Any]", calls) if isinstance(calls, list) else []),
+        {"function": message.get("function_call")},
+    ]:
+        fields = _mapping(call)
+        yield text_in(_mapping(fields.get("function")).get("arguments") or fields.get("arguments"))
+    for place in REASONING:
+        if ANSWER_KEY in (text := text_in(message.get(place))):
+            yield text
+
+
+def text_in(content: Any) -> str:
+    """The text of a content: as it is, in parts but for thoughts, or the JSON of an object."""
+    match content:
+        case str():
+            return content
+        case list():
+            return "".join(text_in(part) for part in cast("list[Any]", content) if not _is_thought(part))
+        case {"text": str(text)}:
+            return text
+        case {"text": {"value": str(text)}}:
+            return text
+        case {"type": str()} if ANSWER_KEY not in content:
+            return ""
+        case dict() if content:
+            return orjson.dumps(content).decode()
+        case _:
+            return ""
+
+
+def _is_thought(part: Any) -> bool:
+    fields = _mapping(part)
+    return fields.get("type") in THOUGHTS or fields.get("thought") is True
+
+
+def ending(reason: Any) -> Ending | None:
+    """The meaning of a finish reason, however it is spelt: `MAX_TOKENS`, `content_filter: …`, `FinishReason.SAFETY`."""
+    if not isinstance(reason, str):
+        return None
+    name = re.split(r"[:;,(\s]", reason.strip(), maxsplit=1)[0].rpartition(".")[2]
+    name = re.sub(r"[_\-]", "", name).lower()
+    if name in CUT_OFF:
+        return "length"
+    if name in FILTERED:
+        return "filtered"
+    return "failed" if name in FAILED else None
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

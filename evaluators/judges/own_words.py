@@ -1,0 +1,62 @@
+"""An endpoint's own words about a refusal, fit for records and logs: without the question's text, and short."""
+
+from __future__ import annotations
+
+import re
+
+_LONGEST = 240
+_MOST_READ = 2000
+_GONE = "[…]"
+_ESCAPE = re.compile(r"\\+u([0-9a-fA-F]{4})|\\+[nrtbf]")
+_WORD = re.compile(r"\w+")
+_QUOTED = re.compile(r"'[^']{1,400}'|\"[^\"]{1,400}\"|`[^`]{1,400}`|“[^”]{1,400}”|«[^»]{1,400}»|「[^」]{1,400}」")
+_SECRET = re.compile(r"[\w*.\-]*(?:\*{3}|sk-|(?=[\w\-]{0,99}\d)[\w\-]{20})[\w*.\-]*")
+_SEVERAL = re.compile(rf"{re.escape(_GONE)}(?:\W*{re.escape(_GONE)})*")
+_PLAIN = re.compile(r"[a-z_]+")
+_RUN = 3
+"""Words in a row that stand in the question, too, are its text; fewer are so if they are no plain words."""
+
+
+def own_words(spoken: str, question: str) -> str:
+    """An endpoint's words, at most 240 characters, with `[…]` for what it quotes of the question and for keys."""
+    spoken = " ".join(_SEVERAL.sub(_GONE, without_question(_SECRET.sub(_GONE, spoken), question)).split())
+    spoken = "".join(letter for letter in spoken if letter.isprintable())
+    return spoken if len(spoken) <= _LONGEST else spoken[:_LONGEST].rstrip() + " …"
+
+
+def without_question(spoken: str, question: str) -> str:
+    """An endpoint's words, with `[…]` for what it quotes of the question."""
+    spoken = _decoded(spoken[:_MOST_READ])
+    question_words = f" {' '.join(_WORD.findall(_decoded(question).lower()))} "
+    spoken = _QUOTED.sub(lambda quoted: _GONE if _stands_in(quoted[0], question_words) else quoted[0], spoken)
+    return _without(spoken, question_words)
+
+
+def words_beside(spoken: str, question: str) -> str:
+    """An endpoint's words without each that the question has, too: so that no judged text says what it lacks."""
+    question_words = set(re.findall(r"\w+", _decoded(question).lower()))
+    return re.sub(r"\w+", lambda word: "" if word[0].lower() in question_words else word[0], _decoded(spoken))
+
+
+def _decoded(text: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else " ", text)
+
+
+def _stands_in(quoted: str, question_words: str) -> bool:
+    words = " ".join(_WORD.findall(quoted.lower()))
+    return bool(words) and not _PLAIN.fullmatch(words) and words in question_words
+
+
+def _without(spoken: str, question_words: str) -> str:
+    words = list(_WORD.finditer(spoken))
+    lowered = [word[0].lower() for word in words]
+    gone = [word in question_words and not _PLAIN.fullmatch(words[number][0]) for number, word in enumerate(lowered)]
+    for number in range(len(words) - _RUN + 1):
+        if " ".join(lowered[number : number + _RUN]) in question_words:
+            gone[number : number + _RUN] = [True] * _RUN
+    parts: list[str] = []
+    end = 0
+    for word, left_out in zip(words, gone, strict=True):
+        parts += [spoken[end : word.start()], _GONE if left_out else word[0]]
+        end = word.end()
+    return "".join([*parts, spoken[end:]])
