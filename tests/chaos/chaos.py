@@ -27,7 +27,9 @@ class Fire:
     worker_frozen: float = 0.0
     """The same for a worker, at a quarter of the work."""
     garbage: float = 0.0
-    """Seconds for which the judge answers 200 with a page, at a fifth of the work."""
+    """Seconds for which the judge answers 200 with a page, at a fifth of the work; at seven tenths it fails 19 of 20
+    calls, the destination answers with a page, and it says that it has refused more than was sent, each as long.
+    """
     calm_after: float = 400.0
     deadline: float = 540.0
 
@@ -101,6 +103,14 @@ async def _garble(running: Cluster, fire: Fire) -> None:
         running.judge.faults = replace(running.setup.faults, reply=(200, "<html><body>Maintenance</body></html>"))
         await asyncio.sleep(fire.garbage)
         running.judge.faults = running.setup.faults
+        await _until(running, 0.7)
+        running.judge.faults = replace(running.setup.faults, error_share=0.95)
+        running.sink.page = True
+        await asyncio.sleep(fire.garbage)
+        running.judge.faults = running.setup.faults
+        running.sink.page, running.sink.overclaims = False, True
+        await asyncio.sleep(fire.garbage)
+        running.sink.calm()
 
 
 def main() -> None:
@@ -112,14 +122,17 @@ def main() -> None:
     parser.add_argument("--at-once", action="store_true", help="leave out the evaluations that wait for batches")
     parser.add_argument("--keep", type=Path, help="a folder for what the workers say and export")
     given = parser.parse_args()
-    setup = Setup(turns=given.turns, rate=given.rate, seed=given.seed, keep=given.keep, deferred=not given.at_once)
+    setup = Setup(turns=given.turns, rate=given.rate, seed=given.seed, keep=given.keep, deferred=not given.at_once,
+        sink=True,
+    )  # fmt: skip
     fire = Fire(
         calm_after=given.seconds * 0.75, deadline=given.seconds, broker_frozen=50.0, worker_frozen=60.0, garbage=10.0
     )
     figures = asyncio.run(chaos(setup, fire))
     figures.show(
         "chaos: 3 workers, SIGKILL every 2 to 3 s; broker restarted, killed, frozen for 50 s; a worker frozen for 60 s; a "
-        "judge that fails 5 % and answers with a page for 10 s; a fifth of the turns judged in batches, too"
+        "judge that fails 5 %, answers with a page for 10 s and fails 95 % for 10 s; a destination that answers with a "
+        "page and claims to have refused more than was sent, 10 s each; a fifth of the turns judged in batches, too"
     )
     print(figures.json())
     sys.exit(1 if figures.broken() else 0)

@@ -138,7 +138,7 @@ async def _peace(running: Cluster, corner: DiskCorner | None) -> None:
     """Whatever a fault has left half done."""
     if corner is not None:
         corner.disk.free()
-    running.sink.status = 200
+    running.sink.calm()
     running.judge.faults = running.setup.faults
     if running.broker.running:
         running.broker.go_on()
@@ -193,11 +193,13 @@ def _freeze_broker(seconds: float) -> Callable[[Cluster], Awaitable[None]]:
     return fault
 
 
-def _sink(seconds: float, status: int) -> Callable[[Cluster], Awaitable[None]]:
+def _sink(
+    seconds: float, status: int = 200, *, page: bool = False, overclaims: bool = False
+) -> Callable[[Cluster], Awaitable[None]]:
     async def fault(running: Cluster) -> None:
-        running.sink.status = status
+        running.sink.status, running.sink.page, running.sink.overclaims = status, page, overclaims
         await asyncio.sleep(seconds)
-        running.sink.status = 200
+        running.sink.calm()
 
     return fault
 
@@ -232,6 +234,9 @@ FAULTS: dict[str, Callable[[Cluster], Awaitable[None]]] = {
     "broker killed": _broker(kill=True),
     "judge refuses the key for 10 s": _judge(10.0, reply=(401, '{"error": {"message": "wrong key"}}')),
     "destination answers 500 for 15 s": _sink(15.0, 500),
+    "judge fails 19 of 20 calls for 15 s": _judge(15.0, error_share=0.95),
+    "destination answers 200 with a page for 15 s": _sink(15.0, page=True),
+    "destination says that it refused more than was sent for 15 s": _sink(15.0, overclaims=True),
     "judge takes 2 s for 10 s": _judge(10.0, latency=2.0),
     "broker frozen for 5 s": _freeze_broker(5.0),
     "broker away for a minute": _broker(kill=False, away=60.0),
