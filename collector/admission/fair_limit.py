@@ -143,7 +143,7 @@ class Holding:
     Example: `with Holding(sender, places, pending) as holding: holding.take_bytes(len(piece))`
     """
 
-    __slots__ = ("_bytes", "_pending", "_places", "_sender")
+    __slots__ = ("_bytes", "_pending", "_places", "_sender", "received")
 
     def __init__(self, sender: str, places: FairLimit, pending: FairLimit) -> None:
         """Take a place.
@@ -156,6 +156,8 @@ class Holding:
         self._places = places
         self._pending = pending
         self._bytes = 0
+        self.received = 0
+        """Bytes as they came over the wire, before decompression; 0 where that is not known."""
 
     def take_bytes(self, amount: int) -> None:
         """Take bytes as they arrive.

@@ -75,6 +75,7 @@ async def _collect(
     received = 0
     async for piece in request.content.iter_any():
         received += len(piece)
+        holding.received = received
         if received > limit:
             raise TooLarge(f"the body is larger than {limit} bytes")
         plain = decompressor.feed(piece) if decompressor else piece

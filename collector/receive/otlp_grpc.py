@@ -205,7 +205,7 @@ class OtlpGrpcReceiver:
             async with asyncio.timeout(deadline):
                 await holding.wait_for_bytes(self._most_read)
                 message = await anext(messages, None)
-                size = len(message or b"")
+                holding.received = size = len(message or b"")
                 if size > self._most_read:
                     holding.take_bytes(size - self._most_read)
                 else:

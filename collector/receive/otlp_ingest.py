@@ -23,6 +23,7 @@ from collector.receive.settings import OtlpSettings
 from collector.receive.tenants import UNNAMED, Sender, guaranteed_shares, tenant_key
 from collector.records.ready_made import Incoming
 from collector.records.shared_records import append_shared
+from collector.redact.redactor import Redactor
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
     RECEIVE_BYTES,
@@ -182,7 +183,7 @@ class OtlpIngest:
             signal,
             form,
             max_items=self._settings.max_items,
-            redactor=self._rules.redactors.of(tenant),
+            redactor=self._redactor(tenant, holding.received or len(body)),
             tenant=tenant,
             own=self._rules.own,
             stored_media=self._rules.stored_media,
@@ -195,6 +196,11 @@ class OtlpIngest:
                 await append_shared(self._logs.spans, parsed.records)
         parsed.count(self._telemetry, self._source, len(body), time.time())
         return parsed
+
+    def _redactor(self, tenant: str, size: int) -> Redactor | None:
+        """The redactor for a request of a sender, whose work is bounded by its size on the wire."""
+        redactor = self._rules.redactors.of(tenant)
+        return redactor.remembering(size) if redactor is not None else None
 
     async def ingest_references(self, body: bytes, sender: Sender, holding: Holding) -> ParsedReferences:
         """Append references to the turns log; they are durable on return.
@@ -213,7 +219,7 @@ class OtlpIngest:
             self._logs.turns,
             tenant=tenant,
             max_items=self._settings.max_items,
-            redactor=self._rules.redactors.of(tenant),
+            redactor=self._redactor(tenant, holding.received or len(body)),
         )
         await self._append(parsed, self._logs.turns, sender, holding, "a reference")
         parsed.count(self._telemetry, self._source, len(body))
@@ -236,7 +242,7 @@ class OtlpIngest:
             self._rules.feedback,
             tenant=tenant,
             max_items=self._settings.max_items,
-            redactor=self._rules.redactors.of(tenant),
+            redactor=self._redactor(tenant, holding.received or len(body)),
         )
         await self._append(parsed, self._logs.labels, sender, holding, "a piece of feedback")
         parsed.count(self._telemetry, self._source, len(body))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from collector.redact.context_words import COPULAS, NATIONAL_IDS, PASSWORDS, PHONES, words_of
-from collector.redact.finding import Finding
+from collector.redact.finding import Finding, in_vain
 from collector.redact.matcher import ByteMatcher
 
 _NAME_END = r"(?:\\?[\"'])?"
@@ -71,6 +71,7 @@ def _after(
         start = where.find(word)
         while start >= 0:
             end = start + len(word)
+            yield in_vain(start)
             if _is_whole(where, start, end, word, has_ending=has_ending):
                 if has_ending and not _CJK.match(word):
                     end = _end_of_word(where, end)

@@ -12,11 +12,19 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class Finding(NamedTuple):
-    """The characters `start` to `end` (exclusive) of a text are of this kind: capitals, digits and `_`, like EMAIL."""
+    """The characters `start` to `end` (exclusive) of a text are of this kind: capitals, digits and `_`, like EMAIL.
+
+    An empty one says that a place was looked at in vain: it counts as work.
+    """
 
     start: int
     end: int
     kind: str
+
+
+def in_vain(place: int) -> Finding:
+    """A place that was looked at without finding anything."""
+    return Finding(place, place, "")
 
 
 Detector = Callable[[str], Iterable[Finding]]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from collector.redact.checksums import luhn
-from collector.redact.finding import Finding
+from collector.redact.finding import Finding, in_vain
 from collector.redact.matcher import ByteMatcher
 
 _DD = r"(?:0[1-9]|[12][0-9]|3[01])"
@@ -77,8 +77,8 @@ def find_lettered(text: str) -> Iterator[Finding]:
 def _valid(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[Finding]:
     for match in pattern.finditer(text, start, end):
         check = _CHECKS.get(match.lastgroup or "")
-        if check is None or check(_SEPARATORS.sub("", match[0]).upper()):
-            yield Finding(match.start(), match.end(), "NATIONAL_ID")
+        is_valid = check is None or check(_SEPARATORS.sub("", match[0]).upper())
+        yield Finding(match.start(), match.end(), "NATIONAL_ID") if is_valid else in_vain(match.start())
 
 
 def _weighted(digits: str, weights: tuple[int, ...]) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 from collector.errors import ConfigError
 from collector.redact.checksums import iban, iban_length, luhn
 from collector.redact.context import PASSWORD_NAMES, find_by_context, is_prose
-from collector.redact.finding import Detector, Finding
+from collector.redact.finding import Detector, Finding, in_vain
 from collector.redact.folding import fold
 from collector.redact.national_ids import LETTERED, find_lettered, find_numbered, is_inside_machine_id, may_be_numbered
 from collector.redact.prefilter import KEY_STARTS, QUERY_NAMES, ByteMatcher, has_no_pii, suspects_of
@@ -159,6 +159,7 @@ def _find(text: str) -> Iterator[Finding]:
         yield from _groups(_CREDENTIALS, text, "SECRET")
     number, may_be_id = None, None
     for number in _DIGITS.finditer(text):
+        yield in_vain(number.start())
         if may_be_id is None:
             may_be_id = may_be_numbered(text)
         if may_be_id:
@@ -282,13 +283,13 @@ def _whole(
     end: int = sys.maxsize,
 ) -> Iterator[Finding]:
     for match in pattern.finditer(text, start, end):
-        if wanted(match[0]):
-            yield Finding(match.start(), match.end(), kind)
+        yield Finding(match.start(), match.end(), kind) if wanted(match[0]) else in_vain(match.start())
 
 
 def _emails(text: str, sign: str) -> Iterator[Finding]:
     at = text.find(sign)
     while at >= 0:
+        yield in_vain(at)
         domain = _DOMAIN.match(text, at + len(sign))
         name = _LOCAL_PART_BACKWARDS.match(text[max(0, at - 128) : at][::-1]) if domain else None
         if name and domain and not (sign == "@" and _is_no_mailbox(name[0][::-1], text, at + 1)):
@@ -317,6 +318,7 @@ def _secrets(text: str, lowered: str) -> Iterator[Finding]:
     for word, before in _SECRET_WORDS.items():
         start = lowered.find(word)
         while start >= 0:
+            yield in_vain(start)
             end = start + len(word)
             match = _SECRET.match(text, end)
             is_named = match and (
@@ -349,8 +351,8 @@ def _ibans(text: str) -> Iterator[Finding]:
     for match in _IBAN.finditer(text):
         length = iban_length(match[1])
         end = _end_of(match[0], length) if length else None
-        if end is not None and iban(_GAPS.sub("", match[0][:end])):
-            yield Finding(match.start(), match.start() + end, "IBAN")
+        is_iban = end is not None and iban(_GAPS.sub("", match[0][:end]))
+        yield Finding(match.start(), match.start() + (end or 0), "IBAN") if is_iban else in_vain(match.start())
 
 
 def _end_of(text: str, length: int) -> int | None:

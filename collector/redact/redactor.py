@@ -13,10 +13,12 @@ import base64
 import hashlib
 import hmac
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
+from itertools import islice
 from typing import Any, cast
 
 import orjson
@@ -34,6 +36,12 @@ _JSON_STARTS = ("{", "[", '"')
 _NESTED_JSON = 4  # arguments of a tool call in a message in an attribute, and one to spare
 _DEEPEST = 100
 _LONG_NUMBER = 10**12  # a card has at least 13 digits
+
+_LOOKS, _LOOKS_PER_BYTE = 1_000, 2
+"""Findings and places looked at in vain that a request may have, and more of them for each of its bytes on the wire: a
+look takes up to 15 µs, and a byte on the wire may hold a thousand characters. Different things take more bytes each."""
+_MARGIN = 4_096
+"""Characters before the place where looking ended that go with the rest: something may have begun in them."""
 
 _LONGEST_KNOWN = 64
 """Characters of a text that is remembered with what was found in it: addresses come again in each span of a request."""
@@ -83,17 +91,24 @@ class Redactor:
         self._count = count
         self._fail = fail
         self._known: dict[str, tuple[str, tuple[str, ...]]] | None = None
+        self._looks_left = sys.maxsize
         self.clean = CleanParts()
 
-    def remembering(self) -> Redactor:
-        """The same, which remembers what it found in short texts: for as long as one request, not longer."""
+    def remembering(self, size: int | None = None) -> Redactor:
+        """The same, which remembers what it found in short texts: for as long as one request, not longer.
+
+        `size` are the bytes that a stranger sent over the wire. The work stays in proportion to them: a text with more
+        findings than so many bytes can hold of different things is replaced whole from there on.
+        """
         remembering = Redactor((), b"", self._count, self._fail)  # `copy.copy` fails where mypyc compiled the class
         remembering._take_from(self)
+        if size is not None:
+            remembering._looks_left = _LOOKS + _LOOKS_PER_BYTE * size
         return remembering
 
     def _take_from(self, other: Redactor) -> None:
         self._detectors, self._skimming, self._skims = other._detectors, other._skimming, other._skims
-        self._key, self._known = other._key, {}
+        self._key, self._known, self._looks_left = other._key, {}, other._looks_left
         if self._skims:  # what another detector finds may change
             self.clean = other.clean
 
@@ -225,10 +240,16 @@ class Redactor:
         return "".join(pieces)
 
     def _find(self, text: str) -> list[Finding]:
-        findings: list[Finding] = []
+        """The findings; from a place on the whole rest, if looking on would be more work than the sender has left."""
         try:
-            for detector in self._detectors:
-                findings += detector(text)
+            findings, is_all = self._look(text) if self._looks_left > 0 else ([], False)
+            if not is_all:
+                starts = sorted(finding.start for finding in findings)
+                cut = starts[len(starts) // 2] if starts else 0
+                self._looks_left = len(starts)  # as much again, as half of it was found already
+                findings, is_all = self._look(text[:cut])
+                self._looks_left = 0
+                findings.append(Finding(max(0, cut - _MARGIN) if is_all else 0, len(text), "REST"))
         except Exception as error:  # noqa: BLE001 - a plug-in's, of any kind: what was not looked through goes nowhere
             self._fail()
             raise RedactionFailed(f"a redactor failed with {type(error).__name__}") from None
@@ -237,6 +258,14 @@ class Redactor:
             if findings
             else []
         )
+
+    def _look(self, text: str) -> tuple[list[Finding], bool]:
+        """The findings of the detectors, and whether they looked through all of it."""
+        findings: list[Finding] = []
+        for detector in self._detectors:
+            findings += islice(detector(text), max(0, self._looks_left - len(findings)))
+        self._looks_left -= len(findings)
+        return findings, self._looks_left > 0
 
     def _pseudonym(self, kind: str, text: str) -> str:
         spelling = _SPACING.sub("", text).lower() if kind in _SPELT_FREELY else text

@@ -59,6 +59,11 @@ async def neighbour_of(url: str) -> AsyncIterator[Neighbour]:
         neighbour.slowest = result.get("slowest", 0.0)
 
 
+CPU_PER_BYTE, CPU_OF_OTHERS = 1e-4, 0.1
+"""CPU seconds that a stranger's byte on the wire may cost, and those per second that a neighbour and an idle service
+take."""
+
+
 @dataclass
 class Finding:
     """What a case cost, and what is wrong with it."""
@@ -159,7 +164,10 @@ async def run_case(name: str, target: Target) -> Finding:
     problems += [f"answered {', '.join(sorted(unexpected))}"] if unexpected else []
     problems += ["a neighbour was not served"] if set(neighbour.answers) != {"200"} else []
     after, seconds = process.usage(), time.monotonic() - started
-    return Finding(name, target.sent, target.answers, before, after, neighbour, seconds, problems)
+    finding = Finding(name, target.sent, target.answers, before, after, neighbour, seconds, problems)
+    if case.of_bytes and finding.cpu > CPU_PER_BYTE * target.sent + CPU_OF_OTHERS * seconds:
+        problems.append(f"a byte cost {finding.cpu / target.sent * 1e6:.0f} µs")
+    return finding
 
 
 async def run(names: Sequence[str], scale: float, folder: Path) -> list[Finding]:

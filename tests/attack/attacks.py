@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import os
 import ssl
 from collections import Counter
@@ -68,6 +69,8 @@ class Case:
     attack: Attack
     answers: frozenset[str]
     check: Check = lambda _ledger: ""
+    of_bytes: bool = False
+    """Whether the CPU time for each byte on the wire is held to what is published."""
 
 
 def trace(text: str, name: str, **more: Any) -> ExportTraceServiceRequest:
@@ -145,6 +148,45 @@ async def growing_texts(target: Target) -> None:
     length = target.times(400_000)
     for number, piece in enumerate(PIECES):
         await target.post_spans(trace(piece * (length // len(piece)), f"growing-{number}"))
+
+
+FOUND = (
+    "a1@b.co ",
+    "4111 1111 1111 1111 ",
+    "4111111111111112 ",
+    "+49 30 123456 ",
+    "10.2.3.4 ",
+    "fe80::1:2 ",
+    "DE89 3704 0044 0532 0130 00 ",
+    "078-05-1120 ",
+    "tel 4155552671 ",
+    "password=hunter2x ",
+    "Passwort: a1b2c3d4 ",
+    "key=",
+    "sk-aaaaaaaaaaaaaaaaaaaa ",
+    "eyJaaaaaaaaaa.aaaaaa ",
+    "Bearer abcdef1234567890A ",
+    "?token=abcdefghijkl1&",
+    "Cookie: abcdefgh\n",
+    "ada (at) b (dot) co ",
+    "https://a:b@c ",
+)
+"""What each pattern of the redaction finds, and some that look as if it would."""
+
+
+async def found_everywhere(target: Target) -> None:
+    """Requests as large as may be, compressed a thousandfold, of pieces in which something is found: a text, JSON, and
+    many attributes. Four at a time."""
+    length = target.times(4_000_000)
+    for piece in FOUND:
+        many = trace("Paris.", f"found-{piece[:4]}")
+        attributes = many.resource_spans[0].scope_spans[0].spans[0].attributes
+        for _ in range(length // 120):
+            attributes.add(key="note").value.string_value = piece * (100 // len(piece))
+        text = piece * (length // len(piece))
+        requests = [trace(text, "found-1"), trace(json.dumps([text]), "found-2"), many, trace(text, "found-3")]
+        bodies = [gzip.compress(request.SerializeToString()) for request in requests]
+        await asyncio.gather(*(target.post(body, GZIP) for body in bodies))
 
 
 async def many_attributes(target: Target) -> None:
@@ -310,7 +352,8 @@ CASES: Mapping[str, Case] = {
     "empty gzip members": Case(empty_members, REFUSED | {"200", "OK"}),
     "spans hidden from the count": Case(hidden_spans, REFUSED),
     "deep nesting": Case(deep_nesting, REFUSED),
-    "texts of one piece": Case(growing_texts, TAKEN),
+    "texts of one piece": Case(growing_texts, TAKEN, of_bytes=True),
+    "texts in which something is found": Case(found_everywhere, TAKEN, of_bytes=True),
     "huge numbers of attributes": Case(many_attributes, TAKEN),
     "half-sent bodies": Case(half_sent_bodies, HELD),
     "idle connections": Case(idle_connections, HELD),

@@ -236,16 +236,20 @@ class AlwaysOpen:
 @settings(max_examples=600, deadline=None)
 @given(TEXTS)
 def test_the_prefilter_and_the_gates_change_nothing(text: str) -> None:
-    findings = list(find(text))
+    findings = found_in(text)
     with pytest.MonkeyPatch.context() as opened:
         opened.setattr(patterns, "_ANY_START", AlwaysOpen())
         opened.setattr(context, "_ANY_WORD", AlwaysOpen())
-        assert findings == list(find(text))
+        assert findings == found_in(text)
     escaped = json.dumps(text)
     if findings:
         assert not has_no_pii(text)
         assert not has_no_pii(escaped)
         assert not has_no_pii(json.dumps({"text": escaped}))
+
+
+def found_in(text: str) -> list[Finding]:
+    return [finding for finding in find(text) if finding.kind]  # without places looked at in vain
 
 
 class Noting:

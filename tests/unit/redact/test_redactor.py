@@ -7,6 +7,8 @@ import random
 import re
 import time
 import uuid
+import zlib
+from collections.abc import Iterator
 
 import pytest
 
@@ -384,3 +386,40 @@ def test_ids_of_machines_stay_whole_though_their_digits_look_like_a_cards() -> N
 def test_what_is_no_machines_id_goes_as_before(text: str) -> None:
     redactor = Redactor([find], b"0123456789abcdef")
     assert redactor.text(text) != text
+
+
+PIECES = ("a1@b.co ", "4111 1111 1111 1111 ", "10.2.3.4 ", "password=hunter2x ", "key=", "tel 4155552671 ")
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_strangers_request_has_so_many_looks_and_no_more(piece):
+    looks: list[Finding] = []
+
+    def noting(text: str) -> Iterator[Finding]:
+        for finding in find(text):
+            looks.append(finding)
+            yield finding
+
+    bounded = redactor(noting).remembering(100)
+    text = bounded.text(piece * 20_000)
+
+    assert len(looks) <= 2 * (1_000 + 2 * 100) + 2
+    assert len(text) < 20_000, "the rest is one pseudonym"
+    assert "<REST_" in bounded.text(f"and {piece * 3}in the next text"), "nothing is left for the next one"
+
+
+def test_a_text_in_which_nothing_is_found_stays_when_no_looks_are_left():
+    bounded = redactor().remembering(0)
+    bounded.text("a1@b.co " * 20_000)
+
+    assert bounded.text("The capital of France is Paris.") == "The capital of France is Paris."
+
+
+def test_what_is_different_is_looked_through_whole():
+    lines = [f"{number} user{number}@example.com" for number in range(3_000)]
+    text = "\n".join(lines)
+
+    redacted = redactor().remembering(len(zlib.compress(text.encode()))).text(text)
+
+    assert redacted.count("<EMAIL_") == len(lines)
+    assert "REST" not in redacted
