@@ -272,8 +272,7 @@ def check(
     from collector.commands.check.kafka_plan import kafka_lines
     from collector.commands.check.plan_json import plan_json
     from collector.commands.check.retention import retention_lines
-    from collector.commands.check.traffic import counts_of, traffic
-    from collector.commands.check.unread_traces import trace_lines
+    from collector.commands.check.traffic import counts_of, trace_lines, traffic
 
     checked = _load_for_traffic(config)
     if diff or against is not None:
@@ -509,10 +508,10 @@ def score(
     markdown: Annotated[Path | None, _file("Write the comparison as a Markdown table.")] = None,
     json: Json = False,
 ) -> None:
-    """Evaluate turns and conversations in files: OTLP, JSON, JSON lines, CSV, or datasets of other libraries.
+    """Evaluate turns and conversations in files.
 
-    Without a configuration file, name kinds of evaluators; OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL say which
-    judge they ask.
+    Files are OTLP, JSON, JSON lines, CSV, or datasets of other libraries. Without a configuration file, name kinds
+    of evaluators; OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL say which judge they ask.
     """
     from collector.commands.score.configuration import with_a_monitor, without_file
     from collector.commands.score.score import ScoreOptions

@@ -22,7 +22,7 @@ from s3_stub import S3Stub
 from typer.testing import CliRunner
 
 from collector.cli import app
-from collector.commands.parquet import day_files
+from collector.commands.parquet import parquet as day_files
 from collector.commands.parquet.columns import EVALUATION_COLUMNS, LABEL_COLUMNS
 from collector.commands.parquet.parquet import DONE, PARTLY, ParquetOptions, write_parquet
 from collector.config.configured import Config

@@ -12,11 +12,20 @@ from typing import Any
 
 from collector.commands.align.candidates import changes_of
 from collector.commands.align.proposal import PATIENCE
-from collector.commands.align.reading import EXAMPLE, LabelledCases, labelled_cases
+from collector.commands.align.reading import (
+    EXAMPLE,
+    FEWEST,
+    Consistent,
+    LabelledCases,
+    Parts,
+    consistent,
+    labelled_cases,
+    shortage,
+    split,
+)
 from collector.commands.align.replays import ReplayBench
 from collector.commands.align.report import AlignReport, as_json, as_text, as_yaml
 from collector.commands.align.search import ProposingJudge, Search, SearchLimits
-from collector.commands.align.subjects import FEWEST, Consistent, Parts, consistent, shortage, split
 from collector.commands.score.runner import guarded_run
 from collector.commands.score.spend_limit import require_prices
 from collector.config.configured import Config, Configured, without_audits

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from collector.commands.align.subjects import LabelledSubject
+from collector.commands.align.reading import LabelledSubject
 from collector.commands.score.runner import Run, run_jobs
 from collector.evaluate.plan import Assignment, Job, Monitor
 from collector.evaluate.recovery.replay_point import ReplayPoint

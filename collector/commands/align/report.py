@@ -14,9 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from collector.commands.align.candidates import AlignCandidate, definition_yaml
-from collector.commands.align.decision import HoldoutTest, TrainingTrial
-from collector.commands.align.gain import Gain, Share
-from collector.commands.align.subjects import Contradiction
+from collector.commands.align.gain import Gain, HoldoutTest, Share, TrainingTrial
+from collector.commands.align.reading import Contradiction
 from collector.telemetry.logging import plain
 from collector.wording import listed, plural
 

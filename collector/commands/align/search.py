@@ -15,7 +15,7 @@ from collector.commands.align.candidates import (
     changes_of,
     scale_of,
 )
-from collector.commands.align.decision import (
+from collector.commands.align.gain import (
     ANSWERING,
     HoldoutTest,
     TrainingTrial,
@@ -36,9 +36,9 @@ from collector.commands.align.proposal import (
     proposal_prompt,
     propose,
 )
+from collector.commands.align.reading import LabelledSubject, Parts, material_of
 from collector.commands.align.replays import ReplayBench, Replayed, replayed
 from collector.commands.align.report import AlignReport, TriedCandidate
-from collector.commands.align.subjects import LabelledSubject, Parts, material_of
 from collector.config.configured import Config
 from collector.records.tenants import tenant_of
 from collector.redact.open_redactor import Redactors, open_redactors

@@ -1,10 +1,13 @@
-"""The port of the sources: what is asked of one, and what it yields."""
+"""The port of the sources: what is asked of one, and what it yields.
+
+Stretches of time, for APIs that give the first so many of a search and no page after it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol, cast
 
 from collector.errors import EvalstreamError
@@ -109,3 +112,20 @@ def object_at(value: object, *names: str) -> Document:
     for name in names:
         value = cast("Document", value).get(name) if isinstance(value, dict) else None
     return cast("Document", value) if isinstance(value, dict) else {}
+
+
+def stretches(since: datetime, until: datetime, widest: timedelta) -> Iterator[tuple[datetime, datetime]]:
+    """Cut a time into stretches, the newest first."""
+    while until > since:
+        begin = max(since, until - widest)
+        yield begin, until
+        until = begin
+
+
+def halves(since: datetime, until: datetime, narrowest: timedelta) -> list[tuple[datetime, datetime]]:
+    """The two halves of a stretch, the newer first; none if they would be narrower than `narrowest`.
+
+    A half is a whole number of `narrowest` after `since`.
+    """
+    middle = since + narrowest * ((until - since) // 2 // narrowest)
+    return [] if until - since < 2 * narrowest else [(middle, until), (since, middle)]

@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import orjson
 
-from collector.commands.fetch.source import Api, Document, Source, Wanted, object_at, objects
-from collector.commands.fetch.stretches import halves, stretches
+from collector.commands.fetch.source import Api, Document, Source, Wanted, halves, object_at, objects, stretches
 from evaluators.wire.outside_json import read_outside
 
 _MOST = 500

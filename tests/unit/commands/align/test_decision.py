@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from collector.commands.align.decision import (
+from collector.commands.align.gain import (
     TrainingTrial,
     can_show_a_gain,
     chosen,
     holdout_test,
     training_trial,
 )
-from collector.commands.align.subjects import LabelledSubject, Parts, consistent, split
+from collector.commands.align.reading import LabelledSubject, Parts, consistent, split
 from evaluators.cases import Turn
 
 CANDIDATES = 8

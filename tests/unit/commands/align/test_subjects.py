@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collector.commands.align.subjects import (
+from collector.commands.align.reading import (
     FEWEST,
     Contradiction,
     LabelledSubject,

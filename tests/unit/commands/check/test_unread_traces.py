@@ -9,7 +9,7 @@ import pytest
 import yaml
 from made_up import Trace, chat
 
-from collector.commands.check.unread_traces import trace_lines
+from collector.commands.check.traffic import trace_lines
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError

@@ -11,8 +11,7 @@ import pytest
 from collector.commands.fetch import jaeger, langfuse, mlflow, phoenix, tempo
 from collector.commands.fetch.api_reader import authorization
 from collector.commands.fetch.fetch import trace_lines
-from collector.commands.fetch.source import Wanted
-from collector.commands.fetch.stretches import halves, stretches
+from collector.commands.fetch.source import Wanted, halves, stretches
 from collector.errors import BadInput
 
 TRACE, SPAN = "5b8efff798038103d269b633813fc60c", "eee19b7ec3c1b174"
