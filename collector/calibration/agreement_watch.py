@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.backoff import FailureLog
-from collector.calibration.labels import HumanLabel
+from collector.calibration.labels import HumanLabel, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.calibration.random_labels import (
     VerdictAgreement,
@@ -29,6 +29,7 @@ from collector.calibration.random_labels import (
 from collector.export.segments import Dimension, Segments
 from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import IncrementalReader
+from collector.statistics.agreement import FEWEST
 from collector.statistics.audited_sums import (
     PEOPLE_WINDOW,
     SUM_NAMES,
@@ -37,7 +38,7 @@ from collector.statistics.audited_sums import (
     people_name,
     scored_name,
 )
-from collector.statistics.score_scale import FEWEST, Interval, ScoreScale, agreement
+from collector.statistics.score_scale import Interval, ScoreScale, agreement
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
     AGREEMENT,
@@ -124,7 +125,7 @@ class AgreementWatcher:
         self._measure_random(self._clock())
 
     async def _measure(self, version: Version) -> None:
-        pairs = [(label.judge, label.human) for label in self._book.labels(version)]
+        pairs = weighted_pairs(self._book.labels(version))
         self._telemetry.gauge(AGREEMENT_LABELS, *version).set(len(pairs))
         if len(pairs) >= FEWEST:
             result = await asyncio.to_thread(agreement, "all", pairs, self._judged[version], samples=RESAMPLES)

@@ -12,6 +12,7 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
 from collector.errors import ConfigError
+from collector.statistics.agreement import FEWEST
 from collector.statistics.correction import LabelledScore, WeightedScore
 from collector.wording import plural
 from evaluators.cases import Json
@@ -27,7 +28,8 @@ class LabelRow(BaseModel):
     """A line of a label file. `human` is a number on 0..1, true or false, or pass and fail.
 
     Without `score` the judge's is looked up by `evaluation_id`, or by `turn_id` and evaluator. `label_probability` is
-    the one with which the evaluation was drawn to be labelled; without it, somebody picked it.
+    the one with which the evaluation was drawn to be labelled; without it, somebody picked it. Labels of one
+    `conversation_id` may depend on each other; it is known where the evaluation is in the log.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -38,6 +40,7 @@ class LabelRow(BaseModel):
     turn_id: str | None = None
     segment: str = "all"
     label_probability: Annotated[float, Field(gt=0, le=1)] | None = None
+    conversation_id: str | None = None
 
     def human_score(self, *, lower_is_better: bool) -> float:
         """The person's score in the sense of the evaluator's: good is 0 where lower is better."""
@@ -58,14 +61,23 @@ class HumanLabel:
     weight: float = 1.0
     probability: float | None = None
     at: float = 0.0
-    """When it was given, in seconds since the epoch; with what it is about, known of the page's labels alone."""
+    """When it was given, in seconds since the epoch; like monitor and attributes known of the page's labels alone."""
     monitor: str = ""
     conversation: str = ""
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     def weighted(self) -> LabelledScore:
         """The two scores with what they stand for: 1 / the probability to be both judged and labelled."""
-        return LabelledScore(self.judge, self.human, self.weight / (self.probability or 1.0))
+        return LabelledScore(self.judge, self.human, self.weight / (self.probability or 1.0), self.conversation)
+
+
+def weighted_pairs(labels: Sequence[HumanLabel]) -> list[LabelledScore]:
+    """The pairs by which agreement is measured: of what was drawn, if that is enough, else of all labels.
+
+    Labels that somebody picked stand for nothing else.
+    """
+    at_random = [label.weighted() for label in labels if label.probability is not None]
+    return at_random if len(at_random) >= FEWEST else [label.weighted() for label in labels]
 
 
 def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_better: bool = False) -> list[HumanLabel]:
@@ -82,6 +94,7 @@ def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_bet
             row.segment,
             judged.weight,
             row.label_probability,
+            conversation=row.conversation_id or judged.conversation,
         )
         for row in rows
         if (judged := _judged(row, scores)) is not None
@@ -98,7 +111,7 @@ def _judged(row: LabelRow, scores: Mapping[str, WeightedScore]) -> WeightedScore
     logged = scores.get(row.evaluation_id or "", scores.get(row.turn_id or ""))
     if row.score is None:
         return logged
-    return WeightedScore(row.score, logged.weight if logged else 1.0)
+    return WeightedScore(row.score, logged.weight, logged.conversation) if logged else WeightedScore(row.score)
 
 
 def _rows(path: Path) -> Iterator[LabelRow]:

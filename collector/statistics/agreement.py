@@ -1,97 +1,162 @@
-"""Measures of agreement between a judge's scores and people's. Plain functions over equally long sequences.
+"""Measures of agreement between a judge's scores and people's. Plain functions over sequences of pairs.
 
-Each function names the source of its formula.
+Each function names the source of its formula. Labels that were drawn with a probability count as often as what they
+stand for, so that a measure is that of the traffic, not of what was labelled; a plain pair counts once. Intervals draw
+whole conversations: their labels are not independent.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right, insort
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from random import Random
 
-ScorePair = tuple[float, float]
-"""A judge's score and a person's, both on 0..1."""
+from collector.statistics.conversations import by_conversation
+from collector.statistics.correction import LabelledScore
+
+ScorePair = tuple[float, float] | LabelledScore
+"""A judge's score and a person's, both on 0..1, and what they stand for."""
+
+
+FEWEST = 10
+"""Labels below which no measure is given, and labelled conversations below which none has an interval."""
+
+
+def _weight(pair: ScorePair) -> float:
+    return pair.weight if isinstance(pair, LabelledScore) else 1.0
 
 
 def spearman(pairs: Sequence[ScorePair]) -> float:
     """Spearman's rank correlation (1904), ties at their mean rank; NaN if one side is constant."""
-    return pearson(_ranks([judge for judge, _ in pairs]), _ranks([human for _, human in pairs]))
+    weights = list(map(_weight, pairs))
+    return pearson(_ranks([pair[0] for pair in pairs], weights), _ranks([pair[1] for pair in pairs], weights), weights)
 
 
-def pearson(xs: Sequence[float], ys: Sequence[float]) -> float:
+def pearson(xs: Sequence[float], ys: Sequence[float], weights: Sequence[float]) -> float:
     """Pearson's product-moment correlation; NaN if one side is constant."""
-    mean_x, mean_y = math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)
-    covariance = math.fsum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
-    spread = math.fsum((x - mean_x) ** 2 for x in xs) * math.fsum((y - mean_y) ** 2 for y in ys)
+    mean_x, mean_y = _mean(xs, weights), _mean(ys, weights)
+    rows = list(zip(xs, ys, weights, strict=True))
+    covariance = math.fsum(w * (x - mean_x) * (y - mean_y) for x, y, w in rows)
+    spread = math.fsum(w * (x - mean_x) ** 2 for x, _, w in rows) * math.fsum(w * (y - mean_y) ** 2 for _, y, w in rows)
     return covariance / math.sqrt(spread) if spread > 0 else math.nan
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
-    ordered = sorted(values)
-    return [(bisect_left(ordered, value) + bisect_right(ordered, value) + 1) / 2 for value in values]
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    return math.fsum(w * value for value, w in zip(values, weights, strict=True)) / math.fsum(weights)
+
+
+def _ranks(values: Sequence[float], weights: Sequence[float]) -> list[float]:
+    ranks, below = dict[float, float](), 0.0
+    for value, weight in sorted(_summed(zip(values, weights, strict=True)).items()):
+        ranks[value] = below + weight / 2.0
+        below += weight
+    return [ranks[value] for value in values]
+
+
+def _summed(weighted: Iterable[tuple[float, float]]) -> dict[float, float]:
+    sums = defaultdict[float, float](float)
+    for value, weight in weighted:
+        sums[value] += weight
+    return sums
 
 
 def kendall(pairs: Sequence[ScorePair]) -> float:
-    """Kendall's tau-b (1945); NaN if one side is constant. O(n log n) comparisons (Knight 1966)."""
-    ordered = sorted(pairs)
-    total = len(pairs) * (len(pairs) - 1) // 2
-    ties_judge, ties_human = (_tied(Counter(side)) for side in zip(*pairs, strict=True))
-    discordant, seen = 0, list[float]()
-    for _, human in ordered:  # within a tie of the judge people's scores rise, so they count as no inversion
-        discordant += len(seen) - bisect_right(seen, human)
-        insort(seen, human)
-    concordant = total - ties_judge - ties_human + _tied(Counter(pairs)) - discordant
-    scale = math.sqrt((total - ties_judge) * (total - ties_human))
-    return (concordant - discordant) / scale if scale else math.nan
+    """Kendall's tau-b (1945); NaN if one side is constant. Of two labels, the product of their weights counts."""
+    cells = defaultdict[tuple[float, float], float](float)
+    for pair in pairs:
+        cells[pair[0], pair[1]] += _weight(pair)
+    itself = math.fsum(_weight(pair) ** 2 for pair in pairs)  # no label is compared with itself
+    judges, people = (_summed((cell[side], weight) for cell, weight in cells.items()) for side in (0, 1))
+    total, both, *ties = (
+        (math.fsum(weight**2 for weight in weights) - itself) / 2.0
+        for weights in ((sum(cells.values()),), cells.values(), judges.values(), people.values())
+    )
+    discordant, seen = 0.0, _WeightsByValue(people)
+    for _, row in groupby(sorted(cells.items()), key=lambda cell: cell[0][0]):
+        level = [(human, weight) for (_, human), weight in row]
+        discordant += math.fsum(weight * seen.above(human) for human, weight in level)
+        for human, weight in level:
+            seen.add(human, weight)
+    concordant = total - ties[0] - ties[1] + both - discordant
+    scale = (total - ties[0]) * (total - ties[1])
+    return (concordant - discordant) / math.sqrt(scale) if scale > _FLAT * total**2 else math.nan
 
 
-def _tied(counts: Counter[float] | Counter[ScorePair]) -> int:
-    return sum(count * (count - 1) // 2 for count in counts.values())
+_FLAT = 1e-12
 
 
-def weighted_kappa(pairs: Sequence[ScorePair], levels: int = 5) -> float:
-    """Cohen's kappa (1968) with quadratic weights, scores put into equally wide levels; NaN without any spread."""
-    rated = [(_level(judge, levels), _level(human, levels)) for judge, human in pairs]
-    observed = sum((judge - human) ** 2 for judge, human in rated) / len(rated)
-    judges, humans = Counter(judge for judge, _ in rated), Counter(human for _, human in rated)
-    chance = sum((j - h) ** 2 * m * n for j, m in judges.items() for h, n in humans.items()) / len(rated) ** 2
-    return 1 - observed / chance if chance else math.nan
+class _WeightsByValue:
+    """Weights by value, with the sum of those of larger ones in O(log n) (Fenwick 1994)."""
+
+    def __init__(self, values: Iterable[float]) -> None:
+        self._places = {value: place for place, value in enumerate(sorted(values, reverse=True), 1)}
+        self._sums = [0.0] * (len(self._places) + 1)
+
+    def add(self, value: float, weight: float) -> None:
+        place = self._places[value]
+        while place < len(self._sums):
+            self._sums[place] += weight
+            place += place & -place
+
+    def above(self, value: float) -> float:
+        place, total = self._places[value] - 1, 0.0
+        while place:
+            total += self._sums[place]
+            place &= place - 1
+        return total
 
 
-def _level(score: float, levels: int) -> int:
-    return round(score * (levels - 1))
+def weighted_kappa(pairs: Sequence[ScorePair]) -> float:
+    """Cohen's kappa (1968) with quadratic weights, on the scores as they are; NaN without any spread.
+
+    Of evenly spaced levels it is the kappa of these levels, however many. By chance the square of the difference is the
+    sum of both variances and of the square of the means' difference.
+    """
+    judges, people, weights = _columns(pairs)
+    means = _mean(judges, weights), _mean(people, weights)
+    observed = _mean([(judge - human) ** 2 for judge, human in zip(judges, people, strict=True)], weights)
+    spreads = (
+        _mean([(score - mean) ** 2 for score in side], weights)
+        for side, mean in zip((judges, people), means, strict=True)
+    )
+    chance = sum(spreads) + (means[0] - means[1]) ** 2
+    return 1.0 - observed / chance if chance > _FLAT else math.nan
+
+
+def _columns(pairs: Sequence[ScorePair]) -> tuple[list[float], list[float], list[float]]:
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs], list(map(_weight, pairs))
 
 
 def cohen_kappa(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
     """Cohen's kappa (1960) of verdicts: judges pass from `threshold` on, people from `bar` on; NaN without spread."""
-    verdicts = [(judge >= threshold, human >= bar) for judge, human in pairs]
-    n = len(verdicts)
-    judges, humans = sum(judge for judge, _ in verdicts) / n, sum(human for _, human in verdicts) / n
-    chance = judges * humans + (1 - judges) * (1 - humans)
-    observed = sum(judge == human for judge, human in verdicts) / n
-    return (observed - chance) / (1 - chance) if chance < 1 else math.nan
+    judge = _share(pairs, lambda pair: pair[0] >= threshold)
+    human = _share(pairs, lambda pair: pair[1] >= bar)
+    observed = _share(pairs, lambda pair: (pair[0] >= threshold) == (pair[1] >= bar))
+    chance = judge * human + (1 - judge) * (1 - human)
+    return (observed - chance) / (1 - chance) if chance < 1 - _FLAT else math.nan
 
 
 def krippendorff(pairs: Sequence[ScorePair]) -> float:
     """Krippendorff's alpha (1970) for interval data and two raters without gaps; NaN without any spread."""
-    pooled = [score for pair in pairs for score in pair]
-    n = len(pooled)
-    within = 2 * math.fsum((judge - human) ** 2 for judge, human in pairs) / n
-    mean = math.fsum(pooled) / n
-    between = 2 * n * math.fsum((score - mean) ** 2 for score in pooled) / (n * (n - 1))
-    return 1 - within / between if between else math.nan
+    judges, people, weights = _columns(pairs)
+    within = _mean([(judge - human) ** 2 for judge, human in zip(judges, people, strict=True)], weights)
+    pooled, twice = [*judges, *people], [*weights, *weights]
+    mean = _mean(pooled, twice)
+    number = 2.0 * math.fsum(weights) ** 2 / math.fsum(weight**2 for weight in weights)  # Kish
+    between = 2.0 * _mean([(score - mean) ** 2 for score in pooled], twice) * number / (number - 1.0)
+    return 1.0 - within / between if between > _FLAT else math.nan
 
 
 def sensitivity(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
     """The judge's pass rate on answers that people call good, at or above `bar` (Yerushalmy 1947); NaN without any."""
-    return _share([judge >= threshold for judge, human in pairs if human >= bar])
+    return _share([pair for pair in pairs if pair[1] >= bar], lambda pair: pair[0] >= threshold)
 
 
 def specificity(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
     """The judge's failure rate on answers that people call bad, below `bar` (Yerushalmy 1947); NaN without any."""
-    return _share([judge < threshold for judge, human in pairs if human < bar])
+    return _share([pair for pair in pairs if pair[1] < bar], lambda pair: pair[0] < threshold)
 
 
 def youden(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
@@ -99,13 +164,14 @@ def youden(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> fl
     return sensitivity(pairs, threshold, bar) + specificity(pairs, threshold, bar) - 1.0
 
 
-def _share(hits: Sequence[bool]) -> float:
-    return sum(hits) / len(hits) if hits else math.nan
+def _share(pairs: Sequence[ScorePair], is_hit: Callable[[ScorePair], bool]) -> float:
+    total = sum(map(_weight, pairs))
+    return sum(_weight(pair) for pair in pairs if is_hit(pair)) / total if total else math.nan
 
 
 def threshold_for(pairs: Sequence[ScorePair], target: float, bar: float = 0.5) -> float | None:
     """The lowest threshold whose specificity is at least `target`; None if there is none."""
-    for threshold in sorted({judge for judge, _ in pairs}):
+    for threshold in sorted({pair[0] for pair in pairs}):
         if specificity(pairs, threshold, bar) >= target:
             return threshold
     return None
@@ -114,14 +180,17 @@ def threshold_for(pairs: Sequence[ScorePair], target: float, bar: float = 0.5) -
 def interval(
     pairs: Sequence[ScorePair], measure: Callable[[Sequence[ScorePair]], float], *, samples: int = 1000, seed: int = 0
 ) -> tuple[float, float] | None:
-    """The percentile bootstrap's 95 % interval (Efron and Tibshirani 1993) of a measure.
+    """The percentile bootstrap's 95 % interval (Efron and Tibshirani 1993) of a measure; it draws conversations.
 
-    None if the measure has no value in most resamples; those without one (one side constant) are omitted.
+    None of fewer than `FEWEST` conversations, and if the measure has no value in most resamples; those without one (one
+    side constant) are omitted.
     """
-    chance = Random(seed)
-    resampled = sorted(
-        value for _ in range(samples) if not math.isnan(value := measure(chance.choices(pairs, k=len(pairs))))
-    )
+    chance, conversations = Random(seed), by_conversation(pairs)
+    if len(conversations) < FEWEST:
+        return None
+    choices = (chance.choices(conversations, k=len(conversations)) for _ in range(samples))
+    values = (measure([pair for conversation in choice for pair in conversation]) for choice in choices)
+    resampled = sorted(value for value in values if not math.isnan(value))
     if len(resampled) < samples / 2:
         return None
     return resampled[int(0.025 * len(resampled))], resampled[min(len(resampled) - 1, int(0.975 * len(resampled)))]

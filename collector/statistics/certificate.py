@@ -6,12 +6,13 @@ people fail. With r the weighted rate of failures among a part's labels and U it
 
     rate = Σ q r,    upper = rate + √ (Σ q² (U - r)² + z² v (r_fails - r_passes)²)
 
-where v is the variance of q. U is the exact binomial limit (Clopper and Pearson 1934) at the effective number of labels
-(Korn and Graubard 1998), as unequal weights tell less; limits are combined by the method of variance estimates recovery
-(Zou and Donner 2008). The rate is certified where `upper`, at 95 % on one side, is below the bound. A normal limit is
-no good: with a rate of a few percent and a hundred labels, too few failures are seen to know their own spread. So it is
-with dividing by the judge's sensitivity + specificity - 1 (Rogan and Gladen 1978), which a weak judge makes arbitrarily
-uncertain; a weak judge makes this limit wider up to that of the labels alone, and never wrong.
+where v is the variance of q. U is the exact binomial limit (Clopper and Pearson 1934) at the effective number of
+labelled conversations (Korn and Graubard 1998), as unequal weights tell less, and labels of one conversation may all be
+alike; limits are combined by the method of variance estimates recovery (Zou and Donner 2008). The rate is certified
+where `upper`, at 95 % on one side, is below the bound. A normal limit is no good: with a rate of a few percent and a
+hundred labels, too few failures are seen to know their own spread. So it is with dividing by the judge's sensitivity +
+specificity - 1 (Rogan and Gladen 1978), which a weak judge makes arbitrarily uncertain; a weak judge makes this limit
+wider up to that of the labels alone, and never wrong.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from collector.statistics.conversations import by_conversation
 
 CONFIDENCE = 0.95
 """Of the upper limit, on one side: a rate at the bound is certified in at most one case of twenty."""
@@ -35,6 +38,7 @@ class VerdictPair(NamedTuple):
     judge_fails: bool
     human_fails: bool
     weight: float = 1.0
+    conversation: str = ""
 
 
 class JudgedVerdict(NamedTuple):
@@ -42,6 +46,7 @@ class JudgedVerdict(NamedTuple):
 
     fails: bool
     weight: float = 1.0
+    conversation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,8 @@ def certify(labels: Sequence[VerdictPair], judged: Sequence[JudgedVerdict], boun
     """The certificate by labels that were drawn at random; there must be one, and a judged verdict."""
     total = math.fsum(verdict.weight for verdict in judged)
     failing = math.fsum(verdict.weight for verdict in judged if verdict.fails) / total
-    variance = math.fsum(verdict.weight**2 * (verdict.fails - failing) ** 2 for verdict in judged) / total**2
+    residuals = (sum(one.weight * (one.fails - failing) for one in each) for each in by_conversation(judged))
+    variance = math.fsum(residual**2 for residual in residuals) / total**2
     parts = [_part([pair for pair in labels if pair.judge_fails is fails]) for fails in (True, False)]
     shares = (failing, 1.0 - failing)
     rate = math.fsum(share * known for share, (known, _) in zip(shares, parts, strict=True))
@@ -79,7 +85,7 @@ def _part(labels: Sequence[VerdictPair]) -> tuple[float, float]:
         return 0.5, 1.0
     total = math.fsum(pair.weight for pair in labels)
     rate = math.fsum(pair.weight for pair in labels if pair.human_fails) / total
-    number = total**2 / math.fsum(pair.weight**2 for pair in labels)
+    number = total**2 / math.fsum(sum(pair.weight for pair in each) ** 2 for each in by_conversation(labels))
     return rate, upper_limit(rate * number, number)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -77,3 +77,14 @@ class Conversations(Generic[State]):
         while len(self._known) > self._capacity or time - next(iter(self._known.values())).last > self._pause:
             self._known.popitem(last=False)
         return new.state, None
+
+
+Item = TypeVar("Item")
+
+
+def by_conversation(items: Iterable[Item]) -> list[list[Item]]:
+    """The items of each `conversation`; what names none is one of its own."""
+    conversations: dict[Hashable, list[Item]] = {}
+    for number, item in enumerate(items):
+        conversations.setdefault(getattr(item, "conversation", "") or number, []).append(item)
+    return list(conversations.values())

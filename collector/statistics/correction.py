@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from collector.statistics.conversations import by_conversation
 
 _FLAT = 1e-15
 """Variance below which a judge's scores are all the same."""
 
 
 class WeightedScore(NamedTuple):
-    """A judge's score, and how many subjects of the traffic it stands for: 1 / its sampling probability."""
+    """A judge's score, and how many subjects of the traffic it stands for: 1 / its sampling probability.
+
+    Scores of one `conversation` may depend on each other; without one, a score is independent of all others.
+    """
 
     score: float
     weight: float = 1.0
+    conversation: str = ""
 
 
 class LabelledScore(NamedTuple):
@@ -24,6 +30,7 @@ class LabelledScore(NamedTuple):
     judge: float
     human: float
     weight: float = 1.0
+    conversation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +54,24 @@ def corrected(labelled: Sequence[LabelledScore], unlabelled: Sequence[WeightedSc
     than people alone. A ratio of weighted sums, and a power that the same labels choose, have a bias of the order of
     1 / labels, which unequal weights make larger; the delete-one jackknife takes it away, and gives the part of the
     error that is the labels' (Quenouille 1956; Tukey 1958). Of the bias it takes away the share that nobody labelled.
+    It deletes a conversation with all its labels.
     """
     fixed = _Unlabelled.of(unlabelled)
-    sums = _LabelledSums.of(labelled)
+    conversations = by_conversation(labelled)
+    sums = _LabelledSums.of(conversations)
     mean, power = sums.estimate(fixed)
-    number = len(labelled)
+    number = len(conversations)
     if number > 2:
-        parts = [sums.without(score).estimate(fixed)[0] for score in labelled]
+        parts = [sums.without(conversation).estimate(fixed)[0] for conversation in conversations]
         middle = math.fsum(parts) / number
         variance = (number - 1) / number * math.fsum((part - middle) ** 2 for part in parts)
-        left = max(0.0, 1.0 - number / len(unlabelled)) if unlabelled else 1.0  # what all have labelled has no bias
+        left = (
+            max(0.0, 1.0 - len(labelled) / len(unlabelled)) if unlabelled else 1.0
+        )  # what all have labelled has no bias
         mean -= left * (number - 1) * (middle - mean)
     else:
-        rest = [WeightedScore(score.human - power * score.judge, score.weight) for score in labelled]
-        variance = _covariance(rest, rest)
+        rest = [WeightedScore(one.human - power * one.judge, one.weight, one.conversation) for one in labelled]
+        variance = _variance(rest)
     return Estimate(mean, math.sqrt(variance + power**2 * fixed.variance), power)
 
 
@@ -75,11 +86,13 @@ class _Unlabelled(NamedTuple):
     def of(cls, scores: Sequence[WeightedScore]) -> _Unlabelled:
         if not scores:
             return cls(0.0, 0.0, there=False)
-        return cls(weighted_mean(scores), _covariance(scores, scores), there=True)
+        return cls(weighted_mean(scores), _variance(scores), there=True)
 
 
 class _LabelledSums(NamedTuple):
-    """Sums over labels with weights w, of the judge's x and the person's y, around about their middle."""
+    """Sums over labels with weights w, of the judge's x and the person's y, from one of them; w2… are those of products
+    of a conversation's sums.
+    """
 
     origin: tuple[float, float]
     w: float
@@ -92,19 +105,21 @@ class _LabelledSums(NamedTuple):
     w2xy: float
 
     @classmethod
-    def of(cls, labelled: Sequence[LabelledScore]) -> _LabelledSums:
-        first = labelled[0]
-        terms = [cls._terms(score, (first.judge, first.human)) for score in labelled]
+    def of(cls, conversations: Sequence[Sequence[LabelledScore]]) -> _LabelledSums:
+        first = conversations[0][0]
+        terms = [cls._terms(conversation, (first.judge, first.human)) for conversation in conversations]
         return cls((first.judge, first.human), *(math.fsum(term) for term in zip(*terms, strict=True)))
 
     @staticmethod
-    def _terms(label: LabelledScore, origin: tuple[float, float]) -> tuple[float, ...]:
-        w, x, y = label.weight, label.judge - origin[0], label.human - origin[1]
-        return w, w * x, w * y, w * w, w * w * x, w * w * y, w * w * x * x, w * w * x * y
+    def _terms(conversation: Sequence[LabelledScore], origin: tuple[float, float]) -> tuple[float, ...]:
+        w = sum(label.weight for label in conversation)
+        x = sum(label.weight * (label.judge - origin[0]) for label in conversation)
+        y = sum(label.weight * (label.human - origin[1]) for label in conversation)
+        return w, x, y, w * w, w * x, w * y, x * x, x * y
 
-    def without(self, label: LabelledScore) -> _LabelledSums:
-        """The sums of the other labels."""
-        terms = self._terms(label, self.origin)
+    def without(self, conversation: Sequence[LabelledScore]) -> _LabelledSums:
+        """The sums of the other conversations."""
+        terms = self._terms(conversation, self.origin)
         return _LabelledSums(self.origin, *(all_ - own for all_, own in zip(self[1:], terms, strict=True)))
 
     def estimate(self, unlabelled: _Unlabelled) -> tuple[float, float]:
@@ -116,14 +131,11 @@ class _LabelledSums(NamedTuple):
         return self.origin[1] + y + power * (unlabelled.mean - self.origin[0] - x), power
 
 
-def _covariance(ones: Sequence[WeightedScore], others: Sequence[WeightedScore]) -> float:
-    """The covariance of the weighted means of two scores of the same subjects; of one with itself, its variance."""
-    one, other = _weighted_residuals(ones), _weighted_residuals(others)
-    total = math.fsum(score.weight for score in ones)
-    return math.fsum(a * b for a, b in zip(one, other, strict=True)) / total**2
-
-
-def _weighted_residuals(scores: Sequence[WeightedScore]) -> Iterable[float]:
-    """Each score's distance from their mean, times its weight."""
+def _variance(scores: Sequence[WeightedScore]) -> float:
+    """The variance of the weighted mean of some scores, conversations as clusters."""
     mean = weighted_mean(scores)
-    return [score.weight * (score.score - mean) for score in scores]
+    residuals = (
+        math.fsum(score.weight * (score.score - mean) for score in conversation)
+        for conversation in by_conversation(scores)
+    )
+    return math.fsum(residual**2 for residual in residuals) / math.fsum(score.weight for score in scores) ** 2

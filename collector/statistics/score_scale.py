@@ -20,13 +20,12 @@ from collector.statistics.agreement import (
     weighted_kappa,
     youden,
 )
+from collector.statistics.correction import LabelledScore
 from evaluators.evaluator import Evaluator
 
 Interval = tuple[float, float] | None
 Measure = Callable[[Sequence[ScorePair]], float]
 
-FEWEST = 10
-"""Labels below which no measure is given."""
 _MIDDLE = 0.5
 ENOUGH = 200
 """Labels from which the intervals have their nominal coverage."""
@@ -47,7 +46,7 @@ class ScoreScale:
 
     def upward(self, pairs: Sequence[ScorePair]) -> Sequence[ScorePair]:
         """The pairs on a scale on which higher is better."""
-        return [(1.0 - judge, 1.0 - human) for judge, human in pairs] if self.lower_is_better else pairs
+        return [_turned(pair) for pair in pairs] if self.lower_is_better else pairs
 
     @property
     def bar(self) -> float:
@@ -79,6 +78,11 @@ class ScoreScale:
             "specificity": partial(specificity, threshold=self.bar),
             "youden_j": partial(youden, threshold=self.bar),
         }
+
+
+def _turned(pair: ScorePair) -> ScorePair:
+    judge, human = 1.0 - pair[0], 1.0 - pair[1]
+    return pair._replace(judge=judge, human=human) if isinstance(pair, LabelledScore) else (judge, human)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from collector.calibration.labels import HumanLabel, read_labels
+from collector.calibration.labels import HumanLabel, read_labels, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.calibration.random_labels import DRIFT_ERRORS, WEAKEST, random_labels, withheld
 from collector.commands.calibrate.plot import plot_svg
@@ -23,11 +23,12 @@ from collector.logs.whole_log import read_records
 from collector.past.evaluations import evaluations_in
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
-from collector.statistics.agreement import ScorePair
+from collector.statistics.agreement import FEWEST
 from collector.statistics.certificate import Certificate, JudgedVerdict, VerdictPair, certify
+from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import Estimate, WeightedScore, corrected, weighted_mean
 from collector.statistics.intervals import Z
-from collector.statistics.score_scale import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
+from collector.statistics.score_scale import ENOUGH, Agreement, ScoreScale, agreement
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
 
@@ -139,8 +140,9 @@ async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Le
 
 def _scored(evaluation: Evaluation) -> _Scored:
     assert evaluation.score is not None
-    names = (evaluation.evaluation_id, evaluation.subject.turn_id or evaluation.subject.conversation_id)
-    return _Scored(WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability), names)
+    conversation = evaluation.subject.conversation_id
+    names = (evaluation.evaluation_id, evaluation.subject.turn_id or conversation)
+    return _Scored(WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation), names)
 
 
 def _page_labels(version: Version, ledger: _Ledger) -> tuple[list[HumanLabel], tuple[str, ...]]:
@@ -164,18 +166,19 @@ def calibration(
     notes: tuple[str, ...] = (),
 ) -> Calibration:
     """The figures; `ledger` holds all scores of the traffic that the labels were drawn from."""
-    pairs = _pairs(labels)
+    pairs = weighted_pairs(labels)
     at_random = [label for label in labels if label.probability is not None]
     segments = sorted({label.segment for label in labels})
     agreements = [agreement("all", pairs, scale)]
     if len(segments) > 1:
         agreements += [
-            agreement(segment, _pairs([label for label in labels if label.segment == segment]), scale)
+            agreement(segment, weighted_pairs([label for label in labels if label.segment == segment]), scale)
             for segment in segments
         ]
     why = withheld(random_labels(labels), scale)
     unproven = WITHHELD.get(why)
-    by_people = len(at_random) >= FEWEST and unproven is None
+    weighted = [label.weighted() for label in at_random]
+    by_people = len(by_conversation(weighted)) >= FEWEST and unproven is None
     return Calibration(
         evaluator=options.evaluator,
         threshold=scale.threshold,
@@ -183,7 +186,7 @@ def calibration(
         fitting_threshold=scale.threshold_for(pairs, options.target),
         target=options.target,
         raw_mean=weighted_mean(ledger) if ledger else None,
-        corrected_mean=corrected([label.weighted() for label in at_random], ledger) if by_people else None,
+        corrected_mean=corrected(weighted, ledger) if by_people else None,
         notes=(*notes, *([] if unproven is None else [unproven]), *_notes_on_draw(labels, at_random)),
         certificate=_certificate(options.certify, at_random, ledger, scale),
     )
@@ -206,10 +209,13 @@ def _certificate(
     if not labels or not ledger:
         what = "labels that were drawn at random (--random, or label_probability)" if ledger else "scores in the log"
         raise ConfigError(f"--certify: needs {what}; there are none")
-    pairs = [(label, label.weighted().weight) for label in labels]
+    pairs = [label.weighted() for label in labels]
     return certify(
-        [VerdictPair(scale.fails(label.judge), scale.is_bad(label.human), weight) for label, weight in pairs],
-        [JudgedVerdict(scale.fails(score.score), score.weight) for score in ledger],
+        [
+            VerdictPair(scale.fails(pair.judge), scale.is_bad(pair.human), pair.weight, pair.conversation)
+            for pair in pairs
+        ],
+        [JudgedVerdict(scale.fails(score.score), score.weight, score.conversation) for score in ledger],
         bound,
     )
 
@@ -218,7 +224,7 @@ def _notes_on_draw(labels: Sequence[HumanLabel], at_random: Sequence[HumanLabel]
     picked = len(labels) - len(at_random)
     if not picked:
         return
-    what = "No corrected mean" if len(at_random) < FEWEST else "Not in the corrected mean"
+    what = "No corrected mean" if len(at_random) < FEWEST else "Not used"
     yield (
         f"{what}: {plural(picked, 'label')} do not say how they were drawn, and what somebody picks says nothing about "
         "the mean. If they are a random draw, say so with --random, or with label_probability in each line."
@@ -230,10 +236,6 @@ def _write(path: Path, picture: str) -> None:
         path.write_text(picture, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --plot") from error
-
-
-def _pairs(labels: Sequence[HumanLabel]) -> list[ScorePair]:
-    return [(label.judge, label.human) for label in labels]
 
 
 def as_json(result: Calibration) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -25,6 +26,12 @@ from collector.statistics.correction import WeightedScore, corrected
 from evaluators.results import Evaluation, Label, Sampling
 
 
+def judged(number: int, **changes: object) -> Evaluation:
+    """An evaluation of a conversation of its own."""
+    made = scored(number, **changes)
+    return replace(made, subject=replace(made.subject, conversation_id=f"c{number}"))
+
+
 def config(folder: Path) -> Config:
     return checked(
         {"helpful": {"kind": "g_eval", "criteria": "Right?", "evaluation_params": ["actual_output"]}},
@@ -43,11 +50,11 @@ def test_means_are_weighted_and_of_the_configured_version_alone(tmp_path: Path) 
     of = config(tmp_path)
     names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
     often, seldom = Sampling(probability=1.0), Sampling(probability=0.25)
-    bad = [scored(n, **names, score=0.0, sampling=often) for n in range(20)]
-    good = [scored(n, **names, score=1.0, sampling=seldom) for n in range(20, 40)]
+    bad = [judged(n, **names, score=0.0, sampling=often) for n in range(20)]
+    good = [judged(n, **names, score=1.0, sampling=seldom) for n in range(20, 40)]
     other = [scored(n, evaluator="helpful", evaluator_version="of-old", score=0.5) for n in range(40, 47)]
     labels = [
-        label(**names, label_id=f"{n:032x}", evaluation_id=each.evaluation_id, sampling=each.sampling,
+        label(**names, label_id=f"{n:032x}", evaluation_id=each.evaluation_id, sampling=each.sampling, subject=each.subject,
               judge_score=each.score, score=each.score)
         for n, each in enumerate((*bad, *good))
     ]  # fmt: skip
@@ -65,13 +72,20 @@ def test_means_are_weighted_and_of_the_configured_version_alone(tmp_path: Path) 
 def test_what_somebody_picked_never_enters_a_mean(tmp_path: Path) -> None:
     of = config(tmp_path)
     names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
-    scores = [scored(n, **names, score=n / 40) for n in range(40)]
+    scores = [judged(n, **names, score=n / 40) for n in range(40)]
     worst = [
-        label(**names, label_id=f"{n:032x}", evaluation_id=each.evaluation_id, judge_score=each.score, score=0.0)
+        label(
+            **names,
+            label_id=f"{n:032x}",
+            evaluation_id=each.evaluation_id,
+            subject=each.subject,
+            judge_score=each.score,
+            score=0.0,
+        )
         for n, each in enumerate(scores[:20])
     ]
     drawn = [
-        label(**names, label_id=f"{n:032x}", evaluation_id=each.evaluation_id, judge_score=each.score,
+        label(**names, label_id=f"{n:032x}", evaluation_id=each.evaluation_id, subject=each.subject, judge_score=each.score,
               score=each.score, label_probability=0.5)
         for n, each in enumerate(scores[1::2], 100)
     ]  # fmt: skip
@@ -83,7 +97,7 @@ def test_what_somebody_picked_never_enters_a_mean(tmp_path: Path) -> None:
     asyncio.run(fill(of, [], drawn))
     found = json.loads(calibrate(of, CalibrateOptions(labels=None, evaluator="helpful", json=True)))
     assert abs(found["corrected_mean"]["mean"] - 0.4875) < 0.02, "of the drawn ones alone"
-    assert "Not in the corrected mean: 10 labels" in found["notes"][-1], "10 of the worst are among the drawn ones"
+    assert "Not used: 10 labels" in found["notes"][-1], "10 of the worst are among the drawn ones"
 
 
 def test_drawn_labels_give_an_unbiased_mean_that_its_interval_covers() -> None:
@@ -113,7 +127,7 @@ def test_drawn_labels_give_an_unbiased_mean_that_its_interval_covers() -> None:
 def test_the_command_certifies_or_ends_with_1(tmp_path: Path, bad: int, status: int, sentence: str) -> None:
     of = config(tmp_path)
     names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
-    evaluations = [scored(n, **names, score=float(n >= 5)) for n in range(200)]
+    evaluations = [judged(n, **names, score=float(n >= 5)) for n in range(200)]
     asyncio.run(fill(of, evaluations, []))
     lines = [
         {"human": n >= 5 and n % 200 >= bad, "evaluation_id": each.evaluation_id} for n, each in enumerate(evaluations)

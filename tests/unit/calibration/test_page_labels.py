@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -121,6 +122,7 @@ def of_a_judge(count: int, right: float) -> list[Label]:
             opinion="agree" if chance.random() < right else "disagree",
             score=None,
             given_at=START + timedelta(seconds=number),
+            subject=replace(scored().subject, conversation_id=f"c{number}"),
         )
         for number in range(count)
     ]
