@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import orjson
 
-from collector.alerting.releases.comparison import BEFORE
+from collector.alerting.releases.comparison import BEFORE, WEEK
 from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, HourlyScores
 from collector.alerting.releases.releases import Release, ReleaseRules, releases
 from collector.config.configured import Config
@@ -24,6 +24,7 @@ from evaluators.results import Evaluation
 DONE = 0
 _STATES = {
     "worse": "worse for sure",
+    "untold": "nothing here tells the version from the time of day",
     "better": "better",
     "alike": "alike within 0.05",
     "open": "not known yet",
@@ -49,12 +50,15 @@ async def compare(config: Config, options: CompareOptions, say: Callable[[str], 
         ConfigError: there is no such monitor or attribute, or no log.
     """
     rules = _rules(config, options)
-    first = options.since.timestamp() - BEFORE * HOUR
+    first = options.since.timestamp() - WEEK * HOUR
     scores = HourlyScores(rules.attributes, options.until.timestamp() - first)
     async with open_stored_logs(config.settings.log) as logs:
         async for evaluation in _scores(logs.evaluations, options):
             scores.add(evaluation)
     compared = releases([scores], rules, options.until.timestamp() - 1.0)
+    if options.baseline is None:  # of what came before, only scores are needed
+        first = options.since.timestamp() - BEFORE * HOUR
+        compared = [release for release in compared if release.started >= first]
     if as_json:
         views = [asdict(release_view(release)) for release in compared]
         say(orjson.dumps({"monitor": options.monitor, "releases": views}, option=orjson.OPT_INDENT_2).decode())
@@ -92,7 +96,7 @@ def _rules(config: Config, options: CompareOptions) -> ReleaseRules:
 async def _scores(log: Log, options: CompareOptions) -> AsyncIterator[Evaluation]:
     """The scores of the monitor in the window, each once, without those that replays made."""
     selection = EvaluationFilter(
-        since=options.since - timedelta(hours=BEFORE), until=options.until, monitors=[options.monitor]
+        since=options.since - timedelta(hours=WEEK), until=options.until, monitors=[options.monitor]
     )
     seen: set[str] = set()
     async for evaluation in selected_in(log, selection):
@@ -131,6 +135,8 @@ def _levels(release: Release) -> str:
     difference = release.difference
     if difference is None:
         return f"{before}, then {now}: too few scores to compare"
+    if not difference.is_told:
+        return f"{before}, then {now}: {difference.estimate:+.3f} since the day before, {_STATES[release.state]}"
     interval = f"{difference.estimate:+.3f}, between {difference.low:+.3f} and {difference.high:+.3f}"
     return f"{before}, then {now}: {interval} ({difference.method}), {_STATES[release.state]}"
 

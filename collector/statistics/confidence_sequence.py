@@ -14,7 +14,6 @@ sequences, 2024). `tests/bench/release_comparison.py` measures how often it hold
 from __future__ import annotations
 
 from math import log, sqrt
-from statistics import NormalDist
 
 RHO = 4.0
 """ρ: intervals are narrowest, in units of their standard error, at about eight times this variance. That of a score is
@@ -25,8 +24,3 @@ def radius(variance: float, error_rate: float) -> float:
     """How far such a sum is from its mean at most, at all times, but in a share `error_rate` of all cases."""
     spread = variance + RHO
     return sqrt(spread * log(spread / (RHO * error_rate**2)))
-
-
-def fixed_radius(variance: float, error_rate: float) -> float:
-    """The same at one time that is fixed before."""
-    return NormalDist().inv_cdf(1.0 - error_rate / 2.0) * sqrt(variance)

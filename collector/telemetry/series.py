@@ -672,7 +672,8 @@ RELEASE_STARTED = gauge(
 )
 RELEASE_DIFFERENCE = gauge(
     "evalstream_release_difference",
-    "Mean score of a version less that of its baseline, side by side or, if it replaced it at once, before and after.",
+    "Mean score of a version less that of its baseline: side by side, or if it replaced it at once, that of the same "
+    "hours a week before, or of the day before (then without bounds).",
     ("evaluator", "evaluator_version", *_RELEASE),
 )
 RELEASE_BOUND = gauge(

@@ -10,8 +10,11 @@ over the blocks,
 is the estimate and the variance of its sum, and `confidence.radius(V, α) / Σ h` the half width of its interval. Means
 and variances are those of the estimator: weights 1 / p, conversations as clusters.
 
-Without a block, where the new version has replaced the old one at once: the new mean less that of the day before. Its
-interval adds the error of both, and says nothing of what time alone has changed: the alert wants more than `drift`.
+Without a block, where the new version has replaced the old one at once, each of its hours is compared with the same
+hour of the week before, in the same blocks: neither the time of day nor the day of the week is in the difference. What
+else a week changes is, so the alert wants more than `drift`. If the old one did not run a week before, or scores of
+then are not known, the mean is compared with that of the day before. Nothing tells the version from the time of day
+then, so that says nothing of the version, and has no interval.
 """
 
 from __future__ import annotations
@@ -21,33 +24,36 @@ from dataclasses import dataclass
 from typing import Literal
 
 from collector.alerting.releases.hourly_scores import total
-from collector.statistics.confidence_sequence import fixed_radius, radius
+from collector.statistics.confidence_sequence import radius
 from collector.statistics.estimator import Sums
 
 BLOCK = 20.0
 """Effective conversations of each version in a block: with fewer, variances and weighted means are too uncertain."""
 LONGEST_BLOCK = 24
 """Hours after which a block that has too few of a version begins again."""
-BEFORE = 24
-"""Hours before a release that it is compared with, where both did not run side by side."""
+BEFORE, WEEK = 24, 168
+"""Hours of the day and the week before a release that it is compared with, if both did not run side by side."""
 _PRIOR, _PRIOR_VARIANCE = 10.0, 0.1
 """Conversations, and their variance, that are added to those that are known: few scores that agree are no certainty."""
-_OF_REFERENCE = 0.1
-"""The share of the error rate for the mean before; the rest is for that after."""
 INTERVAL_ERROR = 0.05
 """Of the intervals that are shown."""
 
-Method = Literal["side by side", "before and after"]
+Method = Literal["side by side", "week before", "day before"]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean of the new version less that of the old one, within the interval from `low` to `high`."""
+    """The mean of the new version less that of the old one, within the interval from `low` to `high`, if it has one."""
 
     estimate: float
     low: float
     high: float
     method: Method
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it tells the version from the time of day."""
+        return self.method != "day before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,7 @@ Hourly = Mapping[int, Sums]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The hours of a new version, and of the old one from a day before it came."""
+    """The hours of a new version, and of the old one from a week before it came."""
 
     old: Hourly
     new: Hourly
@@ -81,41 +87,46 @@ class Pair:
 
     def difference(self, error_rate: float) -> Difference | None:
         """The difference, wrong in a share `error_rate` of all releases at any time; None of too few scores."""
-        blocks = list(self._blocks())
-        return _side_by_side(blocks, error_rate) if blocks else self._before_and_after(error_rate)
+        blocks = _blocks(self.old, self.new, self.started)
+        if blocks:
+            return _difference(blocks, error_rate, "side by side")
+        earlier = self.week_before
+        blocks = _blocks(earlier, {hour: sums for hour, sums in self.new.items() if hour in earlier}, self.started)
+        return _difference(blocks, error_rate, "week before") if blocks else self._since_the_day_before()
 
-    def _blocks(self) -> list[tuple[Sums, Sums]]:
-        blocks: list[tuple[Sums, Sums]] = []
-        old = new = Sums()
-        began = None
-        for hour in sorted(each for each in {*self.old, *self.new} if each >= self.started):
-            if began is not None and hour - began >= LONGEST_BLOCK:
-                old = new = Sums()
-                began = None
-            began = hour if began is None else began
-            old += self.old.get(hour, Sums())
-            new += self.new.get(hour, Sums())
-            if min(old.n_eff, new.n_eff) >= BLOCK:
-                blocks.append((old, new))
-                old = new = Sums()
-                began = None
-        return blocks
+    @property
+    def week_before(self) -> Hourly:
+        """The old version's hours a week before those of the new one, by these."""
+        before = {hour: self.old.get(hour - WEEK) for hour in self.new if hour - WEEK < self.started}
+        return {hour: sums for hour, sums in before.items() if sums is not None}
 
-    def _before_and_after(self, error_rate: float) -> Difference | None:
-        before = range(self.started - BEFORE, self.started)
-        old = total(sums for hour, sums in self.old.items() if hour in before)
+    def _since_the_day_before(self) -> Difference | None:
+        old = total(sums for hour, sums in self.old.items() if self.started - BEFORE <= hour < self.started)
         new = total(self.new.values())
         if min(old.n_eff, new.n_eff) < BLOCK:
             return None
-        of_old = _Spread().and_of(old).variance / old.n_eff
-        of_new = _Spread().and_of(new).variance
-        half = fixed_radius(of_old, _OF_REFERENCE * error_rate)
-        half += radius(of_new * new.n_eff, (1.0 - _OF_REFERENCE) * error_rate) / new.n_eff
-        estimate = new.mean - old.mean
-        return Difference(estimate, estimate - half, estimate + half, "before and after")
+        return Difference(new.mean - old.mean, -1.0, 1.0, "day before")
 
 
-def _side_by_side(blocks: list[tuple[Sums, Sums]], error_rate: float) -> Difference:
+def _blocks(old_hours: Hourly, new_hours: Hourly, started: int) -> list[tuple[Sums, Sums]]:
+    blocks: list[tuple[Sums, Sums]] = []
+    old = new = Sums()
+    began = None
+    for hour in sorted(each for each in {*old_hours, *new_hours} if each >= started):
+        if began is not None and hour - began >= LONGEST_BLOCK:
+            old = new = Sums()
+            began = None
+        began = hour if began is None else began
+        old += old_hours.get(hour, Sums())
+        new += new_hours.get(hour, Sums())
+        if min(old.n_eff, new.n_eff) >= BLOCK:
+            blocks.append((old, new))
+            old = new = Sums()
+            began = None
+    return blocks
+
+
+def _difference(blocks: list[tuple[Sums, Sums]], error_rate: float, method: Method) -> Difference:
     of_old, of_new = _Spread(), _Spread()
     for old, new in blocks:
         of_old, of_new = of_old.and_of(old), of_new.and_of(new)
@@ -126,4 +137,4 @@ def _side_by_side(blocks: list[tuple[Sums, Sums]], error_rate: float) -> Differe
         summed += h * (new.mean - old.mean)
         variance += h * h * (of_old.variance / old.n_eff + of_new.variance / new.n_eff)
     estimate, half = summed / weight, radius(variance, error_rate) / weight
-    return Difference(estimate, estimate - half, estimate + half, "side by side")
+    return Difference(estimate, estimate - half, estimate + half, method)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from collector.alerting.releases.comparison import BEFORE, INTERVAL_ERROR, Difference, Pair
+from collector.alerting.releases.comparison import BEFORE, INTERVAL_ERROR, WEEK, Difference, Pair
 from collector.alerting.releases.hourly_scores import (
     HOUR,
     ComparedAttribute,
@@ -22,6 +22,7 @@ from collector.alerting.releases.hourly_scores import (
     merge,
     total,
 )
+from collector.statistics.estimator import Sums
 
 FEWEST = 5
 """Conversations before a version is one."""
@@ -71,7 +72,7 @@ class Release:
 
     @property
     def state(self) -> str:
-        """The verdict: worse, better, alike (the difference is surely small), open, or waiting."""
+        """The verdict: worse, better, alike (the difference is surely small), open, untold (from time), or waiting."""
         if self.difference is None:
             return "waiting"
         if self.is_worse:
@@ -79,7 +80,9 @@ class Release:
         low, high = self.difference.low, self.difference.high
         if self.lower_is_better:
             low, high = -high, -low
-        margin = 0.03 if self.difference.method == "before and after" else 0.0
+        if not self.difference.is_told:
+            return "untold"
+        margin = 0.03 if self.difference.method == "week before" else 0.0
         if low > margin:
             return "better"
         return "alike" if low > -0.05 and high < 0.05 else "open"
@@ -142,16 +145,17 @@ def _compared(
     baseline, version, started = chosen
     for judged, new in versions[version].items():
         known = versions[baseline].get(judged, {})
-        old = {hour: sums for hour, sums in known.items() if hour >= started - BEFORE}
-        pair = Pair(old, new, started)
-        lower = judged.evaluator in rules.lower
+        pair = Pair({hour: sums for hour, sums in known.items() if hour >= started - WEEK}, new, started)
+        difference, lower = pair.difference(INTERVAL_ERROR), judged.evaluator in rules.lower
+        is_weekly = difference is not None and difference.method == "week before"
+        old = pair.week_before if is_weekly else {hour: pair.old[hour] for hour in pair.old if hour >= started - BEFORE}
         yield Release(
             place=place,
             baseline=baseline,
             version=version,
             judged=judged,
             started=started * HOUR,
-            difference=pair.difference(INTERVAL_ERROR),
+            difference=difference,
             is_worse=_is_worse(pair, rules, len(rules.evaluators[place.monitor]), lower_is_better=lower),
             lower_is_better=lower,
             means=(_mean(old), _mean(new)),
@@ -159,7 +163,7 @@ def _compared(
         )
 
 
-def _mean(hours: Hours) -> float | None:
+def _mean(hours: Mapping[int, Sums]) -> float | None:
     whole = total(hours.values())
     return whole.mean if whole.w else None
 
@@ -167,7 +171,7 @@ def _mean(hours: Hours) -> float | None:
 def _is_worse(pair: Pair, rules: ReleaseRules, evaluators: int, *, lower_is_better: bool) -> bool:
     # An end of an interval of error rate 2 a is passed in a share a; half of it is for each of the two methods.
     difference = pair.difference(rules.error_rate / evaluators)
-    if difference is None:
+    if difference is None or not difference.is_told:
         return False
-    margin = rules.drift if difference.method == "before and after" else 0.0
+    margin = rules.drift if difference.method == "week before" else 0.0
     return difference.low > margin if lower_is_better else difference.high < -margin

@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from collector.alerting.releases.comparison import WEEK
 from collector.alerting.releases.hourly_scores import HOUR, HourlyScores
 from collector.alerting.releases.releases import LASTS, Release, ReleaseRules, releases
 from collector.errors import BadInput
@@ -22,8 +23,8 @@ from collector.records.json import evaluation_from_json
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RELEASE_BOUND, RELEASE_DIFFERENCE, RELEASE_STARTED, RELEASE_WORSE
 
-MEMORY = (LASTS + 24) * HOUR
-"""How far back scores are remembered: a release is compared for a week, with the day before it."""
+MEMORY = (LASTS + WEEK) * HOUR
+"""How far back scores are remembered: a release is compared for a week, with the week before it."""
 OF_RETENTION = 0.4
 """The share of the log's retention that is read back at most: half of it alerts, as what is needed is soon deleted."""
 _EVERY = 60.0
@@ -93,8 +94,9 @@ class ReleaseStage:
             worse[labels] = float(release.is_worse)
             if release.difference is not None:
                 differences[labels] = release.difference.estimate
-                bounds[(*labels, "low")] = release.difference.low
-                bounds[(*labels, "high")] = release.difference.high
+                if release.difference.is_told:
+                    bounds[(*labels, "low")] = release.difference.low
+                    bounds[(*labels, "high")] = release.difference.high
         self._telemetry.replace(RELEASE_STARTED, starts)
         self._telemetry.replace(RELEASE_DIFFERENCE, differences)
         self._telemetry.replace(RELEASE_BOUND, bounds)

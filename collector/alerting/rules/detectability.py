@@ -45,7 +45,8 @@ def alert_lines(config: Config) -> Iterator[str]:
     if series:
         yield (
             f"alerts     false alarms of the drop detector: at most one page per {alerts.false_alarm_days:g} days "
-            f"over {plural(series, 'series', 'series')} while means are at target"
+            f"over {plural(series, 'series', 'series')} while means are at target, where conversations pause for less "
+            "than a day and last for a week at most"
         )
         yield (
             f"           false alarms of the mean test (at {alerts.page_standard_errors:g} standard errors): "

@@ -8,6 +8,7 @@ const STATES = {
   better: ["better", "good", "▲"],
   alike: ["alike within 0.05", "good", "≈"],
   open: ["not known yet", "unsure", "…"],
+  untold: ["not to be told from the time of day", "few", "○"],
   waiting: ["too few scores", "few", "○"],
 };
 
@@ -30,7 +31,7 @@ function row(release, now) {
     h("td", {}, release.evaluator, h("span", { class: "what" }, ` ${release.monitor}`)),
     cell(score(release.means[0]), release.conversations[0]),
     cell(score(release.means[1]), release.conversations[1]),
-    known ? cell(signed(release.difference), null, `${signed(release.low)} to ${signed(release.high)}, ${release.method}`) : h("td", { class: "number" }, "–"),
+    known ? cell(signed(release.difference), null, release.low === null ? release.method : `${signed(release.low)} to ${signed(release.high)}, ${release.method}`) : h("td", { class: "number" }, "–"),
     h("td", {}, h("span", { class: "badge", "data-state": state }, h("span", { "aria-hidden": "true" }, sign), ` ${text}`)));
 }
 

@@ -7,12 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pytest
 from evaluation_samples import scored
 
+from collector.alerting.releases.comparison import Pair
 from collector.alerting.releases.hourly_scores import HOUR, SCOPES, VALUES, ComparedAttribute, HourlyScores
 from collector.alerting.releases.releases import Release, ReleaseRules, releases
 from collector.statistics.confidence_sequence import radius
+from collector.statistics.estimator import Sums
 from evaluators.results import Evaluation, Sampling, Subject
 
 BEGAN = 1_700_000_000 // 86_400 * 86_400
@@ -91,27 +94,78 @@ def test_nothing_is_said_of_one_that_is_as_good():
     assert not found.is_worse
 
 
-def test_one_that_replaces_the_other_at_once_is_compared_with_the_day_before():
+def test_one_that_replaces_the_other_at_once_is_compared_with_the_same_hours_of_the_week_before():
+    traffic = Traffic()
+    for hour in range(190):
+        traffic.hour(hour, "1.0" if hour < 176 else "1.1", 40, mean=0.8 if hour < 176 else 0.5)
+    (found,) = traffic.at(190)
+    assert found.difference is not None
+    assert found.difference.method == "week before"
+    assert found.is_worse
+    assert found.conversations[0] == pytest.approx(found.conversations[1], rel=0.1), "of the hours that are compared"
+
+
+def test_without_a_week_before_nothing_tells_the_version_from_the_time_of_day():
     traffic = Traffic()
     for hour in range(40):
         traffic.hour(hour, "1.0" if hour < 26 else "1.1", 40, mean=0.8 if hour < 26 else 0.5)
     (found,) = traffic.at(40)
     assert found.difference is not None
-    assert found.difference.method == "before and after"
-    assert found.is_worse
+    assert found.difference.estimate == pytest.approx(-0.3, abs=0.1)
+    assert (found.difference.method, found.state, found.is_worse) == ("day before", "untold", False)
 
 
 def test_what_time_alone_may_change_is_not_the_releases():
-    """A fall of 0.02 that is certain is not enough before and after; side by side it would be."""
+    """A fall of 0.02 that is certain is not enough against the week before; side by side it would be."""
     traffic = Traffic()
-    for hour in range(40):
-        traffic.hour(hour, "1.0" if hour < 26 else "1.1", 100, mean=0.8 if hour < 26 else 0.775, same=True)
-    (found,) = traffic.at(40)
+    for hour in range(190):
+        traffic.hour(hour, "1.0" if hour < 170 else "1.1", 100, mean=0.8 if hour < 170 else 0.775, same=True)
+    (found,) = traffic.at(190)
     assert found.difference is not None
     assert found.difference.high < 0
     assert not found.is_worse
-    (strict,) = traffic.at(40, rules(drift=0.0))
+    (strict,) = traffic.at(190, rules(drift=0.0))
     assert strict.is_worse
+
+
+def said_to_be_worse(period: float, size: float, fall: float, streams: int, start: int = 168) -> tuple[float, float]:
+    """Shares of releases at once, with 1,000 scores an hour, that are said to be worse, and whose interval misses.
+
+    The mean has a wave of `size` with a period in hours, and falls by `fall` with the release. A look each sixth hour.
+    """
+    chance, worse, misses = np.random.default_rng(int(period)), 0, 0
+    for stream in range(streams):
+        hours = np.arange(start + 168)
+        number = chance.poisson(1000, len(hours)).astype(float)
+        mean = 0.8 + size * np.sin(2 * np.pi * (hours + stream * period / streams) / period) - fall * (hours >= start)
+        scores = number * mean + np.sqrt(number * 0.073) * chance.standard_normal(len(hours))
+        squares = number * (0.073 + mean**2)
+        rows = zip(number.tolist(), scores.tolist(), squares.tolist(), strict=True)
+        sums = [Sums(n, y, n, y, yy) for n, y, yy in rows]
+        was_worse = was_missed = False
+        for now in range(start + 1, start + 168, 6):
+            pair = Pair(dict(enumerate(sums[:start])), {hour: sums[hour] for hour in range(start, now)}, start)
+            shown, tested = pair.difference(0.05), pair.difference(0.01)
+            assert shown is not None
+            assert tested is not None
+            was_worse |= tested.is_told and tested.high < -0.03
+            was_missed |= shown.is_told and not shown.low <= -fall <= shown.high
+        worse, misses = worse + was_worse, misses + was_missed
+    return worse / streams, misses / streams
+
+
+@pytest.mark.parametrize("streams", [8, pytest.param(200, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("period", "size"), [(24, 0.02), (24, 0.04), (24, 0.06), (168, 0.04), (168, 0.06)])
+def test_waves_of_a_day_or_a_week_are_no_fault_of_a_release(period: float, size: float, streams: int) -> None:
+    worse, misses = said_to_be_worse(period, size, 0.0, streams)
+    print(f"period {period} h, ±{size}: worse {worse:.1%}, the interval misses {misses:.1%} of {streams}")
+    assert worse <= 0.01
+    assert misses <= 0.05 + 0.5 / streams
+    assert said_to_be_worse(period, size, 0.0, 4, start=48) == (0.0, 0.0), "no week before: nothing is said"
+
+
+def test_a_fall_is_found_under_waves() -> None:
+    assert said_to_be_worse(24, 0.06, 0.06, 8)[0] == 1.0
 
 
 def test_versions_that_were_there_from_the_beginning_are_no_releases():
