@@ -135,7 +135,7 @@ def _levels(release: Release) -> str:
     difference = release.difference
     if difference is None:
         return f"{before}, then {now}: too few scores to compare"
-    if not difference.is_told:
+    if not difference.has_interval:
         return f"{before}, then {now}: {difference.estimate:+.3f} since the day before, {_STATES[release.state]}"
     interval = f"{difference.estimate:+.3f}, between {difference.low:+.3f} and {difference.high:+.3f}"
     return f"{before}, then {now}: {interval} ({difference.method}), {_STATES[release.state]}"

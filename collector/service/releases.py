@@ -107,8 +107,8 @@ def release_view(release: Release) -> ReleaseView:
         means=release.means,
         conversations=release.conversations,
         difference=difference.estimate if difference else None,
-        low=difference.low if difference and difference.is_told else None,
-        high=difference.high if difference and difference.is_told else None,
+        low=difference.low if difference and difference.has_interval else None,
+        high=difference.high if difference and difference.has_interval else None,
         method=difference.method if difference else None,
         state=release.state,
     )

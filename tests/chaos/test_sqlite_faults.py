@@ -131,7 +131,7 @@ async def test_a_file_that_is_gone_is_not_written_to(tmp_path: Path, fault: str)
             assert await service.stop() == 0
 
 
-async def test_a_second_process_on_the_same_file_is_told_before_it_says_that_it_is_ready(tmp_path: Path) -> None:
+async def test_a_second_process_on_the_same_file_has_interval_before_it_says_that_it_is_ready(tmp_path: Path) -> None:
     config = configuration("http://127.0.0.1:9/v1")
     first, second = ServiceProcess(tmp_path, config), None
     await first.start()

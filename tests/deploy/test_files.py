@@ -157,7 +157,7 @@ def test_grafana_finds_what_is_provisioned():
     assert list(Path(mounted[provider["options"]["path"]]).glob("evalstream-*.json"))
 
 
-def test_prometheus_is_told_where_evalstream_and_its_rules_are(tmp_path: Path):
+def test_prometheus_has_interval_where_evalstream_and_its_rules_are(tmp_path: Path):
     services = _compose()["services"]
     config = yaml.safe_load((DEPLOY / "compose" / "prometheus.yaml").read_text())
     (target,) = config["scrape_configs"][0]["static_configs"][0]["targets"]

@@ -39,7 +39,7 @@ def test_a_conversation_id_cannot_break_the_line(hostile):
     assert json.loads(written)["message"].startswith("conversation ")
 
 
-def test_an_exception_is_told_without_its_message():
+def test_an_exception_has_interval_without_its_message():
     with pytest.raises(ValueError) as raised:
         int("judged text")
     written = line("it failed", error=raised.value)

@@ -194,7 +194,7 @@ async def test_usage_and_cost_of_words(api):
     assert verdict.cost_usd == pytest.approx(((1000 - cached) * 2 + cached * 0.5 + 40 * 8) / 1e6)
 
 
-async def test_anthropic_is_told_its_key_its_version_and_what_to_cache():
+async def test_anthropic_has_interval_its_key_its_version_and_what_to_cache():
     async with judge_server() as server, judge_at(server, ANTHROPIC) as judge:
         await judge.ask(PROMPT, SCALE.reply, logprobs=True)
     [headers], [body] = server.headers, server.requests

@@ -189,7 +189,7 @@ def test_formats_at_one_address_share_no_breaker() -> None:
     assert endpoint_of(chat) != endpoint_of(decisions)
 
 
-async def test_a_key_in_a_file_is_told_as_the_format_wants_it(tmp_path: Path) -> None:
+async def test_a_key_in_a_file_has_interval_as_the_format_wants_it(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("secret-1")
     async with (

@@ -469,7 +469,7 @@ async def test_the_exporter_of_the_sdk_is_understood(compression):
     ("error", "code"),
     [(LogUnavailable("disk full"), "UNAVAILABLE"), (Overloaded("full"), "RESOURCE_EXHAUSTED")],
 )
-async def test_the_exporter_comes_again_when_it_is_told_to(error: Exception, code: str):
+async def test_the_exporter_comes_again_when_it_has_interval_to(error: Exception, code: str):
     log = FailingLog(*[error] * 5)  # by its own waits it would not come a sixth time within its 20 s
     async with receiving(log, retry_after=0.05) as sender:
         async with application(sender) as app:

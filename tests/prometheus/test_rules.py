@@ -210,7 +210,7 @@ def test_what_was_begun_without_scores_is_stale_and_where_nothing_was_it_is_not(
     run(tmp_path, configured(), cases)
 
 
-def test_a_service_that_is_gone_is_told_by_its_own_name_only(tmp_path: Path):
+def test_a_service_that_is_gone_has_interval_by_its_own_name_only(tmp_path: Path):
     down = {"alertname": "EvalstreamDown", "severity": "page"}
     run(tmp_path, configured(), [{"inputs": [series("up", "0x30")], "alerts": [firing(20, EVERYTHING, down)]}])
 
@@ -495,7 +495,7 @@ def test_without_a_warning_the_little_drop_pages(tmp_path: Path):
     )
 
 
-def test_the_judge_is_told_apart_from_the_application(tmp_path: Path):
+def test_the_judge_has_interval_apart_from_the_application(tmp_path: Path):
     golden = {"evaluator": "helpful", "evaluator_version": "v", "judge": "main"}
     shift = {"alertname": "EvalstreamJudgeShift", "severity": "warning"}
     error = series("evalstream_golden_shift_stderr", "0.01x60", **golden)

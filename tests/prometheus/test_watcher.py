@@ -100,7 +100,7 @@ def _resolved(hook: Webhook) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-async def test_a_restart_reads_the_state_back_and_a_webhook_that_was_down_is_told(tmp_path: Path):
+async def test_a_restart_reads_the_state_back_and_a_webhook_that_was_down_has_interval(tmp_path: Path):
     """The drop happens before the restart; the service that says so has only read of it."""
     dead = f"http://127.0.0.1:{free_port()}/hook"
     async with running(configured(tmp_path, webhook=dead), {"watch"}) as service:
@@ -112,7 +112,7 @@ async def test_a_restart_reads_the_state_back_and_a_webhook_that_was_down_is_tol
 
 
 @pytest.mark.slow
-async def test_in_control_nobody_is_told(tmp_path: Path):
+async def test_in_control_nobody_has_interval(tmp_path: Path):
     async with webhook() as hook, running(configured(tmp_path, webhook=hook.url), {"watch"}) as service:
         await Feed(service, seed=3).at(0.85, seconds=6)
         assert hook.alerts == []

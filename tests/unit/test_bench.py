@@ -83,7 +83,7 @@ def test_it_ends_with_1_only_when_a_script_failed(tmp_path: Path, script: str, s
         ("SECRET", "postgres://ada:hunter2hunter2@db/shop"),
     ],
 )
-def test_the_collector_beside_us_is_told_to_look_for_the_same_kinds(kind: str, text: str) -> None:
+def test_the_collector_beside_us_has_interval_to_look_for_the_same_kinds(kind: str, text: str) -> None:
     code = f"""
 import re2
 from collector_redaction import PATTERNS

@@ -11,8 +11,8 @@ is the estimate and the variance of its sum, and `confidence.radius(V, α) / Σ 
 and variances are those of the estimator: weights 1 / p, conversations as clusters.
 
 Without a block, where the new version has replaced the old one at once, each of its hours is compared with the same
-hour of the week before, in the same blocks: neither the time of day nor the day of the week is in the difference. What
-else a week changes is, so the alert wants more than `drift`. If the old one did not run a week before, or scores of
+hour of the week before, in the same blocks: neither the time of day nor the day of the week is in the difference. Other
+changes within a week are, so the alert wants more than `drift`. If the old one did not run a week before, or scores of
 then are not known, the mean is compared with that of the day before. Nothing tells the version from the time of day
 then, so that says nothing of the version, and has no interval.
 """
@@ -51,8 +51,8 @@ class Difference:
     method: Method
 
     @property
-    def is_told(self) -> bool:
-        """Whether it tells the version from the time of day."""
+    def has_interval(self) -> bool:
+        """Whether it tells the version from the time of day; its ends mean nothing otherwise."""
         return self.method != "day before"
 
 

@@ -80,7 +80,7 @@ class Release:
         low, high = self.difference.low, self.difference.high
         if self.lower_is_better:
             low, high = -high, -low
-        if not self.difference.is_told:
+        if not self.difference.has_interval:
             return "untold"
         margin = 0.03 if self.difference.method == "week before" else 0.0
         if low > margin:
@@ -171,7 +171,7 @@ def _mean(hours: Mapping[int, Sums]) -> float | None:
 def _is_worse(pair: Pair, rules: ReleaseRules, evaluators: int, *, lower_is_better: bool) -> bool:
     # An end of an interval of error rate 2 a is passed in a share a; half of it is for each of the two methods.
     difference = pair.difference(rules.error_rate / evaluators)
-    if difference is None or not difference.is_told:
+    if difference is None or not difference.has_interval:
         return False
     margin = rules.drift if difference.method == "week before" else 0.0
     return difference.low > margin if lower_is_better else difference.high < -margin

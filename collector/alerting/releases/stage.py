@@ -94,7 +94,7 @@ class ReleaseStage:
             worse[labels] = float(release.is_worse)
             if release.difference is not None:
                 differences[labels] = release.difference.estimate
-                if release.difference.is_told:
+                if release.difference.has_interval:
                     bounds[(*labels, "low")] = release.difference.low
                     bounds[(*labels, "high")] = release.difference.high
         self._telemetry.replace(RELEASE_STARTED, starts)

@@ -34,7 +34,7 @@ async def _beyond_the_cap() -> bytes:
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def test_a_connection_too_many_is_told_to_come_again(run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_connection_too_many_has_interval_to_come_again(run, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         told = run(_beyond_the_cap())
     assert told.startswith(b"HTTP/1.1 503 ")

@@ -123,7 +123,7 @@ async def test_g_eval_runs_on_it():
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.question[:20])
-def test_every_answer_of_the_demo_is_told_apart(topic):
+def test_every_answer_of_the_demo_has_interval_apart(topic):
     for of in ({"input": topic.question}, {"retrieval_context": [topic.page]}):
         assert closeness({**of, "actual_output": topic.good}) > 0.8
         assert closeness({**of, "actual_output": topic.bad}) < 0.4

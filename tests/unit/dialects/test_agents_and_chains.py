@@ -60,7 +60,7 @@ def test_what_was_answered_before_does_not_stand_in_for_silence() -> None:
     assert (turn.input, turn.actual_output, turn.incomplete) == ("Be quiet.", "", None)
 
 
-def test_a_failed_run_whose_middle_never_ended_is_told_once() -> None:
+def test_a_failed_run_whose_middle_never_ended_has_interval_once() -> None:
     """Strands leaves the span between agent and model open when the model fails."""
     failed = {key: value for key, value in chat("Explode", None).items() if "usage" not in key and "finish" not in key}
     agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "boss", "session.id": "s-1",
@@ -70,7 +70,7 @@ def test_a_failed_run_whose_middle_never_ended_is_told_once() -> None:
     assert facts(turn) == {"input": "Explode", "model": "m-1", "conversation": "s-1", "error": "500"}
 
 
-def test_a_silent_agent_is_told_by_the_agent() -> None:
+def test_a_silent_agent_has_interval_by_the_agent() -> None:
     agent = {"gen_ai.operation.name": "invoke_agent", "system_prompt": "Be short.",
              "gen_ai.input.messages": parts(("user", "Hush")), "gen_ai.output.messages": "[]"}  # fmt: skip
     turn = Trace().span(1, "invoke_agent", agent, took=5).span(2, "chat", chat("Hush", ""), parent=1).turn()

@@ -151,7 +151,7 @@ def test_a_sub_agents_answer_is_not_another_turn() -> None:
     assert turns[0].input == "Is it windy in Skagen?"
 
 
-def test_an_error_is_told_by_the_response() -> None:
+def test_an_error_has_interval_by_the_response() -> None:
     failed = {"error_code": "SAFETY", "error_message": "blocked by the safety filter", "finish_reason": "SAFETY"}
     turn = Trace().span(1, "call_llm", call_llm(CONTENTS, failed)).turn()
     assert facts(turn)["error"] == "blocked by the safety filter"

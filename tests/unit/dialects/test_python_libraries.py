@@ -245,7 +245,7 @@ def test_openlits_prompts_of_gemini() -> None:
     assert facts(turn)["tools"] == [(*CALL, {"result": "11"})]
 
 
-def test_a_system_prompt_alone_is_no_question_where_it_is_told_twice() -> None:
+def test_a_system_prompt_alone_is_no_question_where_it_has_interval_twice() -> None:
     held = chat("", "Hello.", **{
         "gen_ai.input.messages": parts(("system", "Be short.")), "gen_ai.system_instructions": parts_of_system(),
     })  # fmt: skip

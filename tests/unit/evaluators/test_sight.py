@@ -58,7 +58,7 @@ def details(outcome: object) -> dict[str, object]:
     return dict(outcome.details)
 
 
-async def test_a_blind_judge_is_told() -> None:
+async def test_a_blind_judge_has_interval() -> None:
     blind = judge()
     result = await evaluate(HELPFUL, a_turn(attachments=(PICTURE, SPEECH)), blind)
     [question] = blind.questions

@@ -243,7 +243,7 @@ def test_windows_are_about_the_same_length():
 @pytest.mark.parametrize(
     "cls", [cls for cls in load_evaluators().values() if cls.needs_judge], ids=lambda cls: cls.kind
 )
-async def test_a_judge_is_told_what_marks_mean_and_the_score_says_truncated(cls):
+async def test_a_judge_has_interval_what_marks_mean_and_the_score_says_truncated(cls):
     long = "x" * 20_000
     turn = a_turn(
         long,

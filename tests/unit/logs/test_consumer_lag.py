@@ -92,7 +92,7 @@ async def test_a_consumer_that_lags_without_progress_is_stalled():
         assert lag.stalled() is None, "it has all"
 
 
-async def test_a_partition_whose_fold_takes_long_to_open_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_partition_whose_fold_takes_long_to_open_has_interval(caplog: pytest.LogCaptureFixture) -> None:
     """A consumer may wait for a broker, or read much back: the service says what it waits for, after 30 s."""
     now, entered = [1000.0], asyncio.Event()
     lag = ConsumerLag(Telemetry(), clock=lambda: now[0])

@@ -52,7 +52,7 @@ CASES: dict[str, tuple[OffsetAndMetadata | None, dict[str, str], dict[TopicParti
 }  # fmt: skip
 
 
-def test_a_position_that_somebody_has_set_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_position_that_somebody_has_set_has_interval(caplog: pytest.LogCaptureFixture) -> None:
     """Set forward over a backlog, nothing else says that records are skipped."""
     assert StartOffsets(Consumer(OffsetAndMetadata(60, "", -1)), 1000).find([WHERE], {}) == {
         WHERE: (Committed(60, 60), 60)

@@ -68,7 +68,7 @@ def test_a_turn_that_says_when_is_the_same_alone_and_in_its_conversation() -> No
     ],
     ids=["nothing named", "conversation alone", "time alone", "chat", "chat with an empty id"],
 )
-def test_what_does_not_tell_which_it_is_is_told_by_its_place(document: dict[str, Any]) -> None:
+def test_what_does_not_tell_which_it_is_has_interval_by_its_place(document: dict[str, Any]) -> None:
     assert ids(document, "t/0/1") == ids(document, "t/0/1")
     assert ids(document, "t/0/1") != ids(document, "t/0/2")
     assert not comes_again(document)

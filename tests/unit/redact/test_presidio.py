@@ -69,7 +69,7 @@ def test_looks_at_every_text_however_quiet_it_is() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_where_it_fails_nothing_goes_through_and_nothing_is_told() -> None:
+def test_where_it_fails_nothing_goes_through_and_nothing_has_interval() -> None:
     both, _ = redactor("patterns", "presidio")
     with pytest.raises(RedactionFailed) as raised:
         both.text("Ada Lovelace is broken here")

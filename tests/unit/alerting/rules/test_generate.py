@@ -377,7 +377,7 @@ def test_a_hard_cap_alerts_where_there_is_a_budget():
     assert len(refusals(limited)) == 1
 
 
-def test_what_is_judged_at_a_rate_of_its_own_is_told_by_that_rate():
+def test_what_is_judged_at_a_rate_of_its_own_has_interval_by_that_rate():
     config = check(
         {
             "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.77}},

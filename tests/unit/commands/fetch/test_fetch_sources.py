@@ -76,7 +76,7 @@ def test_jaeger_streams_or_answers_at_once() -> None:
     assert jaeger.documents_in(b"") == []
 
 
-def test_jaegers_404_is_told_from_that_of_another() -> None:
+def test_jaegers_404_has_interval_from_that_of_another() -> None:
     assert jaeger.says_none(b'{"error":{"httpCode":404,"message":"No traces found"}}')
     assert not any(map(jaeger.says_none, [b"404 page not found", b"{}", b'{"error": "not found"}', b"[]"]))
 

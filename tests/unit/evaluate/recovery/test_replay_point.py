@@ -21,7 +21,7 @@ def test_rates_are_part_of_it_where_there_are_budgets() -> None:
     assert CommitMetadata.from_json(metadata.to_json(), 3) == metadata
 
 
-def test_a_first_start_begins_where_it_is_told() -> None:
+def test_a_first_start_begins_where_it_has_interval() -> None:
     assert CommitMetadata.from_json("", 5) == CommitMetadata(0, 0, ReplayPoint(5))
 
 

@@ -57,7 +57,7 @@ def test_nothing_that_is_judged_can_close_the_fence():
     assert plain.count(f"<<<end of material {marker}>>>") == 1
 
 
-def test_anthropic_is_told_where_the_shared_part_ends():
+def test_anthropic_has_interval_where_the_shared_part_ends():
     prompt = Prompt("Is it right?", SUBJECT)
     question = question_with_subject_first(prompt, SECRET, keyed=True)
     request = Request("m", 0.0, None, False, "f", {}, {}, shared=question.shared)

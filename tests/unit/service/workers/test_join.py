@@ -85,7 +85,7 @@ def test_all_have_to_be_ready() -> None:
     assert answer["problems"] == ["worker 1: starting", "worker 2: it does not answer"]
 
 
-async def test_a_worker_that_stands_still_holds_up_no_probe_and_is_told(
+async def test_a_worker_that_stands_still_holds_up_no_probe_and_has_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its socket takes connections, as the kernel does for a stopped process, and nothing answers."""
