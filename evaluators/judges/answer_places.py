@@ -33,8 +33,8 @@ def _texts(message: Mapping[str, Any]) -> Iterator[str]:
         *(cast("list[Any]", calls) if isinstance(calls, list) else []),
         {"function": message.get("function_call")},
     ]:
-        fields = _mapping(call)
-        yield text_in(_mapping(fields.get("function")).get("arguments") or fields.get("arguments"))
+        fields = mapping(call)
+        yield text_in(mapping(fields.get("function")).get("arguments") or fields.get("arguments"))
     for place in REASONING:
         if ANSWER_KEY in (text := text_in(message.get(place))):
             yield text
@@ -60,7 +60,7 @@ def text_in(content: Any) -> str:
 
 
 def _is_thought(part: Any) -> bool:
-    fields = _mapping(part)
+    fields = mapping(part)
     return fields.get("type") in THOUGHTS or fields.get("thought") is True
 
 
@@ -77,5 +77,6 @@ def ending(reason: Any) -> Ending | None:
     return "failed" if name in FAILED else None
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def mapping(value: Any) -> dict[str, Any]:
+    """An object; {} for anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

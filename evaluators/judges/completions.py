@@ -16,7 +16,7 @@ import orjson
 
 from evaluators.errors import NoCompletion
 from evaluators.judge import Token
-from evaluators.judges.answer_places import answer_text, ending, text_in
+from evaluators.judges.answer_places import answer_text, ending, mapping, text_in
 from evaluators.judges.apis.payload import parsed
 from evaluators.judges.error_mapping import error_inside
 from evaluators.judges.large_json import read_large
@@ -84,7 +84,7 @@ def tokens_of(entries: Any) -> Sequence[Token]:
         texts = [each["token"] for each in every]
         "".join(texts)
     except (KeyError, TypeError):  # some are not as they should be
-        texts = [_text(_mapping(each).get("token")) or "" for each in every]
+        texts = [_text(mapping(each).get("token")) or "" for each in every]
     # One object a token instead of sixty, through all of which a garbage collection would go.
     return LazyTokens(texts, [*map(_json_of, every)], _token_of_json)
 
@@ -122,7 +122,7 @@ def _json_of(entry: Any) -> bytes:
 
 
 def _token_of_json(entry: bytes) -> Token:
-    fields = _mapping(orjson.loads(entry))
+    fields = mapping(orjson.loads(entry))
     return _token(_text(fields.get("token")) or "", fields.get("logprob"), fields.get("top_logprobs"))
 
 
@@ -144,17 +144,13 @@ def _odd_token(entry: TokenEntry) -> Token:
 
 
 def _token(token: str, logprob: Any, listed: Any) -> Token:
-    weighed = [_mapping(each) for each in cast("list[Any]", listed)] if isinstance(listed, list) else []
+    weighed = [mapping(each) for each in cast("list[Any]", listed)] if isinstance(listed, list) else []
     alternatives = tuple((_text(each.get("token")) or "", _logprob(each.get("logprob"))) for each in weighed)
     return Token(token, _logprob(logprob), alternatives)
 
 
 def _logprob(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else _NEVER
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _text(value: Any) -> str | None:
@@ -220,10 +216,10 @@ def completion_of(body: bytes) -> Completion:
 
 
 def _completion(body: bytes) -> Completion:
-    payload = _mapping(parsed(body))
+    payload = mapping(parsed(body))
     for envelope in ("result", "data", "response"):  # of gateways
-        if not payload.get("choices") and _mapping(payload.get(envelope)).get("choices"):
-            payload = _mapping(payload[envelope])
+        if not payload.get("choices") and mapping(payload.get(envelope)).get("choices"):
+            payload = mapping(payload[envelope])
     choices = payload.get("choices")
     if not isinstance(choices, list) or not choices:
         if payload.get("error") or payload.get("errors"):
@@ -235,7 +231,7 @@ def _completion(body: bytes) -> Completion:
 def _made(payload: Mapping[str, Any]) -> Completion:
     if len(payload["choices"]) > _MOST_CHOICES:
         raise NoCompletion(f"the endpoint answered with more than {_MOST_CHOICES:,} choices")
-    choices = [_mapping(choice) for choice in payload["choices"]]
+    choices = [mapping(choice) for choice in payload["choices"]]
     good = [choice for choice in choices if not choice.get("error") and ending(choice.get("finish_reason")) != "failed"]
     if not good:
         raise error_inside(orjson.dumps({"error": choices[0].get("error") or {"code": _FAULT}}))
@@ -252,8 +248,8 @@ def _choice(choice: dict[str, Any]) -> Choice:
     reason = choice.get("finish_reason")
     ended = ending(reason)
     return Choice(
-        text=answer_text(_mapping(message)) or text_in(message if isinstance(message, str) else choice.get("text")),
+        text=answer_text(mapping(message)) or text_in(message if isinstance(message, str) else choice.get("text")),
         finish_reason="length" if ended == "length" else _text(reason),
-        refused=bool(_mapping(message).get("refusal")) or ended == "filtered",
-        tokens=tokens_of(_mapping(choice.get("logprobs")).get("content")),
+        refused=bool(mapping(message).get("refusal")) or ended == "filtered",
+        tokens=tokens_of(mapping(choice.get("logprobs")).get("content")),
     )

@@ -27,49 +27,28 @@ STATUSES: Mapping[int, Meaning] = {
     410: "model or address", 413: "too long", 414: "too long", 429: "wait", 451: "filtered",
 }  # fmt: skip
 
-CODES: Mapping[str, Meaning] = {
-    # OpenAI, Azure
-    "content_filter": "filtered",
-    "content_policy_violation": "filtered",
-    "responsibleaipolicyviolation": "filtered",
-    "context_length_exceeded": "too long",
-    "string_above_max_length": "too long",
-    "insufficient_quota": "credit",
-    "billing_hard_limit_reached": "credit",
-    "billing_not_active": "credit",
-    "invalid_api_key": "key",
-    "model_not_found": "model or address",
-    "deploymentnotfound": "model or address",
-    "not_supported_error": "model or address",  # decisions of a model that makes none
-    "rate_limit_exceeded": "wait",
-    # Anthropic, Bedrock
-    "request_too_large": "too long",
-    "authentication_error": "key",
-    "permission_error": "key",
-    "billing_error": "credit",
-    "overloaded_error": "passing",
-    "throttlingexception": "wait",
-    "modeltimeoutexception": "passing",
-    # Gemini
-    "permission_denied": "key",
-    "resource_exhausted": "wait",
-    "unavailable": "passing",
-    # LiteLLM
-    "budget_exceeded": "credit",
+_CODES: tuple[tuple[Meaning, str], ...] = (
+    # OpenAI, Azure; DashScope; Zhipu (1301), MiniMax (1026, 1027)
+    ("filtered", "content_filter content_policy_violation responsibleaipolicyviolation"),
+    ("filtered", "data_inspection_failed datainspectionfailed 1301 1026 1027"),
+    # OpenAI; Anthropic
+    ("too long", "context_length_exceeded string_above_max_length request_too_large"),
     # Groq
-    "model_decommissioned": "model or address",
-    "json_validate_failed": "bad luck",
-    # DashScope, Zhipu, MiniMax
-    "data_inspection_failed": "filtered",
-    "datainspectionfailed": "filtered",
-    "throttling.allocationquota": "wait",
-    "arrearage": "credit",
-    "1301": "filtered",
-    "1302": "wait",
-    "1113": "credit",
-    "1026": "filtered",
-    "1027": "filtered",
-}
+    ("bad luck", "json_validate_failed"),
+    # OpenAI, Bedrock, Gemini, DashScope, Zhipu (1302)
+    ("wait", "rate_limit_exceeded throttlingexception resource_exhausted throttling.allocationquota 1302"),
+    # Anthropic, Bedrock, Gemini
+    ("passing", "overloaded_error modeltimeoutexception unavailable"),
+    # OpenAI; Anthropic, LiteLLM, DashScope, Zhipu (1113)
+    ("credit", "insufficient_quota billing_hard_limit_reached billing_not_active"),
+    ("credit", "billing_error budget_exceeded arrearage 1113"),
+    # OpenAI, Anthropic, Gemini
+    ("key", "invalid_api_key authentication_error permission_error permission_denied"),
+    # OpenAI, also of decisions; Azure, Groq
+    ("model or address", "model_not_found not_supported_error deploymentnotfound model_decommissioned"),
+)
+CODES: Mapping[str, Meaning] = {code: meaning for meaning, codes in _CODES for code in codes.split()}
+"""The meaning of an error's own short name, in lower case."""
 
 _CLIENT = range(400, 500)
 _WORDED = (200, 400)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from evaluators.judges.answer_places import mapping
 from evaluators.wire.outside_json import read_outside
 
 _NUMBERS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|-Infinity\b|\bInfinity\b|-?\bNaN\b', re.DOTALL)
@@ -60,7 +61,7 @@ def _merged(events: list[Any]) -> Any:
     """One completion of a stream's events: each choice with its pieces put together."""
     payload: dict[str, Any] = {}
     choices: dict[Any, dict[str, Any]] = {}
-    for event in map(_mapping, events):
+    for event in map(mapping, events):
         if isinstance(event.get("response"), dict) and event.get("type") in {
             "response.completed",
             "response.incomplete",
@@ -68,7 +69,7 @@ def _merged(events: list[Any]) -> Any:
             return event["response"]
         payload |= {name: value for name, value in event.items() if name != "choices" and value is not None}
         for piece in event.get("choices") or ():
-            fields = _mapping(piece)
+            fields = mapping(piece)
             _add(choices.setdefault(fields.get("index"), {"message": {}}), fields)
     for choice in choices.values():
         choice["message"] = {name: _joined(value) for name, value in choice["message"].items()}
@@ -77,15 +78,15 @@ def _merged(events: list[Any]) -> Any:
 
 def _add(choice: dict[str, Any], piece: Mapping[str, Any]) -> None:
     message: dict[str, Any] = choice["message"]
-    delta = _mapping(piece.get("delta")) or _mapping(piece.get("message"))
+    delta = mapping(piece.get("delta")) or mapping(piece.get("message"))
     for name in _TEXTS:
         if isinstance(delta.get(name), str):
             message.setdefault(name, []).append(delta[name])
     for call in delta.get("tool_calls") or ():
-        arguments = _mapping(_mapping(call).get("function")).get("arguments")
+        arguments = mapping(mapping(call).get("function")).get("arguments")
         if isinstance(arguments, str):
             message.setdefault("tool_calls", []).append(arguments)
-    tokens = _mapping(piece.get("logprobs")).get("content")
+    tokens = mapping(piece.get("logprobs")).get("content")
     if isinstance(tokens, list):
         choice.setdefault("logprobs", {"content": []})["content"] += cast("list[Any]", tokens)
     choice |= {name: piece[name] for name in ("finish_reason", "error") if piece.get(name)}
@@ -93,7 +94,3 @@ def _add(choice: dict[str, Any], piece: Mapping[str, Any]) -> None:
 
 def _joined(pieces: Any) -> Any:
     return "".join(pieces)
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from evaluators.judges.answer_places import mapping
 from evaluators.results import Usage
 
 _INPUT = ("prompt_tokens", "input_tokens")
@@ -34,9 +35,9 @@ def usage_of(used: Any) -> Usage:
     Reasoning that is reported beside the answer's tokens, or stands in the total alone, is output. Anthropic's input
     tokens leave out those of its cache.
     """
-    reported = _mapping(used)
-    input_details = [reported, *(_mapping(reported.get(name)) for name in _INPUT_DETAILS)]
-    output_details = [reported, *(_mapping(reported.get(name)) for name in _OUTPUT_DETAILS)]
+    reported = mapping(used)
+    input_details = [reported, *(mapping(reported.get(name)) for name in _INPUT_DETAILS)]
+    output_details = [reported, *(mapping(reported.get(name)) for name in _OUTPUT_DETAILS)]
     read, written = _first(reported, _INPUT), _first(reported, _OUTPUT)
     cached, stored = _highest(input_details, _CACHED), _highest(input_details, _WRITTEN)
     if "input_tokens" in reported and (_CACHED[1] in reported or _WRITTEN[1] in reported):
@@ -84,10 +85,6 @@ def estimated_tokens(*parts: Any) -> int:
         elif isinstance(part, Sequence):
             size += estimated_tokens(*cast("Sequence[Any]", part)) * 4
     return -(-size // _BYTES_PER_TOKEN)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> int:

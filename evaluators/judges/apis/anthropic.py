@@ -9,8 +9,8 @@ from typing import Any, cast
 import orjson
 
 from evaluators.cases import Json
-from evaluators.judges.answer_places import ending, text_in
-from evaluators.judges.apis.payload import mapping, object_in, objects, text
+from evaluators.judges.answer_places import ending, mapping, text_in
+from evaluators.judges.apis.payload import object_in, objects, text
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import Choice, Completion

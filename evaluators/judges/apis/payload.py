@@ -6,6 +6,7 @@ import math
 from typing import Any, cast
 
 from evaluators.errors import NoCompletion
+from evaluators.judges.answer_places import mapping
 from evaluators.judges.error_mapping import error_inside
 from evaluators.judges.frames import read_framed
 from evaluators.wire.outside_json import UnboundedJson, read_outside
@@ -42,11 +43,6 @@ def parsed(body: bytes) -> Any:
         return read_framed(body)
     except ValueError:
         raise NoCompletion("the endpoint answered with something that is not JSON") from None
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    """An object; {} for anything else."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def objects(value: Any) -> list[dict[str, Any]]:

@@ -10,8 +10,8 @@ import msgspec
 import orjson
 
 from evaluators.cases import Json
-from evaluators.judges.answer_places import ending, text_in
-from evaluators.judges.apis.payload import mapping, object_in, objects, text
+from evaluators.judges.answer_places import ending, mapping, text_in
+from evaluators.judges.apis.payload import object_in, objects, text
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import NULL, Choice, Completion, TokenEntry, read_passing_over, tokens_of

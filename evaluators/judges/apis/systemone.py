@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from evaluators.asking.prompt_isolation import sanitize_json
 from evaluators.cases import Json
+from evaluators.judges.answer_places import mapping
 from evaluators.judges.apis.deciding import (
     REFUSED,
     UNUSABLE,
@@ -21,7 +22,7 @@ from evaluators.judges.apis.deciding import (
     is_score,
     of_predicate,
 )
-from evaluators.judges.apis.payload import mapping, object_in, probability, text
+from evaluators.judges.apis.payload import object_in, probability, text
 from evaluators.judges.usage import usage_of
 from evaluators.questions import Decision
 

@@ -12,7 +12,8 @@ from typing import Any
 import aiohttp
 
 from evaluators.errors import JudgeUnavailable, NoCompletion
-from evaluators.judges.apis.payload import mapping, parsed
+from evaluators.judges.answer_places import mapping
+from evaluators.judges.apis.payload import parsed
 from evaluators.judges.connection import body_of, proxy_for
 from evaluators.judges.error_mapping import HttpStatusError
 from evaluators.wire.http_client import AnswerTooLarge, HttpClient, StreamedResponse, trusting

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evaluators.judges.apis.payload import count, mapping, objects, text
+from evaluators.judges.answer_places import mapping
+from evaluators.judges.apis.payload import count, objects, text
 from evaluators.judges.batches.provider import (
     ABSENT,
     PASSING,
