@@ -66,12 +66,15 @@ class Capabilities:
         """The features after an answer that was cut off."""
         return replace(self, bounds="needed") if self.bounds == "unneeded" else self
 
-    def weaker(self) -> Capabilities | None:
-        """The features without the one that endpoints lack most often, for a refusal that does not say why."""
+    def weaker(self, first: Capabilities) -> Capabilities | None:
+        """The features without the one that endpoints lack most often, for a refusal that does not say why.
+
+        A form of answers is taken away with token probabilities only where they alone were not it: `first` has it.
+        """
         if (formatless := self._without_format()) is not None:
             return formatless
         if self.top_logprobs:
-            return replace(self, top_logprobs=0)
+            return replace(self, format=first.format, top_logprobs=0)
         return None
 
     def _without_limit(self) -> Capabilities | None:
@@ -143,7 +146,7 @@ class LearntCapabilities:
         """
         left = attempt.features.without(complaint)
         if left is None and not named and not self._proven:
-            left = attempt.features.weaker()
+            left = attempt.features.weaker(attempt.first)
         attempt.certain &= not named
         return self._go_on(attempt, left)
 

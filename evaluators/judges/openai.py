@@ -326,6 +326,7 @@ class OpenAIJudge:
         meaning = meaning_of(error, question)
         if meaning in ABOUT_QUESTION or meaning == "unsupported":
             complaint = words_beside(complaint_text(error), question)
+            complaint = "response_format" if meaning == "bad luck" else complaint
             return self._learnt.refused(attempt, complaint, named=meaning != "unsupported")
         return error.status == _FAULT and self._learnt.failed(attempt)
 

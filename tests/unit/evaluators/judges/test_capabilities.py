@@ -49,6 +49,6 @@ def test_alternatives_end_at_none():
 
 def test_without_a_reason_the_rarest_features_go_first():
     features, formats = ALL, []
-    while (features := features.weaker()) is not None:
+    while (features := features.weaker(ALL)) is not None:
         formats.append((features.format, features.top_logprobs))
-    assert formats == [("json_object", 20), ("text", 20), ("text", 0)]
+    assert formats == [("json_object", 20), ("text", 20), ("json_schema", 0), ("json_object", 0), ("text", 0)]

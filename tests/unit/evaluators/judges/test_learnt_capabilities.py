@@ -103,3 +103,12 @@ def test_no_system_role():
         "developer instruction is not enabled for this model",
     ):
         assert not Capabilities().without(complaint).system
+
+
+def test_an_unnamed_refusal_takes_the_feature_alone_that_it_was_about():
+    endpoint = Endpoint()
+    attempt = endpoint.learnt.begin(lambda _features: ALL)
+    while attempt.features.top_logprobs:  # refused for its token probabilities
+        assert endpoint.learnt.refused(attempt, "parameters are not supported", named=False)
+    endpoint.learnt.answered(attempt)
+    assert endpoint.learnt.current == Capabilities(top_logprobs=0)
