@@ -41,7 +41,8 @@ class ExplainedSpan:
 class ExplainedTurn:
     """A turn of the trace; `incomplete` says why it cannot be judged, `attributes` from where each one came.
 
-    `other_conversations` are the attributes around it that name another conversation, with what they name.
+    `truncated_fields` are those that may be cut. `other_conversations` are the attributes around it that name another
+    conversation, with what they name.
     """
 
     turn_id: str
@@ -49,6 +50,7 @@ class ExplainedTurn:
     conversation_id: str | None
     failed: bool
     incomplete: str | None
+    truncated_fields: Sequence[str]
     attributes: Mapping[str, str]
     other_conversations: Mapping[str, str]
 
@@ -101,6 +103,8 @@ def format_lines(trace: ExplainedTrace) -> Iterator[str]:
     for turn in trace.turns:
         outcome = "failed" if turn.failed else (f"incomplete, {turn.incomplete}" if turn.incomplete else "complete")
         conversation = turn.conversation_id or "unknown"
+        if turn.truncated_fields:
+            outcome += f"; {', '.join(turn.truncated_fields)} may be cut"
         yield f"  turn {turn.turn_id} of span {turn.span_id}, conversation {conversation}: {outcome}"
         for key, other in turn.other_conversations.items():
             yield f"    {key} says conversation {other}; to use it: assemble.identity.conversation: [{key}]"
@@ -134,6 +138,7 @@ def _explain_turn(assembled: AssembledTurn, tree: SpanTree, identity: IdentityLo
         conversation_id=turn.conversation_id,
         failed=turn.error is not None,
         incomplete=turn.incomplete,
+        truncated_fields=[name for name in str(turn.attributes.get("truncated_fields", "")).split(",") if name],
         attributes=dict(_explain_attributes(assembled, tree)),
         other_conversations={
             key: value
@@ -237,7 +242,7 @@ def _describe_outcome(parsed_span: ParsedSpan, analysis: TraceAnalysis) -> str:
             return f"is part of turn {turn.turn.turn_id}"
     call = next((model_call for model_call in analysis.calls if span.span_id in model_call.span_ids), None)
     if call is None:
-        return f"no turn: {_describe_omission(parsed_span.call)}"
+        return f"no turn: {_describe_omission(parsed_span.call, encloses=_encloses(span.span_id, analysis))}"
     if call.is_step:
         return "no turn: it requests a tool, and no answer follows in this trace"
     return "no turn: its answer was a step towards another answer"
@@ -252,10 +257,16 @@ _OMISSIONS: dict[Kind, str] = {
 }
 
 
-def _describe_omission(call: Call) -> str:
+def _encloses(span_id: str, analysis: TraceAnalysis) -> bool:
+    return any(span_id in analysis.tree.ancestors(other.span.span_id) for other in analysis.parsed_spans)
+
+
+def _describe_omission(call: Call, *, encloses: bool) -> str:
     if call.kind in _OMISSIONS:
         return _OMISSIONS[call.kind]
     missing = [side for side, messages in (("question", call.input), ("answer", call.output)) if messages is None]
     if missing:
-        return f"it encloses other spans and has no {' and no '.join(missing)} of its own"
-    return "it encloses other spans, and no model call inside confirms its answer"
+        return f"it {'encloses other spans and ' if encloses else ''}has no {' and no '.join(missing)} of its own"
+    if encloses:
+        return "it encloses other spans, and no model call inside confirms its answer"
+    return "it is a step by its kind, names no model, and encloses no call of one"

@@ -6,6 +6,7 @@ import asyncio
 import math
 import zlib
 
+import zstandard
 from aiohttp import web
 from google.protobuf.json_format import MessageToJson
 from google.rpc.code_pb2 import Code
@@ -19,7 +20,7 @@ from collector.otlp.decode import Signal
 from collector.receive.parsed_request import Form
 from collector.receive.rejection import Rejected
 
-_GZIP = 16 + zlib.MAX_WBITS
+_GZIP, _GZIP_OR_ZLIB = 16 + zlib.MAX_WBITS, 32 + zlib.MAX_WBITS
 _MAX_MEMBERS = 1_000
 """Members of a gzip stream. Senders write one; twenty bytes make an empty one, which costs as much as thousands."""
 _SLICE = 64 * 1024
@@ -57,19 +58,26 @@ async def read_body(request: web.BaseRequest, holding: Holding, *, limit: int, d
     return body
 
 
-def _decompressor_of(request: web.BaseRequest, limit: int) -> GzipDecompressor | None:
+def _decompressor_of(request: web.BaseRequest, limit: int) -> GzipDecompressor | ZstdDecompressor | None:
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
     match encoding:
         case "gzip":
             return GzipDecompressor(limit)
+        case "deflate":
+            return GzipDecompressor(limit, _GZIP_OR_ZLIB)
+        case "zstd":
+            return ZstdDecompressor(limit)
         case "identity" | "":
             return None
         case _:
-            raise Rejected(415, "the content encoding is not supported; use gzip or identity")
+            raise Rejected(415, "the content encoding is not supported; use gzip, deflate, zstd or identity")
 
 
 async def _collect(
-    request: web.BaseRequest, holding: Holding, decompressor: GzipDecompressor | None, limit: int
+    request: web.BaseRequest,
+    holding: Holding,
+    decompressor: GzipDecompressor | ZstdDecompressor | None,
+    limit: int,
 ) -> bytes:
     pieces: list[bytes] = []
     received = 0
@@ -85,12 +93,16 @@ async def _collect(
 
 
 class GzipDecompressor:
-    """Decompresses a gzip stream piece by piece; never holds more than `limit` bytes of result."""
+    """Decompresses a gzip stream piece by piece; never holds more than `limit` bytes of result.
 
-    def __init__(self, limit: int) -> None:
+    `form` is zlib's number for what the stream may be: HTTP's deflate is zlib's own.
+    """
+
+    def __init__(self, limit: int, form: int = _GZIP) -> None:
         self._limit = limit
+        self._form = form
         self._size = 0
-        self._member = zlib.decompressobj(_GZIP)
+        self._member = zlib.decompressobj(form)
         self._members = 1
         self._fed = False
 
@@ -124,7 +136,7 @@ class GzipDecompressor:
         self._members += 1
         if self._members > _MAX_MEMBERS:
             raise BadInput(f"the gzip stream has more than {_MAX_MEMBERS} members; send one")
-        self._member = zlib.decompressobj(_GZIP)
+        self._member = zlib.decompressobj(self._form)
 
     def _decompress(self, piece: bytes) -> bytes:
         self._fed = True
@@ -136,6 +148,49 @@ class GzipDecompressor:
         if self._size > self._limit:
             raise TooLarge(f"the decompressed body is larger than {self._limit} bytes")
         return out
+
+
+class ZstdDecompressor:
+    """Decompresses one zstd frame piece by piece; refuses more than `limit` bytes of result."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._frame = zstandard.ZstdDecompressor(max_window_size=max(_SMALLEST_WINDOW, 1 << limit.bit_length()))
+        self._stream = self._frame.decompressobj(read_across_frames=False)
+
+    def feed(self, piece: bytes) -> bytes:
+        """The next piece, decompressed.
+
+        Raises:
+            TooLarge: the result passes the limit.
+            BadInput: this is not zstd.
+        """
+        pieces: list[bytes] = []
+        for start in range(0, len(piece), _ZSTD_SLICE):
+            try:
+                out = self._stream.decompress(piece[start : start + _ZSTD_SLICE])
+            except zstandard.ZstdError as error:
+                raise BadInput("the body is not valid zstd") from error
+            self._size += len(out)
+            if self._size > self._limit:
+                raise TooLarge(f"the decompressed body is larger than {self._limit} bytes")
+            pieces.append(out)
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """End the stream.
+
+        Raises:
+            BadInput: it is cut off.
+        """
+        if not self._stream.eof:
+            raise BadInput("the zstd stream is cut off")
+
+
+_SMALLEST_WINDOW = 1 << 20
+_ZSTD_SLICE = 64
+"""Compressed bytes that are decompressed at a time: one block of them may become 128 KiB."""
 
 
 Answer = ExportTraceServiceResponse | ExportLogsServiceResponse

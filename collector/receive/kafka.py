@@ -20,6 +20,7 @@ from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
 from collector.otlp.decode import Signal
+from collector.receive.envelopes import unwrapped
 from collector.receive.feedback_ingest import ParsedFeedback, parse_feedback
 from collector.receive.ingest_rules import IngestRules
 from collector.receive.parsed_request import Form, ParsedRequest, parse
@@ -166,7 +167,7 @@ class KafkaReceiver:
     ) -> ParsedTurns:
         """Read a message of ready-made turns, without the known ones. Raises BadInput."""
         return parse_turns(
-            message.value,
+            unwrapped(message.value),
             message_location(*self._topic.place(message.partition), message.offset),
             at=partial(arrival_times.next, message.timestamp),
             known=known,
@@ -178,17 +179,21 @@ class KafkaReceiver:
 
     def _read_references(self, message: StoredRecord) -> ParsedReferences:
         return parse_references(
-            message.value, self._log, tenant=None, max_items=self._topic.max_items, redactor=self._redactor
+            unwrapped(message.value), self._log, tenant=None, max_items=self._topic.max_items, redactor=self._redactor
         )
 
     def _read_feedback(self, message: StoredRecord) -> ParsedFeedback:
         return parse_feedback(
-            message.value, self._rules.feedback, tenant=None, max_items=self._topic.max_items, redactor=self._redactor
+            unwrapped(message.value),
+            self._rules.feedback,
+            tenant=None,
+            max_items=self._topic.max_items,
+            redactor=self._redactor,
         )
 
     def _read_otlp(self, signal: Signal, message: StoredRecord) -> ParsedRequest:
         return parse(
-            message.value,
+            unwrapped(message.value),
             signal,
             _FORMS[self._topic.encoding],
             max_items=self._topic.max_items,

@@ -168,7 +168,8 @@ class Examination:
             if len(self.unread) > _MOST:
                 yield f"  and {len(self.unread) - _MOST} further places"
         if self.proposal is not None:
-            yield f"a mapping that gives {self.proposal.turns} turns of these; look at them with normalize -c:"
+            tried = f"{self.proposal.turns} turns of {self.proposal.traces} of these traces"
+            yield f"a mapping that gives {tried}; look at them with normalize -c:"
             yield from self.proposal.lines()
         for scope, setting in sorted(self.settings.items()):
             yield f"{scope} writes no question or no answer; to turn them on: {setting}"

@@ -6,6 +6,7 @@ A mapping is proposed only after it was tried on the same traces.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +27,11 @@ _MAX_TRIES, _PLACES_EACH, _MAX_TRACES = 60, 3, 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingProposal:
-    """A mapping, and how many complete turns it gives."""
+    """A mapping, and how many complete turns it gives, in how many of the traces that it was tried on."""
 
     mapping: DialectMapping
     turns: int
+    traces: int
 
     def lines(self) -> Iterator[str]:
         """The section of a configuration, ready to paste."""
@@ -62,7 +64,7 @@ def propose(traces: Sequence[CollectedTrace], assembler: Assembler, name: str = 
     for mapping in islice(_candidates(texts, traces, name), _MAX_TRIES):
         score, count = _try(mapping, traces, assembler, repeats)
         if count and (best is None or score > best[0]):
-            best = (score, MappingProposal(mapping=mapping, turns=count))
+            best = (score, MappingProposal(mapping=mapping, turns=count, traces=len(traces)))
     return best[1] if best else None
 
 
@@ -116,6 +118,8 @@ def _pairs(group: Sequence[TextAt]) -> Iterable[tuple[str, str]]:
     for side in ("input", "output"):
         weights: dict[str, float] = {}
         for text in group:
+            if _LATER_ITEM.search(text.place):  # a place in a history: the length of the list varies
+                continue
             if text.side == side or (text.side is None and text.weight == 0):
                 weight = text.weight + (1 if text.side == side else -1) - text.place.count(".") / 20
                 weights[text.place] = max(weights.get(text.place, -99.0), weight)
@@ -124,6 +128,7 @@ def _pairs(group: Sequence[TextAt]) -> Iterable[tuple[str, str]]:
     return sorted(pairs, key=lambda pair: sides[0].index(pair[0]) + sides[1].index(pair[1]))
 
 
+_LATER_ITEM = re.compile(r"\[[1-9]\d*\]")
 _MODEL = ("model", "token", "usage")
 
 
@@ -147,7 +152,15 @@ def _match(scope: str, shape: str, group: Sequence[TextAt], traces: Sequence[Col
 
 
 def _is_kind(key: str) -> bool:
-    return key.rpartition(".")[2].rpartition("_")[2].lower() in {"kind", "type", "name", "operation", "spantype", "id"}
+    """Whether an attribute may say what a span is; the name of a model dies with the next model."""
+    return "model" not in key.lower() and key.rpartition(".")[2].rpartition("_")[2].lower() in {
+        "kind",
+        "type",
+        "name",
+        "operation",
+        "spantype",
+        "id",
+    }
 
 
 def _try(
@@ -167,6 +180,8 @@ def _try(
         return 0.0, 0
     questions = {turn.input for turn in complete}
     answers = {turn.actual_output for turn in complete}
+    if len(answers) < len(questions):
+        return 0.0, 0  # several questions with one answer: a fixed place in something that grows
     same = len(questions & answers)
     support = sum(_support(turn, repeats) for turn in complete) / len(complete)
     distinct = (len(questions) + len(answers)) / (2 * len(complete))

@@ -101,3 +101,16 @@ def test_a_sub_agent_beside_its_caller_is_no_turn() -> None:
     trace.span(2, "chat", chat("Departures?", "It leaves at 07:50."), parent=9)
     last = {**chat("", "Take the boat."), "gen_ai.input.messages": json.dumps([*user, call, result])}
     assert [turn.input for turn in trace.span(3, "chat", last, parent=9).turns()] == ["Plan my trip."]
+
+
+def test_voltagents_agent_has_question_and_answer_as_they_were() -> None:
+    history = json.dumps([{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}])
+    held = {"entity.type": "agent", "agent.state": "completed", "conversation.id": "c1", "agent.messages": history}
+    trace = Trace().span(
+        1, "streamText", {**held, "input": "Is it calm?", "output": "Yes."}, took=9, scope="@voltagent/core"
+    )
+    trace.span(2, "llm:streamText", {"span.type": "llm", "llm.model": "gpt-5-mini"}, parent=1, scope="@voltagent/core")
+    turn = trace.turn()
+    assert (turn.conversation_id, turn.input, turn.actual_output, turn.error) == ("c1", "Is it calm?", "Yes.", None)
+    failed = Trace().span(1, "streamText", {**held, "agent.state": "error", "input": "Is it calm?"}, error="503")
+    assert failed.turn().error == "503"
