@@ -158,23 +158,17 @@ class Candidates:
     async def _find_owed(self) -> None:
         """The failures of the stretch, each with its subject."""
         used = {(monitor.name, a.evaluator.name) for monitor in self.plan.monitors for a in monitor.assignments}
-        owed = [evaluation for evaluation in self.known.owed.values() if self._is_wanted(evaluation.evaluation)]
-        usable = [
-            evaluation
-            for evaluation in owed
-            if (evaluation.evaluation.monitor, evaluation.evaluation.evaluator) in used
-        ]
+        owed = [judged for judged in self.known.owed.values() if self._is_wanted(judged.evaluation)]
+        usable = [judged for judged in owed if (judged.evaluation.monitor, judged.evaluation.evaluator) in used]
         self.left_out.unused = len(owed) - len(usable)
-        awaited = any(evaluation.evaluation.reason_code == SkipReason.REFERENCE_MISSING for evaluation in usable)
+        awaited = any(judged.evaluation.reason_code == SkipReason.REFERENCE_MISSING for judged in usable)
         references: ReferencesByKey = await references_in_log(self.turns) if awaited else {}
         for start in range(0, len(usable), _AT_ONCE):
             batch = usable[start : start + _AT_ONCE]
-            turns = await turns_in_log(
-                self.turns, {evaluation.evaluation.subject.conversation_id for evaluation in batch}
-            )
-            for evaluation in batch:
-                self._add_owed(evaluation, case_of(evaluation.evaluation, turns), references)
-        self._again.sort(key=lambda each: each.happened_at)
+            turns = await turns_in_log(self.turns, {judged.evaluation.subject.conversation_id for judged in batch})
+            for judged in batch:
+                self._add_owed(judged, case_of(judged.evaluation, turns), references)
+        self._again.sort(key=lambda candidate: candidate.happened_at)
 
     def _is_wanted(self, evaluation: Evaluation) -> bool:
         if evaluation.time < self.stretch.since:

@@ -149,7 +149,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Repla
         judges = await stack.enter_async_context(open_judges(judging, definitions, batches=batches))
         priced = judging if batches is None else at_batch_prices(judging)
         assignments = {old: build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()}
-        wanted = [evaluation for evaluation in selected.scored if evaluation.evaluation.evaluator in assignments]
+        wanted = [judged for judged in selected.scored if judged.evaluation.evaluator in assignments]
         jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
         if not jobs:
             raise EvalstreamError(
@@ -201,7 +201,7 @@ def _nothing(selected: SelectedEvaluations, options: ReplayOptions) -> str:
 
 def _names(selected: SelectedEvaluations, new: Config, options: ReplayOptions) -> dict[str, str]:
     """The new evaluators by the names of the old ones; omits those that were not named and do not exist any more."""
-    scopes = {evaluation.evaluation.evaluator: evaluation.evaluation.scope for evaluation in selected.scored}
+    scopes = {judged.evaluation.evaluator: judged.evaluation.scope for judged in selected.scored}
     named = {old: options.by or old for old in scopes}
     if options.selection.evaluators:
         for each in named.values():
@@ -238,7 +238,7 @@ def _judging(new: Config, names: Collection[str], judge: str | None) -> Config:
 async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], options: ReplayOptions) -> Turns:
     if options.paths:
         return by_conversation(turns_in(options.paths, config))
-    stored = await turns_in_log(logs.turns, {evaluation.evaluation.subject.conversation_id for evaluation in past})
+    stored = await turns_in_log(logs.turns, {judged.evaluation.subject.conversation_id for judged in past})
     declared = config.settings.assemble.declared_attributes
     return {
         conversation: {turn_id: with_declared(turn, declared) for turn_id, turn in turns.items()}
@@ -251,16 +251,16 @@ def _jobs(
 ) -> list[PastJob]:
     """The jobs; those of evaluators that the new configuration's monitor packs ask together there."""
     jobs: dict[str, PastJob] = {}
-    for evaluation in past:
+    for judged in past:
         assignment, monitor = (
-            assignments[evaluation.evaluation.evaluator],
-            new.settings.monitors.get(evaluation.evaluation.monitor),
+            assignments[judged.evaluation.evaluator],
+            new.settings.monitors.get(judged.evaluation.monitor),
         )
         if monitor is not None:
             assignment = with_pack(assignment, pack_of(assignment.evaluator.name, monitor, new.evaluators), new)
-        job = _job(evaluation.evaluation, turns, assignment)
+        job = _job(judged.evaluation, turns, assignment)
         if job is not None:
-            jobs[job.evaluation_id] = (evaluation, job)
+            jobs[job.evaluation_id] = (judged, job)
     return list(jobs.values())
 
 
@@ -300,7 +300,7 @@ async def _not_in_log(log: Log, jobs: Sequence[PastJob]) -> list[PastJob]:
 
 
 def _say_price(past: Sequence[PastEvaluation], jobs: Sequence[PastJob]) -> None:
-    costs = [evaluation.evaluation.cost_usd for evaluation in past if evaluation.evaluation.cost_usd is not None]
+    costs = [judged.evaluation.cost_usd for judged in past if judged.evaluation.cost_usd is not None]
     before = f" (the old ones cost {sum(costs):.2f} USD)" if costs else ""
     guess = sum(job.assignment.expected_usd for _, job in jobs)
     about = f", for roughly {guess:.2f} USD" if guess else ""
