@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal, cast, get_args
 
 import orjson
@@ -19,7 +20,7 @@ from collector.errors import BadInput
 from collector.logs.log import Headers, Record, StoredRecord
 from collector.records.json import record_of
 from collector.records.ready_made import LONGEST_ID
-from collector.records.tenants import id_in_tenant
+from collector.records.sent_documents import all_of, plain_value, sent_id
 from collector.wording import suggestion
 from evaluators.cases import Feedback, Turn
 from evaluators.records import to_dict, to_json
@@ -43,7 +44,6 @@ MOST_SUBJECTS = 20
 
 _TEXTS = {"name": LONGEST_NAME, "label": LONGEST_LABEL, "comment": LONGEST_COMMENT, "author": LONGEST_AUTHOR}
 _KEYS = frozenset({*IDS, *_TEXTS, "value", "source", "feedback_id", "at"})
-_LOWER = frozenset({"trace_id", "span_id"})
 _LARGEST = 1e15
 DEFAULT_NAME = "feedback"
 
@@ -167,7 +167,7 @@ def feedback_of(document: object, *, tenant: str | None) -> FeedbackEntry:
         raise BadInput(f"value: a number, true, false, or a text of up to {LONGEST_LABEL} characters is needed")
     for name in IDS:
         if name in fields:
-            fields[name] = _id(name, fields[name], tenant)
+            fields[name] = sent_id(name, fields[name], tenant)
     own = fields.pop("feedback_id", None)
     if own is not None and not (isinstance(own, str) and 0 < len(own) <= LONGEST_ID):
         raise BadInput(f"feedback_id: a text of 1 to {LONGEST_ID} characters is needed")
@@ -197,14 +197,6 @@ def usable_value(value: float | bool | str | None) -> float | bool | str | None:
 def cut(text: str | None, most: int) -> str | None:
     """The first characters of a text; None for an empty one."""
     return text[:most] if text else None
-
-
-def _id(name: str, value: object, tenant: str | None) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID:
-        raise BadInput(f"{name}: a text of 1 to {LONGEST_ID} characters is needed")
-    if name in _LOWER:
-        return value.lower()
-    return id_in_tenant(value, tenant) if tenant is not None and name in ("turn_id", "conversation_id") else value
 
 
 def stated(feedback: Feedback, tenant: str) -> FeedbackEntry | None:
@@ -261,7 +253,7 @@ def parse_feedback_entry(value: bytes) -> FeedbackEntry:
     Raises:
         BadInput: it is none that this version can read.
     """
-    entry = record_of(_plain(value), FeedbackEntry)
+    entry = record_of(plain_value(value, "feedback"), FeedbackEntry)
     if all(getattr(entry, name) is None for name in IDS):
         raise BadInput("not feedback: it names nobody")
     return entry
@@ -269,14 +261,7 @@ def parse_feedback_entry(value: bytes) -> FeedbackEntry:
 
 def parse_joined_feedback(value: bytes) -> JoinedFeedback:
     """Read what became of feedback. Raises BadInput."""
-    return record_of(_plain(value), JoinedFeedback)
-
-
-def _plain(value: bytes) -> Any:
-    try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError:
-        raise BadInput("not feedback: not JSON") from None
+    return record_of(plain_value(value, "feedback"), JoinedFeedback)
 
 
 def feedback_in(documents: Sequence[object], *, tenant: str | None) -> list[FeedbackEntry]:
@@ -285,15 +270,7 @@ def feedback_in(documents: Sequence[object], *, tenant: str | None) -> list[Feed
     Raises:
         BadInput: one is none; says which.
     """
-    entries: list[FeedbackEntry] = []
-    for number, document in enumerate(documents, 1):
-        try:
-            entries.append(feedback_of(document, tenant=tenant))
-        except BadInput as error:
-            if len(documents) == 1:
-                raise
-            raise BadInput(f"feedback {number} of {len(documents)}: {error}") from None
-    return entries
+    return all_of(documents, "feedback", partial(feedback_of, tenant=tenant))
 
 
 def without_comment(entry: FeedbackEntry) -> FeedbackEntry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import orjson
@@ -14,8 +15,7 @@ from collector.logs.log import Headers, Log, Record, StoredRecord
 from collector.records.foreign_shapes import tool_call_fields
 from collector.records.json import record_of
 from collector.records.nesting import refuse_depth
-from collector.records.ready_made import LONGEST_ID
-from collector.records.tenants import id_in_tenant
+from collector.records.sent_documents import all_of, plain_value, sent_id
 from collector.wording import suggestion
 from evaluators.cases import Json, ToolCall
 from evaluators.records import to_dict, to_json
@@ -33,7 +33,6 @@ LONGEST_NAME = 100
 _TEXTS = ("expected_output", "expected_outcome", "scenario", "chatbot_role")
 _CONTENT = (*_TEXTS, "context", "expected_tools", "outcomes")
 _KEYS = frozenset({*IDS, *_CONTENT})
-_LOWER = frozenset({"trace_id", "span_id"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +98,7 @@ def reference_of(document: object, *, tenant: str | None) -> Reference:
     _check_outcomes(outcomes)
     for name in IDS:
         if name in named_fields:
-            named_fields[name] = _id(name, named_fields[name], tenant)
+            named_fields[name] = sent_id(name, named_fields[name], tenant)
     refuse_depth(named_fields)
     digest = hashlib.sha256(orjson.dumps([tenant, named_fields], option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
     return record_of({**named_fields, "reference_id": digest, "tenant": tenant}, Reference)
@@ -116,14 +115,6 @@ def _check_outcomes(outcomes: object) -> None:
             raise BadInput(f"outcomes: a name has 1 to {LONGEST_NAME} characters")
         if not isinstance(value, bool | int | float | str):
             raise BadInput("outcomes: a value is a number, a text, true or false")
-
-
-def _id(name: str, value: object, tenant: str | None) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID:
-        raise BadInput(f"{name}: a text of 1 to {LONGEST_ID} characters is needed")
-    if name in _LOWER:
-        return value.lower()
-    return id_in_tenant(value, tenant) if tenant is not None and name in ("turn_id", "conversation_id") else value
 
 
 def reference_records(reference: Reference, log: Log) -> Iterator[Record]:
@@ -150,11 +141,7 @@ def parse_reference(value: bytes) -> Reference:
     Raises:
         BadInput: it is not one that this version can read.
     """
-    try:
-        plain: Any = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        raise BadInput("not a reference: not JSON") from None
-    reference = record_of(plain, Reference)
+    reference = record_of(plain_value(value, "a reference"), Reference)
     if all(getattr(reference, name) is None for name in IDS):
         raise BadInput("not a reference: it names nobody")
     return reference
@@ -166,12 +153,4 @@ def references_in(documents: Sequence[object], *, tenant: str | None) -> list[Re
     Raises:
         BadInput: one is none; says which.
     """
-    references: list[Reference] = []
-    for number, document in enumerate(documents, 1):
-        try:
-            references.append(reference_of(document, tenant=tenant))
-        except BadInput as error:
-            if len(documents) == 1:
-                raise
-            raise BadInput(f"reference {number} of {len(documents)}: {error}") from None
-    return references
+    return all_of(documents, "reference", partial(reference_of, tenant=tenant))
