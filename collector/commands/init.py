@@ -97,7 +97,8 @@ judges:
     model: {_quoted(answers.judge)}
     base_url: {_quoted(answers.base_url)}     # any OpenAI-compatible endpoint
     api_key: ${{env:OPENAI_API_KEY:-none}}      # from the environment; never write a key here
-    # {JUDGE_PRICES}: set both to count cost
+    # cost is counted by list prices; of a model that has none, or at other prices, write
+    # {JUDGE_PRICES}
 
 evaluators:
   good_answer:

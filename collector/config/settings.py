@@ -15,6 +15,7 @@ from collector.config.dialects import DialectSettings
 from collector.config.endpoints import checked_endpoint, only_by_client
 from collector.config.feedback import FeedbackSettings
 from collector.config.judge_pairs import pair_named
+from collector.config.list_prices import list_prices
 from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
 from collector.evaluate.guardrails import CanarySettings
@@ -259,6 +260,8 @@ DECIDING: frozenset[JudgeApi] = frozenset({"decisions", "systemone"})
 _BASE_URLS: Mapping[str, str] = {"anthropic": "https://api.anthropic.com/v1"}
 """The address of a wire format's vendor, if it is not OpenAI."""
 
+_OPENAI = "https://api.openai.com/v1"
+_LISTED_KINDS = frozenset({"openai", "embeddings"})
 _OF_WORDS = (
     "temperature",
     "max_tokens",
@@ -348,7 +351,7 @@ class JudgeSettings(Section):
     """Named arguments for a custom judge, in addition to its model."""
     model: str = Field(min_length=1)
     """The model's name at the endpoint."""
-    base_url: str = Field(default="https://api.openai.com/v1", pattern=r"^https?://")
+    base_url: str = Field(default=_OPENAI, pattern=r"^https?://")
     """The endpoint, like https://host/v1."""
     api_key: SecretStr = SecretStr("none")
     """Usually ${env:NAME}."""
@@ -384,7 +387,8 @@ class JudgeSettings(Section):
     """Alternatives requested per token; 0 requests none. If left out, as many as the form of the answer has use for:
     two more than its scale has numbers or its question labels, from 10 to 20."""
     usd_per_million_input_tokens: float | None = Field(default=None, ge=0)
-    """The price of a prompt; without both prices cost is not counted."""
+    """The price of a prompt. Without any price here, list prices count where the model is known at its vendor; without
+    those, cost is not counted."""
     usd_per_million_output_tokens: float | None = Field(default=None, ge=0)
     """The price of an answer."""
     usd_per_million_cached_input_tokens: float | None = Field(default=None, ge=0)
@@ -442,6 +446,10 @@ class JudgeSettings(Section):
             values.setdefault("usd_per_million_input_tokens", 0.0)
         if values.get("api") in _BASE_URLS:
             values.setdefault("base_url", _BASE_URLS[values["api"]])
+        model, url = values.get("model"), values.get("base_url", _OPENAI)
+        own_prices = any(str(name).startswith("usd_per_million") for name in values)
+        if isinstance(model, str) and isinstance(url, str) and not own_prices:
+            values |= list_prices(model, url) if values.get("kind", "openai") in _LISTED_KINDS else {}
         return values
 
     @model_validator(mode="after")
@@ -570,6 +578,16 @@ class JudgeSettings(Section):
         if written is None and price is not None and self.api == "anthropic":
             return _ANTHROPIC_CACHE_WRITE * price
         return written
+
+    @property
+    def at_list_prices(self) -> bool:
+        """Returns whether its prices are those of the list."""
+        listed = list_prices(self.model, self.base_url)
+        return (
+            self.kind in _LISTED_KINDS
+            and bool(listed)
+            and all(getattr(self, name) == price for name, price in listed.items())
+        )
 
     @property
     def priced(self) -> bool:

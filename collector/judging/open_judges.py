@@ -125,6 +125,9 @@ async def open_judges(
             settings = configured[name]
             opened = _opened(name, settings, limiters[endpoint_of(settings)], batches)
             judges[name] = await stack.enter_async_context(opened)
+        unpriced = [name for name in names if not configured[name].priced and configured[name].kind == "openai"]
+        if unpriced:
+            logger.info("no price is known for judge %s: its cost is not counted; see `check`", ", ".join(unpriced))
         # What others see of these judges begins when all are open: where one cannot be, those of before stay in sight.
         for name in names:
             settings = configured[name]

@@ -16,18 +16,22 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
+import httpx2
 import orjson
 import uvloop
 from measured import Figure, arguments, beside
+from openai import AsyncOpenAI
 from peers_env import peers_python
 from quick_judge import serving
 
 from evaluators import GEval, OpenAIJudge
 from evaluators.evaluation import evaluate
+from evaluators.judges.client_connection import fast_http
 from evaluators.packs.evaluate_pack import evaluate_pack
 from evaluators.testing import a_moment, a_turn
 
 GROUP = "judge path"
+NO_LIMITS = httpx2.Limits(max_connections=1000)
 PEERS = ("openai", "deepeval", "pydantic-evals", "phoenix-evals")
 TURN = a_turn("What is your refund policy? " * 20, "You have 30 days to get a full refund. " * 30)
 EVALUATOR = GEval(
@@ -66,6 +70,9 @@ async def measure(url: str, calls: int, repeats: int) -> None:
     connector = aiohttp.TCPConnector(limit=0)
     async with (
         OpenAIJudge("m", base_url=url, api_key="key") as judge,
+        OpenAIJudge(
+            "m", client=lambda: AsyncOpenAI(base_url=url, api_key="key", http_client=fast_http(limits=NO_LIMITS))
+        ) as by_client,
         aiohttp.ClientSession(connector=connector) as session,
     ):
         result = await evaluate(EVALUATOR, TURN, judge, now=a_moment)
@@ -79,19 +86,26 @@ async def measure(url: str, calls: int, repeats: int) -> None:
         async def whole() -> object:
             return await evaluate(EVALUATOR, TURN, judge, now=a_moment)
 
+        async def through() -> object:
+            return await evaluate(EVALUATOR, TURN, by_client, now=a_moment)
+
         results = await evaluate_pack(SEVEN, TURN, judge, now=a_moment)
         assert [each.outcome.method for each in results] == ["logprobs"] * 7, results
 
         async def packed() -> object:
             return await evaluate_pack(SEVEN, TURN, judge, now=a_moment)
 
-        floors, works, packs = [], [], []
+        floors, works, packs, clients = [], [], [], []
         for _ in range(repeats):
             floors.append(await seconds(bare, calls, 64))
             works.append(await seconds(whole, calls, 64))
+            clients.append(await seconds(through, calls // 4, 64))
             packs.append(await seconds(packed, calls // 7, 64) / 7)
     beside(
         GROUP, "g_eval with logprobs", "ms CPU", floors, works, 1e3, aim=1.5, note="floor: bare aiohttp and orjson"
+    ).show()
+    beside(
+        GROUP, "g_eval through OpenAI's client", "ms CPU", floors, clients, 1e3, aim=3.0, note="the same floor"
     ).show()
     beside(
         GROUP, "an evaluation in a pack of seven", "ms CPU", floors, packs, 1e3, aim=0.4, note="of g_eval with logprobs"

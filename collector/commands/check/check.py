@@ -16,6 +16,7 @@ from collector.commands.check.prompt_cache import cache_lines
 from collector.config.attribute_names import receives_ready_made
 from collector.config.audits import AuditSettings
 from collector.config.configured import Config, judges_of
+from collector.config.list_prices import date_of_list
 from collector.config.packs import packs_of
 from collector.config.settings import (
     BoostSettings,
@@ -190,7 +191,11 @@ def _judges(config: Config) -> Iterator[str]:
 
 
 def _judge(judge: JudgeSettings) -> str:
-    price = "" if judge.usd_per_million_input_tokens is not None else "; cost is not counted (no price set)"
+    price = (
+        "" if judge.usd_per_million_input_tokens is not None else "; cost is not counted (no price set, none listed)"
+    )
+    if judge.at_list_prices:
+        price = f"; cost by list prices of {date_of_list()}"
     if judge.kind == "openai" and not _has_key(judge) and not _is_near(judge.base_url):
         price += "; no api_key"
     where = f"at {judge.base_url}" if judge.kind == "openai" else f"by {judge.kind}"
