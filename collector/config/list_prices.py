@@ -24,7 +24,7 @@ _KEYS = {
 def list_prices(model: str, base_url: str) -> Mapping[str, float]:
     """The list prices of a model in US dollars per million tokens, by the configuration's keys; none if unknown.
 
-    Where a price depends on the length of a prompt, it is that of the usual length.
+    A price that depends on the length of a prompt is that of the usual length.
     """
     host = urlsplit(base_url).hostname or ""
     if "." not in host or host.replace(".", "").isdigit():
@@ -32,10 +32,10 @@ def list_prices(model: str, base_url: str) -> Mapping[str, float]:
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        _, found = get_snapshot().find_provider_model(model, None, None, base_url)
+        _, priced = get_snapshot().find_provider_model(model, None, None, base_url)
     except LookupError:
         return {}
-    listed: Any = found.get_prices(datetime.now(UTC))
+    listed: Any = priced.get_prices(datetime.now(UTC))
     prices = {key: getattr(listed, name, None) for name, key in _KEYS.items()}
     known = {key: float(getattr(price, "base", price)) for key, price in prices.items() if price is not None}
     return known if _KEYS["input_mtok"] in known else {}
