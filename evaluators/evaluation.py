@@ -388,7 +388,7 @@ def make_record(
         judge=result.judge,
         usage=result.usage,
         cost_usd=result.cost_usd,
-        sampling=_with_own_draw(sampling, result.outcome),
+        sampling=sampling.with_own_draw(result.outcome.probability if isinstance(result.outcome, Score) else None),
         supersedes=supersedes,
         retry=retry,
         started_at=result.started_at,
@@ -397,13 +397,6 @@ def make_record(
         attributes=dict(attributes or {}),
         **_recorded_outcome(evaluator, result),
     )
-
-
-def _with_own_draw(sampling: Sampling, outcome: Outcome) -> Sampling:
-    """The sampling with the evaluator's own draw, if it made one: the two draws are independent."""
-    if not isinstance(outcome, Score) or outcome.probability == 1.0:
-        return sampling
-    return replace(sampling, probability=sampling.probability * outcome.probability)
 
 
 def _recorded_outcome(evaluator: Evaluator[Any], result: Result) -> dict[str, Any]:

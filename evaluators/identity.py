@@ -30,8 +30,8 @@ def evaluation_id_of(evaluator: Evaluator[Any], case: Turn | Conversation, judge
 def make_evaluation_id(evaluator: str, version: str, model: str, subject_id: str, revision: str = "1") -> str:
     """The identity of an evaluation, from the evaluator's name and version, the judge's model, and the subject.
 
-    `revision` stands for the turns of a conversation. The monitor that asks is not part of the identity, so an
-    evaluation that two monitors ask for is made once.
+    `revision` stands for the turns of a conversation. In the service, where several monitors use one evaluator, it ends
+    with the name of the monitor for all but the first.
     """
     parts = (evaluator, version, model, subject_id, revision)
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]

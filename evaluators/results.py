@@ -6,7 +6,7 @@ A failure is never a score: only `Score` has a number.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -172,13 +172,21 @@ class Sampling:
     """How the subject came to be judged: its inclusion probability, in (0, 1]; unit of the draw.
 
     `upstream` is the part of the probability that samplers before evalstream account for. If they do not report it, it
-    is `unknown`, and the probability is evalstream's alone.
+    is `unknown`, and the probability is evalstream's alone. `own` is the part of an evaluator that draws itself, as one
+    that asks again does; None where it does not.
     """
 
     probability: float = 1.0
     stratum: str = "all"
     unit: Literal["conversation", "trace"] = "conversation"
     upstream: float | Literal["unknown"] = "unknown"
+    own: float | None = None
+
+    def with_own_draw(self, own: float | None) -> Sampling:
+        """The same with an evaluator's own draw, if it made one: the two draws are independent."""
+        if own is None or own == 1.0:
+            return self
+        return replace(self, probability=self.probability * own, own=own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +206,8 @@ class Evaluation:
     If `retry` is set, the first of them failed, and this one was made in its place: the two count once.
     `happened_at` is when the subject ended, where it was judged as part of the past (a backfill): such an evaluation
     belongs to that time, not to when it was made.
+    `shares` is the id of the evaluation whose verdict this one repeats: another monitor asked for the same, and the
+    judge was asked and paid once. Each counts for its own monitor, with its own probability.
     """
 
     evaluation_id: str
@@ -229,6 +239,7 @@ class Evaluation:
     happened_at: datetime | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
     escalation: Escalation | None = None
+    shares: str | None = None
 
     @property
     def reason_code(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from collector.evaluate.plan import Job
@@ -28,6 +29,23 @@ def evaluation_of(job: Job, case: Turn | Conversation, result: Result) -> Evalua
         retry=job.retry,
         happened_at=job.happened_at,
         attributes=_attributes(job, case),
+    )
+
+
+def repeated(job: Job, case: Turn | Conversation, verdict: Evaluation) -> Evaluation:
+    """The record of a job whose verdict another monitor has paid for."""
+    return replace(
+        verdict,
+        evaluation_id=job.evaluation_id,
+        monitor=job.monitor.name,
+        sampling=job.sampling.with_own_draw(verdict.sampling.own),
+        supersedes=job.supersedes,
+        retry=job.retry,
+        happened_at=job.happened_at,
+        attributes=_attributes(job, case),
+        usage=None,
+        cost_usd=0.0,
+        shares=verdict.shares or verdict.evaluation_id,
     )
 
 

@@ -209,7 +209,7 @@ def _ids_by_past_definitions(
     names: dict[str, None] = {}
     for plan in past:
         use = plan.assignment_of(monitor.name, assignment.evaluator.name)
-        if use is not None and (use[1].version, use[1].judge.model) != (assignment.version, assignment.judge.model):
+        if use is not None and (use[1].definition, use[1].monitor) != (assignment.definition, assignment.monitor):
             names |= dict.fromkeys(
                 _revision_id(use[1], result.conversation_id, revision) for revision in result.supersedes
             )

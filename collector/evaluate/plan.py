@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -18,7 +19,7 @@ from collector.records.attributes import text_at
 from collector.records.recorded_turn import TurnFields
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.evaluator import Evaluator
-from evaluators.identity import make_evaluation_id
+from evaluators.identity import make_evaluation_id, retry_id
 from evaluators.judge import Judge
 from evaluators.results import Retry, Sampling
 
@@ -30,7 +31,9 @@ class Assignment:
     `fallback` is a cheaper judge that takes over near the end of a budget. `rate` and `salt` are the evaluator's own
     where it does not share its monitor's draw. `expected_usd` is what an evaluation probably costs, before any was
     made. `pack` names the evaluators that it asks together with, itself among them; () if it asks alone. `deferred`
-    says that its evaluations may wait for hours, for the price of batches.
+    says that its evaluations may wait for hours, for the price of batches. `monitor` tells its evaluations from those
+    of an earlier monitor with the same evaluator; "" is the first one. `sharers` are all such monitors that ask for
+    the same verdict, this one among them; () if there is no other.
     """
 
     evaluator: Evaluator[Any]
@@ -46,6 +49,13 @@ class Assignment:
     fallback_name: str = ""
     pack: tuple[str, ...] = ()
     deferred: bool = False
+    monitor: str = ""
+    sharers: tuple[str, ...] = ()
+
+    @property
+    def definition(self) -> Hashable:
+        """The identity of its verdicts: the evaluator's name, its version, and the judge's model."""
+        return (self.evaluator.name, self.version, self.judge.model)
 
     @property
     def asks_judge(self) -> bool:
@@ -60,14 +70,18 @@ class Assignment:
         """The version with the judge to ask."""
         return self.fallback_version if fallback and self.fallback_version is not None else self.version
 
-    def evaluation_id(self, subject_id: str, revision: str = "1", *, fallback: bool = False) -> str:
+    def evaluation_id(
+        self, subject_id: str, revision: str = "1", *, fallback: bool = False, monitor: str | None = None
+    ) -> str:
         """The identity of this evaluator's evaluation of a subject: 32 hex digits, the same on every replay.
 
-        `revision` stands for the turns of a conversation. The monitor is not part of it: a subject that two monitors
-        give to one evaluator is judged once, for the first.
+        `revision` stands for the turns of a conversation. Each monitor has an evaluation of its own, which may repeat
+        another one's verdict; `monitor` asks for that of another one.
         """
         model = self.judge_of(fallback=fallback).model
-        return make_evaluation_id(self.evaluator.name, self.version, model, subject_id, revision)
+        monitor = self.monitor if monitor is None else monitor
+        part = f"{revision}\x1f{monitor}" if monitor else revision
+        return make_evaluation_id(self.evaluator.name, self.version, model, subject_id, part)
 
 
 @dataclass(frozen=True)  # without slots, for what is cached
@@ -123,9 +137,42 @@ class Monitor:
         return inclusion(assignment.rate, own, boost)
 
     @property
+    def view_settings(self) -> Hashable:
+        """The settings that decide how much of a subject a judge is shown."""
+        return (self.skip_unseen, self.reference_wait)
+
+    @property
     def reads_content(self) -> bool:
         """Whether more than a turn's key is needed to know that this monitor does not select it."""
         return bool(self.match or self.strata.boosts or self.agent_runs)
+
+
+def distinguish_users(monitors: Iterable[Monitor]) -> tuple[Monitor, ...]:
+    """Distinguish the monitors that use one evaluator and judge, in the ids of their evaluations.
+
+    A verdict is shared where both monitors show the judge the same: pictures or none, a reference waited for or not.
+    """
+    monitors = tuple(monitors)
+    users: dict[Hashable, list[Monitor]] = defaultdict(list)
+    for monitor in monitors:
+        for assignment in monitor.assignments:
+            users[assignment.definition].append(monitor)
+
+    def distinguish(monitor: Monitor, assignment: Assignment) -> Assignment:
+        first, *others = users[assignment.definition]
+        sharers = (
+            "" if user is first else user.name
+            for user in (first, *others)
+            if user.view_settings == monitor.view_settings
+        )
+        shared = tuple(sharers) if assignment.asks_judge and others else ()
+        name = "" if monitor is first else monitor.name
+        return replace(assignment, monitor=name, sharers=shared if len(shared) > 1 else ())
+
+    return tuple(
+        replace(monitor, assignments=tuple(distinguish(monitor, assignment) for assignment in monitor.assignments))
+        for monitor in monitors
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +216,11 @@ class Plan:
             job, evaluation_id=name, monitor=monitor, assignment=assignment, fallback=fallback,
             supersedes=tuple(dict.fromkeys((*job.supersedes, *earlier))),
         )  # fmt: skip
+
+    @property
+    def shares_verdicts(self) -> bool:
+        """Whether monitors ask for the same verdicts."""
+        return any(assignment.sharers for monitor in self.monitors for assignment in monitor.assignments)
 
     @property
     def judge_names(self) -> frozenset[str]:
@@ -253,6 +305,19 @@ class Job:
         it.
         """
         return self.assignment.deferred and self.retry is None and self.happened_at is None and self.skip is None
+
+    @property
+    def verdict_ids(self) -> tuple[str, ...]:
+        """The ids of the evaluations with the same verdict, its own among them, in the monitors' order; () if alone."""
+        if self.skip is not None:
+            return ()
+        return tuple(map(self._sharing, self.assignment.sharers))
+
+    def _sharing(self, monitor: str) -> str:
+        name = self.assignment.evaluation_id(*self.subject, fallback=self.fallback, monitor=monitor)
+        for _ in range(self.retry.attempt - 1 if self.retry is not None else 0):
+            name = retry_id(name)
+        return name
 
     @property
     def judge(self) -> Judge:

@@ -144,7 +144,13 @@ class EvaluateStage:
         )
         journal = LoggedJournal(self._shapes) if self._deferral is not None else None
         on_batches = None if journal is None else journal.apply
-        ledger = Ledger(self._evaluations, partition, read_costs=self._budget is not None, on_batches=on_batches)
+        ledger = Ledger(
+            self._evaluations,
+            partition,
+            read_costs=self._budget is not None,
+            on_batches=on_batches,
+            on_evaluation=self._dispatcher.verdicts.note if self._plan.shares_verdicts else None,
+        )
         await ledger.read_back(metadata.ledger_offset)
         if self._turns is not None and self._turns.shared:
             await ledger.claim(partial(self._turns.confirm, GROUP, newly=True), metadata.replay_point.offset)

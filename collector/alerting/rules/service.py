@@ -192,8 +192,7 @@ def _staleness(targets: Sequence[Target], alerts: AlertSettings, timing: Timing)
 def _stale(target: Target, timing: Timing) -> AlertingRule:
     """Evaluations start and no score arrives. If nothing is sampled, no score is expected.
 
-    Why not by the monitor's sampled turns: each evaluator may have a rate of its own, and a turn that two monitors give
-    to one evaluator is evaluated for the first of them only.
+    Why not by the monitor's sampled turns: each evaluator may have a rate of its own.
     """
     window, by = timing.text(900.0 + target.delay), "evaluator, monitor"
     where = {"evaluator": target.evaluator, "monitor": target.monitor}

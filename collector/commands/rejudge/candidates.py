@@ -133,7 +133,7 @@ class Candidates:
             if job.skip is not None:
                 self.left_out.no_reference += 1
                 continue
-            key = subject_key(_record_of(past_due_job))
+            key = job.monitor.name, *subject_key(_record_of(past_due_job))
             if self.what == "unscored" and key in self.known.by_subject:
                 continue  # scored, or among the owed
             first, last = self._lived.get(_names(past_due_job), (None, None))
@@ -235,8 +235,8 @@ def _record_of(due: PastDueJob) -> Evaluation:
 class KnownEvaluations:
     """Known evaluations by these evaluators (all, if none are named), each in its version of now.
 
-    `live` are ids of what was made as the traffic came. `by_subject` has the newest score's id of each evaluator and
-    subject, None where none is a score. `owed` are failures and what was not even tried, if nothing supersedes it.
+    `live` are ids of what was made as the traffic came. `by_subject` has the newest score's id of each monitor,
+    evaluator and subject, None where none is a score. `owed` are failures and what was not even tried, if nothing supersedes it.
     `mean_usd` is what a scored evaluation has cost on average; `spent_usd` what backfills of the stretch, by the
     version of now, have cost.
     """
@@ -278,7 +278,7 @@ class KnownEvaluations:
             self.live.add(evaluation.evaluation_id)
         elif is_current and evaluation.happened_at in self.stretch:
             self.spent_usd += evaluation.cost_usd or 0.0
-        key = subject_key(evaluation)
+        key = evaluation.monitor, *subject_key(evaluation)  # each monitor counts its own
         scored = evaluation.evaluation_id if evaluation.score is not None else None
         self.by_subject[key] = scored or self.by_subject.get(key)
         if scored and evaluation.cost_usd is not None:

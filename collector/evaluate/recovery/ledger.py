@@ -49,7 +49,7 @@ class Ledger:
     `horizon` (s) is how long ids stay beyond need, so that a turn written into the turns log again within that time is
     recognized. `previous_end` is the offset of the turns log below which an earlier owner may have made evaluations, as
     it was after the claim: until it is reached, no id is removed. With `read_costs`, the costs of evaluations are read
-    back, too. `on_batches` gets what is read back of judges' batches.
+    back, too. `on_batches` gets what is read back of judges' batches, `on_evaluation` the evaluations, by id and value.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Ledger:
         previous_end: int = 0,
         read_costs: bool = False,
         on_batches: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None,
+        on_evaluation: Callable[[str, bytes], None] | None = None,
     ) -> None:
         self._evaluations = evaluations
         self._partition = partition
@@ -68,6 +69,7 @@ class Ledger:
         self.previous_end = previous_end
         self._read_costs = read_costs
         self._on_batches = on_batches
+        self._on_evaluation = on_evaluation
         self._ids: dict[str, int] = {}  # to an offset not above its own; both in growing order
         self._checkpoints: deque[_Checkpoint] = deque()
         self._end = 0
@@ -149,6 +151,8 @@ class Ledger:
                     self._stopped_at = None  # somebody has worked since
                     if counts:
                         self._ids[record.key.decode()] = record.offset
+                        if self._on_evaluation is not None:
+                            self._on_evaluation(record.key.decode(), record.value)
                     if self._read_costs:  # of a void one, too: its judge was paid
                         self._read_cost(record)
                 self._end = record.offset

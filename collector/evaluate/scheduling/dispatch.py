@@ -24,10 +24,11 @@ from collector.evaluate.budget.controller import (
     Unlimited,
     charge_of,
 )
-from collector.evaluate.evaluation_record import evaluation_of
+from collector.evaluate.evaluation_record import evaluation_of, repeated
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Job
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
+from collector.evaluate.scheduling.shared_verdicts import SharedVerdicts
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Confirm, Log, Record, certain
 from collector.records.epochs import stamped
@@ -177,6 +178,7 @@ class Dispatcher:
         self.bulkheads = Bulkheads(limits)
         self.evaluations = evaluations
         self.budget = budget
+        self.verdicts = SharedVerdicts()
         self._guardrails = guardrails
         self._now = clocks.now
         self._clock = clocks.seconds
@@ -190,6 +192,15 @@ class Dispatcher:
         if self._shed_after is None or job.happened_at is not None or job.deferred:
             return None
         return max(0.0, job.triggered_at + self._shed_after - self._clock())
+
+    @asynccontextmanager
+    async def slot(self, jobs: Sequence[Job], bulkhead: Bulkhead) -> AsyncGenerator[bool]:
+        """A slot for jobs that ask together; yields False if none became free in time. Known verdicts need none."""
+        if all(self.verdicts.known(job) is not None for job in jobs):
+            yield True
+            return
+        async with bulkhead.slot(self.queue_timeout(jobs[0])) as has_slot:
+            yield has_slot
 
     async def execute_together(
         self,
@@ -210,6 +221,8 @@ class Dispatcher:
     ) -> Evaluation:
         """Evaluate, or skip with a reason. A job that got no slot in time is shed."""
         case = job.case()
+        if (verdict := self.verdicts.known(job)) is not None:
+            return repeated(job, case, verdict)
         reservation = reservation or self._reservation(job, partition)
         reason = await self._skip_reason(job, reservation) if has_slot else SkipReason.SHED.text()
         if reason is None:
@@ -232,10 +245,12 @@ class Dispatcher:
         """
         case = jobs[0].case()
         reservations = reservations or [self._reservation(job, partition) for job in jobs]
+        verdicts = [self.verdicts.known(job) for job in jobs]
+        open_numbers = [number for number, verdict in enumerate(verdicts) if verdict is None]
         results: dict[int, Result] = {}
         if not has_slot:
-            results = {number: self._skipped(SkipReason.SHED.text()) for number in range(len(jobs))}
-        while todo := [number for number in range(len(jobs)) if number not in results]:
+            results = {number: self._skipped(SkipReason.SHED.text()) for number in open_numbers}
+        while todo := [number for number in open_numbers if number not in results]:
             decisions = {number: self._decide(jobs[number], reservations[number]) for number in todo}
             results |= {
                 number: self._skipped(reason) for number, reason in decisions.items() if reason not in (None, _WAITS)
@@ -247,7 +262,10 @@ class Dispatcher:
                 results |= zip(granted, made, strict=True)
             elif waiting := [number for number, reason in decisions.items() if reason == _WAITS]:
                 await _settled(reservations[waiting[0]])
-        return [evaluation_of(job, case, results[number]) for number, job in enumerate(jobs)]
+        return [
+            evaluation_of(job, case, results[number]) if verdict is None else repeated(job, case, verdict)
+            for number, (job, verdict) in enumerate(zip(jobs, verdicts, strict=True))
+        ]
 
     def _skipped(self, reason: str) -> Result:
         moment, skipped = self._now(), Skipped(reason=reason)

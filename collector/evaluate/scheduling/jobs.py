@@ -13,6 +13,7 @@ from collector.evaluate.plan import Job
 from collector.evaluate.recovery.ledger import Ledger
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.scheduling.dispatch import Bulkhead, Dispatcher
+from collector.records.json import evaluation_to_json
 from evaluators.results import Evaluation
 
 WRITE_GRACE = 2.0
@@ -163,7 +164,7 @@ class PartitionJobs:
             await oldest.bulkhead.wait_for_release()
 
     async def _run(self, jobs: Sequence[Job], bulkhead: Bulkhead) -> None:
-        async with bulkhead.slot(self._dispatcher.queue_timeout(jobs[0])) as has_slot:
+        async with self._dispatcher.verdicts.in_turn(jobs), self._dispatcher.slot(jobs, bulkhead) as has_slot:
             task = asyncio.current_task()
             assert task is not None
             self._running.add(task)
@@ -186,6 +187,8 @@ class PartitionJobs:
         await self._dispatcher.write(evaluations, self._partition, self.ledger.end_offset, self.ledger.epoch)
         for job, evaluation in zip(jobs, evaluations, strict=True):
             self.ledger.add(job.evaluation_id)
+            if job.assignment.sharers:
+                self._dispatcher.verdicts.note(job.evaluation_id, evaluation_to_json(evaluation))
             self._remove_pending(job.evaluation_id)  # not in a `finally`: a cancelled job keeps the low watermark
             self._count_outcome(evaluation)
             if self._on_evaluated is not None:

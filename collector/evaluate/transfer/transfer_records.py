@@ -22,6 +22,7 @@ from collector.records.json import (
 )
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.identity import conversation_id_of
+from evaluators.records import to_json
 from evaluators.results import Retry, Sampling
 
 TRANSFER = "transfer"
@@ -89,7 +90,7 @@ class TransferredJob:
             "evaluator": self.evaluator,
             "triggered_at": self.triggered_at,
             "size": self.size,
-            "sampling": self.sampling,
+            "sampling": orjson.Fragment(to_json(self.sampling)),
             "fallback": self.fallback,
             "supersedes": self.supersedes,
             "retry": self.retry,

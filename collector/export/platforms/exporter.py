@@ -65,5 +65,9 @@ class PlatformExporter:
         return CorrectionReading(platform, self._sender.get, every=settings.corrections, back=settings.corrections_back)
 
     async def export(self, batch: Sequence[Evaluation]) -> int:
-        """Write a batch, except values without a place on the platform; returns how many it refused for good."""
-        return sum([await self._sender.send(request) for request in self._platform.requests(batch)])
+        """Write a batch, except values without a place on the platform; returns how many it refused for good.
+
+        A verdict that several monitors share is one score there.
+        """
+        verdicts = [evaluation for evaluation in batch if evaluation.shares is None]
+        return sum([await self._sender.send(request) for request in self._platform.requests(verdicts)])

@@ -14,6 +14,7 @@ from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.scheduling.dispatch import Bulkhead
 from collector.evaluate.scheduling.jobs import LazyMinHeap, PartitionJobs, PendingJob
+from collector.evaluate.scheduling.shared_verdicts import SharedVerdicts
 from collector.logs.log import certain
 
 NO_BULKHEAD = cast("Bulkhead", None)
@@ -111,14 +112,18 @@ async def test_a_partition_waits_for_a_job_that_lies_too_many_records_back() -> 
     async def write(*_: Any) -> None:
         """At once."""
 
+    def slot(_jobs: Any, bulkhead: Slots) -> Any:
+        return bulkhead.slot(None)
+
     dispatcher = SimpleNamespace(
         bulkheads=SimpleNamespace(of=lambda _name: slots),
-        queue_timeout=lambda _job: None,
+        verdicts=SharedVerdicts(),
+        slot=slot,
         confirm=certain,
         execute_together=execute,
         write=write,
     )
-    named = SimpleNamespace(name="m", evaluator=SimpleNamespace(name="e"))
+    named = SimpleNamespace(name="m", evaluator=SimpleNamespace(name="e"), sharers=())
     submitted = SimpleNamespace(
         evaluation_id="a",
         monitor=named,
