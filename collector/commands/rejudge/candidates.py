@@ -236,9 +236,9 @@ class KnownEvaluations:
     """Known evaluations by these evaluators (all, if none are named), each in its version of now.
 
     `live` are ids of what was made as the traffic came. `by_subject` has the newest score's id of each monitor,
-    evaluator and subject, None where none is a score. `owed` are failures and what was not even tried, if nothing supersedes it.
-    `mean_usd` is what a scored evaluation has cost on average; `spent_usd` what backfills of the stretch, by the
-    version of now, have cost.
+    evaluator and subject, None where none is a score. `owed` are failures and what was not even tried, if nothing
+    supersedes it. `mean_usd` is what a scored evaluation has cost on average; `spent_usd` what backfills of the
+    stretch, by the version of now, have cost.
     """
 
     versions: Mapping[str, str]
