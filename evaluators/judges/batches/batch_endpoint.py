@@ -21,11 +21,13 @@ from evaluators.judges.batches.provider import BatchItem, BatchProvider, NoBatch
 from evaluators.judges.batches.request_waits import RequestWaits, billed_to_nobody
 from evaluators.judges.batches.submitted_batches import SubmittedBatches
 from evaluators.judges.endpoint import Endpoint, EndpointReply, RequestOutdated
-from evaluators.judges.error_mapping import HttpStatusError, meaning_of, to_judge_error
+from evaluators.judges.error_mapping import ABOUT_QUESTION, HttpStatusError, meaning_of, to_judge_error
 
 MOST_ATTEMPTS = 2
 """Batches that a request may be in: what expired or failed goes into one more."""
 _NAME_DIGITS = 48
+_OF_ONE_REQUEST = ABOUT_QUESTION | {"unsupported", "filtered"}
+"""Meanings of a refusal that says nothing of other requests, or nothing certain."""
 
 
 class BatchEndpoint:
@@ -192,7 +194,7 @@ class BatchEndpoint:
             problem = await asyncio.shield(pending)
             if problem is None:
                 return None
-            if isinstance(problem, HttpStatusError) and meaning_of(problem) == "unsupported":
+            if isinstance(problem, HttpStatusError) and meaning_of(problem) in _OF_ONE_REQUEST:
                 raise RequestOutdated from None
             raise billed_to_nobody(problem) from None
         self._first[shape] = pending = asyncio.get_running_loop().create_future()
