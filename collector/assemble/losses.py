@@ -61,47 +61,43 @@ NO_LOSSES = Losses()
 
 @dataclass(slots=True)
 class _Longest:
-    """The longest texts of a span or a service so far, and the ids of the spans that have them."""
+    """The longest texts of a service so far, each with the id of its span."""
 
     length: int = _SHORTEST_LIMIT
-    texts: list[str] = field(default_factory=list[str])
-    spans: list[str] = field(default_factory=list[str])
-
-    def add(self, texts: Iterable[str], span_id: str, length: int) -> None:
-        """Add texts of one length."""
-        if length > self.length:
-            self.length, self.texts, self.spans = length, [], []
-        if length == self.length:
-            self.texts += texts
-            self.spans += [span_id] * (len(self.texts) - len(self.spans))
+    texts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
 def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Iterable[Span], records: Iterable[LogRecord]) -> Losses:
     """Find what was cut or dropped in a trace."""
     services: dict[object, _Longest] = {}
-    cut: list[_Longest] = []
+    cut: list[tuple[str, str]] = []
     holders: list[Span | LogRecord] = [*spans, *records]
     for holder in holders:
-        longest = _Longest()
-        _add_texts(longest, holder.attributes.values(), holder.span_id or "")
-        for event in holder.events if isinstance(holder, Span) else ():
-            if event.name != "exception":
-                _add_texts(longest, event.attributes.values(), holder.span_id or "")
-        if any(map(is_unfinished, longest.texts)):
-            cut.append(longest)
+        if not holder.attributes and isinstance(holder, Span) and not holder.events:
+            continue
+        texts = _texts_of(holder)
+        if not texts:
+            continue
+        length = max(map(len, texts))
+        longest = [(holder.span_id or "", text) for text in texts if len(text) == length]
+        if any(text[0] in "[{" and is_unfinished(text) for _, text in longest):
+            cut += longest
         service = services.setdefault(holder.resource.get("service.name"), _Longest())
-        service.add(longest.texts, holder.span_id or "", longest.length)
-    cut += [service for service in services.values() if service.texts and _is_limit(service)]
+        if length > service.length:
+            service.length, service.texts = length, longest
+        elif length == service.length:
+            service.texts += longest
+    for service in services.values():
+        cut += service.texts if _is_limit(service) else ()
     lost = {parsed_span.span.span_id for parsed_span in parsed_spans if _has_lost(parsed_span)}
     if not (cut or lost):
         return NO_LOSSES
-    texts: dict[str, frozenset[str]] = {}
-    for longest in cut:
-        lost.update(longest.spans)
-        for span_id, text in zip(longest.spans, longest.texts, strict=True):
-            if is_marked(text) or not is_unfinished(text):
-                texts[span_id] = texts.get(span_id, frozenset()) | {normalize_whitespace(text)}
-    return Losses(texts, frozenset(lost))
+    by_span: dict[str, frozenset[str]] = {}
+    for span_id, text in cut:
+        lost.add(span_id)
+        if is_marked(text) or not is_unfinished(text):
+            by_span[span_id] = by_span.get(span_id, frozenset()) | {normalize_whitespace(text)}
+    return Losses(by_span, frozenset(lost))
 
 
 def _has_lost(parsed_span: ParsedSpan) -> bool:
@@ -114,20 +110,32 @@ def _has_lost(parsed_span: ParsedSpan) -> bool:
 _LOSSES = frozenset(("truncated", "evicted_attributes"))
 
 
-def _add_texts(longest: _Longest, values: Iterable[Json], span_id: str) -> None:
+def _texts_of(holder: Span | LogRecord) -> list[str]:
+    """The texts that are long enough to be cut, of attributes and events."""
+    texts: list[str] = []
+    _add_texts(texts, holder.attributes.values())
+    for event in holder.events if isinstance(holder, Span) else ():
+        if event.name != "exception":
+            _add_texts(texts, event.attributes.values())
+    return texts
+
+
+def _add_texts(texts: list[str], values: Iterable[Json]) -> None:
     for value in values:
-        if type(value) is str:
-            if len(value) >= longest.length:
-                longest.add((value,), span_id, len(value))
+        if isinstance(value, str):
+            if len(value) >= _SHORTEST_LIMIT:
+                texts.append(value)
         elif isinstance(value, dict):
-            _add_texts(longest, as_dict(value).values(), span_id)
+            _add_texts(texts, as_dict(value).values())
         elif isinstance(value, list):
-            _add_texts(longest, as_list(value), span_id)
+            _add_texts(texts, as_list(value))
 
 
 def _is_limit(longest: _Longest) -> bool:
     """Whether the longest texts end where a limit was, rather than where somebody ended them."""
-    if any(is_unfinished(text, at_once=False) for text in dict.fromkeys(longest.texts)):
+    texts = {text for _, text in longest.texts}
+    is_usual = longest.length in _USUAL_LIMITS
+    if any(is_unfinished(text, at_once=not is_usual) for text in texts):
         return True
-    prose = {text for text in longest.texts if text[-1] not in _ENDS and " " in text}
-    return len(prose) > (longest.length not in _USUAL_LIMITS) and longest.length >= _SHORTEST_PROSE
+    prose = [text for text in texts if text[-1] not in _ENDS and " " in text]
+    return len(prose) > (not is_usual) and longest.length >= _SHORTEST_PROSE

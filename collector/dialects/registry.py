@@ -143,6 +143,7 @@ class Dialects:
 
 
 _SIDES = ("input", "output")
+_OPENING = frozenset("[{")
 _MOST_DIGITS = 9
 _KINDS = frozenset(
     (
@@ -198,9 +199,10 @@ def _lacks_beginning(source: str, attributes: Attributes) -> bool:
 
 def _mark_cut(call: Call, span: Span) -> Call:
     """Mark messages out of a document that was cut, where a reader has not."""
-    for side in _SIDES:
-        value = span.attributes.get(call.sources.get(side, ""))
-        if type(value) is str and value and getattr(call, side) is not None and is_unfinished(value):
+    sources, attributes = call.sources, span.attributes
+    for side in _SIDES if sources else ():
+        value = attributes.get(sources[side]) if side in sources else None
+        if type(value) is str and value[:1] in _OPENING and is_unfinished(value) and getattr(call, side) is not None:
             call = _mark(call, side, "truncated")
     return call
 
