@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Literal
 
 from collector.dialects.attributes import LONGEST_MASK, LONGEST_NAME, MOST_NAMES, is_masked
@@ -113,7 +114,7 @@ class Dialects:
             call = read(span, records)
             if call is not None:
                 calls.append(_mark_cut(_drop_masked(unwrap_program(call)), span))
-        if span.dropped_attributes or span.dropped_events or any(record.dropped_attributes for record in records):
+        if span.dropped_attributes or span.dropped_events or (records and any(map(_DROPPED, records))):
             return [_mark_evicted(call, span) for call in calls]
         return calls
 
@@ -143,6 +144,7 @@ class Dialects:
 
 
 _SIDES = ("input", "output")
+_DROPPED = attrgetter("dropped_attributes")
 _OPENING = frozenset("[{")
 _MOST_DIGITS = 9
 _KINDS = frozenset(
