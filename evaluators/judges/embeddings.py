@@ -17,7 +17,7 @@ from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.apis.payload import parsed
 from evaluators.judges.apis.writing import bearer
 from evaluators.judges.connection import Connecting
-from evaluators.judges.endpoint import Prices
+from evaluators.judges.endpoint import Endpoint, Prices
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
 from evaluators.judges.notices import Notices
 from evaluators.judges.settings import EndpointOptions, EndpointSettings
@@ -41,15 +41,11 @@ class EmbeddingJudge:
         self._prices = Prices(settings.input_price, 0.0)
         self._notices = Notices(model)
         self._extra_body = dict(settings.extra_body or {})
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._connecting = asyncio.Lock()
-        self._connection: Connecting | None = None
+        self._endpoint = Endpoint(self._connect, settings.on_headers, settings.retries)
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._connection is not None and self._loop is asyncio.get_running_loop():
-            await self._connection.aclose()
-            self._connection = None
+        await self._endpoint.aclose()
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:  # noqa: ARG002 - the port's signature
         """Embed the texts of the prompt's material.
@@ -63,15 +59,12 @@ class EmbeddingJudge:
         body: dict[str, Json] = {"model": self.model, "input": texts, "encoding_format": "float", **self._extra_body}
         try:
             async with asyncio.timeout(self._settings.timeout):
-                connection = await self._connected()
-                response = await connection.post(orjson.dumps(body))
+                answered = await self._endpoint.post(body)
         except TimeoutError:
             raise JudgeUnavailable(f"no answer within {self._settings.timeout:g} s", type="judge_timeout") from None
-        self._settings.on_headers(response.headers)
-        if not response.is_success:
-            refusal = HttpStatusError(response.status_code, response.headers, response.content)
+        except HttpStatusError as refusal:
             raise to_judge_error(refusal, " ".join(map(str, texts))) from None
-        return self._verdict(response.content, reply, estimated_tokens(texts))
+        return self._verdict(answered.content, reply, estimated_tokens(texts))
 
     def _verdict(self, content: bytes, reply: type[R], question_tokens: int) -> Verdict[R]:
         payload = _payload(content)
@@ -86,18 +79,6 @@ class EmbeddingJudge:
             raise
         model = payload.get("model")
         return Verdict([answer], model if isinstance(model, str) and model else self.model, None, usage, cost)
-
-    async def _connected(self) -> Connecting:
-        """The connection of this event loop, made in a thread: reading certificates would hold the loop."""
-        if self._loop is not (loop := asyncio.get_running_loop()):
-            self._loop, self._connecting, self._connection = loop, asyncio.Lock(), None
-        async with self._connecting:
-            if self._connection is None:
-                try:
-                    self._connection = await asyncio.to_thread(self._connect)
-                except (OSError, ValueError) as error:
-                    raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
-            return self._connection
 
     def _connect(self) -> Connecting:
         settings = self._settings
