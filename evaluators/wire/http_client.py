@@ -6,7 +6,7 @@ import os
 import ssl
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
 from types import TracebackType
@@ -67,8 +67,16 @@ class StreamedResponse:
         Raises:
             AnswerTooLarge: it is larger than any answer.
         """
-        content = b"".join([piece async for piece in self.pieces(self._longest)])
-        return HttpResponse(self.status_code, self._response.headers, content)
+        chunks: list[bytes] = []
+        size, headers = 0, self._response.headers
+        if "Content-Encoding" in headers:
+            chunks = [piece async for piece in self.pieces(self._longest)]
+        else:  # nearly always, and quicker than by pieces
+            while chunk := await self._response.content.readany():
+                size += len(chunk)
+                _check(size, self._longest)
+                chunks.append(chunk)
+        return HttpResponse(self.status_code, headers, b"".join(chunks))
 
     async def pieces(self, longest: int | None = None) -> AsyncGenerator[bytes]:
         """The body, unpacked piece by piece.
@@ -148,18 +156,23 @@ class HttpClient:
             OSError: likewise; a timeout is one.
             ValueError: the address or a header is none.
         """
-        async with self.stream(method, url, headers=headers, **parts) as response:
-            return await response.whole()
+        async with self._send(method, url, headers, parts) as response:
+            return await StreamedResponse(response, self._longest).whole()
 
     @asynccontextmanager
     async def stream(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **parts: Any
     ) -> AsyncGenerator[StreamedResponse]:
         """The answer, to be read by pieces; errors as those of `request`."""
+        async with self._send(method, url, headers, parts) as response:
+            yield StreamedResponse(response, self._longest)
+
+    def _send(
+        self, method: str, url: str, headers: Mapping[str, str] | None, parts: Mapping[str, Any]
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         if self._session is None:
             self._session = self._open()
-        async with self._session.request(method, url, headers=headers, allow_redirects=False, **parts) as response:
-            yield StreamedResponse(response, self._longest)
+        return self._session.request(method, url, headers=headers, allow_redirects=False, **parts)
 
     def _open(self) -> aiohttp.ClientSession:
         connector: aiohttp.BaseConnector
