@@ -180,6 +180,7 @@ class SqliteLog:
         total = 0
         while count := await self._file.write(delete):
             total += count
+        await self._file.forget_deleted(deleted=total > 0)
         return total
 
     async def retention(self) -> None:

@@ -87,6 +87,8 @@ class SqliteFile:
         self._written_ends: dict[Key, End] = {}
         """The ends of partitions when this process wrote last; the writer's thread alone has them. If others share the
         file, each transaction reads them."""
+        self._holds_deleted = True
+        """Whether the write-ahead log may hold deleted records: at the start those of a process that was killed."""
         self._writable = False
         """Whether the last transaction was written; nobody knows that of the next one."""
 
@@ -144,6 +146,18 @@ class SqliteFile:
         self._files.require_in_place()
         if not self._writable:
             await self.write(lambda transaction: write_version(transaction.connection))
+
+    async def forget_deleted(self, *, deleted: bool) -> None:
+        """Empty the write-ahead log, which holds copies of deleted records; again later where a reader is in the way.
+
+        `deleted` says that something was deleted since. A failed try is repeated by the next call.
+
+        Raises:
+            LogUnavailable: the file cannot be written.
+        """
+        self._holds_deleted = self._holds_deleted or deleted
+        if self._holds_deleted and self._writing is not None:
+            self._holds_deleted = not await self._in_writer_thread(_emptied, self._writing)
 
     async def claim(self, log: str, group: str) -> None:
         """Reserve the log for consumers of this process with this group, until it is closed.
@@ -243,6 +257,9 @@ class SqliteFile:
     def _connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA cache_size = -16000")
+        connection.execute(
+            "PRAGMA secure_delete = ON"
+        )  # deleted text is overwritten; SQLite's default is the builder's
         return connection
 
     @contextmanager
@@ -370,6 +387,17 @@ def _retrieve(claim: asyncio.Task[sqlite3.Connection]) -> None:
     """Retrieve the error of a claim whose task was cancelled: else asyncio logs it."""
     if not claim.cancelled():
         claim.exception()
+
+
+def _emptied(connection: sqlite3.Connection) -> bool:
+    """Write the write-ahead log into the file and cut it to nothing; whether nobody was in the way."""
+    with _translated():
+        connection.execute("PRAGMA busy_timeout = 100")  # appends wait meanwhile
+        try:
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT * 1000)}")
+    return not busy
 
 
 def _offsets(connection: sqlite3.Connection) -> dict[Key, int]:

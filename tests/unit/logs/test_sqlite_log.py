@@ -489,3 +489,37 @@ async def test_a_group_that_begins_while_records_come_misses_none(tmp_path: Path
     log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
     assert log._start(AppendsMeanwhile(log), 0, None) == 0
     await log.close()
+
+
+async def test_deleted_text_is_in_no_file_any_more(tmp_path):
+    """Neither in the write-ahead log nor in freed pages; after a kill neither once the next process has deleted."""
+    path, secret = tmp_path / "log.db", b"what-a-person-said " * 20
+    log = (await SqliteLog.open(path, ["spans"], 1))["spans"]
+    await log.append([Record(b"key", secret) for _ in range(50)])
+    assert copies(path, secret) >= 50
+    await log.truncate(time.time() + 60.0)
+    assert copies(path, secret) == 0
+    await log.close()
+
+
+async def test_deleted_text_of_a_process_that_was_killed_goes_at_the_next_cleaning(tmp_path):
+    path, secret = tmp_path / "log.db", b"what-a-person-said " * 20
+    log = (await SqliteLog.open(path, ["spans"], 1))["spans"]
+    await log.append([Record(b"key", secret) for _ in range(50)])
+    killed = tmp_path / "killed.db"  # the files as they are while the process runs
+    for end in ("", "-wal"):
+        killed.with_name(killed.name + end).write_bytes(path.with_name(path.name + end).read_bytes())
+    await log.close()
+    with sqlite3.connect(killed) as connection:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("DELETE FROM records")
+        connection.commit()
+        after = (await SqliteLog.open(killed, ["spans"], 1))["spans"]
+        assert copies(killed, secret) >= 50
+        await after.truncate(0.0)
+        assert copies(killed, secret) == 0
+        await after.close()
+
+
+def copies(path: Path, text: bytes) -> int:
+    return sum(file.read_bytes().count(text) for file in path.parent.glob(f"{path.name}*"))
