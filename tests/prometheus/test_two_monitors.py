@@ -259,3 +259,18 @@ async def test_each_monitor_counts_as_if_it_were_alone(monitors: dict[str, Any],
         for name, mean in means.items()
     ]  # fmt: skip
     run(tmp_path, config_of(monitors), [{"inputs": await sums(records, names), "values": near}])
+
+
+async def test_after_a_crash_between_two_records_the_second_repeats_the_verdict_and_pays_nothing() -> None:
+    """So does a log of the version before, which has no record of the second monitor."""
+    monitors = {"shop": SHOP, "everything": EVERY}
+    before = await judged(monitors, "live")
+    after = World(turns=MemoryLog("turns", 1, timing=ConsumerTiming(clock=lambda: 1e9)))
+    await after.put(range(TURNS))
+    lines = [stored async for batch in before.evaluations.read(0, 0) for stored in batch if not stored.headers]
+    kept = [stored for stored in lines if evaluation_from_json(stored.value).shares is None]
+    await after.evaluations.append([Record(stored.key, stored.value, partition=0) for stored in kept])
+    await after.judge(monitors)
+    assert after.calls == 0
+    for name in monitors:
+        assert counted(await after.records(), name) == counted(await before.records(), name)
