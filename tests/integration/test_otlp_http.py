@@ -157,7 +157,7 @@ async def chunked(body: bytes):
     return pieces()
 
 
-@pytest.mark.parametrize("encoding", ["lz4", "gzip, gzip", "br", "zstd", "deflate", "x-gzip", ","])
+@pytest.mark.parametrize("encoding", ["lz4", "gzip, gzip", "br", "x-gzip", ","])
 async def test_other_encodings_are_415(encoding: str):
     async with receiving() as sender:
         assert await sender.status(TRACES, {**PROTOBUF, "Content-Encoding": encoding}) == 415
