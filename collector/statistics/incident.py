@@ -10,8 +10,9 @@ an e-detector on the sums as in `collector.statistics.drop_detector`, and each b
 - *a further fall*: evidence against "the mean is no worse than the level it fell to, less the same distance". It has
   the threshold of the first fall. A further fall is a new alert, and pages again.
 
-After a recovery the detector starts over. Since when: the last time at which the sum of shortfalls from the target was
-used up by scores on its good side, as a cumulative sum has it (Page 1954).
+After a recovery the detector starts over; a fall within a day of it is the next one of the same incident. Since when:
+the last time at which the sum of shortfalls from the target was used up by scores on its good side, as a cumulative sum
+has it (Page 1954).
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ LARGEST_MARGIN = 0.1
 """How far from the target a mean may be at most to have recovered."""
 LEAST_SPAN = 0.001
 """The span that a hypothesis has at least: bets are divided by it."""
+CONTINUES = 1440
+"""Intervals after a recovery within which a new fall continues the incident: a day. Its number continues."""
 ROOM = 20.0
 """How far above its threshold evidence within an incident may go, as a logarithm."""
 
@@ -100,6 +103,7 @@ class DropLife:
         self.recovery = NOTHING
         """The logarithm of the evidence that the mean has recovered."""
         self._last: int | None = None
+        self._falls = 0
         self._start_over()
 
     @property
@@ -160,8 +164,11 @@ class DropLife:
         if self.evidence > self.detector.threshold:
             short = self._shortfall / self._weight if self._weight else 0.0
             level = target.value + short if target.at_most else target.value - short
-            self.before, earlier = self.fall, self.fall.number if self.fall else 0
-            self.fall = Fall(earlier + 1, self._start, level)
+            self.before = self.fall
+            if self.fall is None and (self.recovered is None or number - self.recovered >= CONTINUES):
+                self._falls = 0
+            self._falls += 1
+            self.fall = Fall(self._falls, self._start, level)
         if self.recovery > self._recovery_threshold:
             self.fall = self.before = None
             self.recovered = number + 1

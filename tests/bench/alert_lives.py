@@ -13,7 +13,7 @@ import numpy as np
 from collector.config.alerts import DAY as SECONDS_OF_A_DAY
 from collector.config.alerts import AlertSettings
 from collector.statistics.drop_detector import MOST_INTERVALS, NOTHING, DropDetector, fans_coefficient
-from collector.statistics.incident import LARGEST_MARGIN, LEAST_SPAN, ROOM, STAKES, recovery_threshold
+from collector.statistics.incident import CONTINUES, LARGEST_MARGIN, LEAST_SPAN, ROOM, STAKES, recovery_threshold
 
 RECOVERS = recovery_threshold(AlertSettings().false_recovery_days * SECONDS_OF_A_DAY, 60.0)
 _CURVES = np.array([fans_coefficient(stake) * stake**2 for stake in STAKES])
@@ -45,6 +45,7 @@ class Lives:
         runs = self.streams
         self.falls = np.zeros(runs, int)
         self.level = np.zeros(runs)
+        self._number, self._recovered = np.zeros(runs, int), np.full(runs, -CONTINUES)
         self._over = np.zeros(runs, bool)
         self._drop = np.full((runs, len(self.of.bets)), NOTHING)
         self._further = np.full((runs, len(STAKES)), NOTHING)
@@ -89,7 +90,10 @@ class Lives:
         fired, ended = known & (evidence > self.of.threshold), known & (recovery > RECOVERS)
         mean = null - self._short / np.maximum(self._weight, 1e-12)
         self.level = np.where(fired, mean, self.level)
-        self.falls = np.where(ended, 0, self.falls + fired)
+        goes_on = np.where(incident | (minute - self._recovered < CONTINUES), self._number, 0)
+        self._number = np.where(fired, goes_on + 1, self._number)
+        self._recovered = np.where(ended, minute + 1, self._recovered)
+        self.falls = np.where(ended, 0, np.where(fired, self._number, self.falls))
         self._over = np.where(known, fired | ended, self._over)
 
 

@@ -147,7 +147,7 @@ def test_the_life_of_an_alert_in_rules_is_that_of_the_plain_code(
     stream = Stream(per_minute, mean=incidents, weight=weight, turns=turns, seed=7).run(400)
     path = by_plain_reference(config, stream)
     numbers = [fall.number if fall else 0 for *_, fall in path]
-    assert [number for number, _ in groupby(numbers)] == [0, 1, 0, 1, 2, 0]
+    assert [number for number, _ in groupby(numbers)] == [0, 1, 0, 2, 3, 0]
     run(tmp_path, config, [{"inputs": in_full(400, stream), "values": list(life_in_rules(path, 7))}])
 
 

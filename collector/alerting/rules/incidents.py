@@ -9,7 +9,7 @@ from collector.alerting.rules.model import RecordingRule, selector
 from collector.alerting.rules.states import States
 from collector.alerting.rules.targets import INTERVAL
 from collector.statistics.drop_detector import NOTHING, DropDetector, fans_coefficient
-from collector.statistics.incident import LARGEST_MARGIN, LEAST_SPAN, ROOM, STAKES
+from collector.statistics.incident import CONTINUES, LARGEST_MARGIN, LEAST_SPAN, ROOM, STAKES
 
 
 def incident_rules(detector: DropDetector, states: States, recovers: float) -> Iterator[RecordingRule]:
@@ -99,9 +99,11 @@ def ending_rules(states: States, detector: DropDetector, recovers: float) -> Ite
     null = states.now(series.DROP_NULL)
     short = f"{states.now(series.DROP_SHORTFALL)} / ({states.now(series.DROP_WEIGHT)} > 0)"
     yield fixed(series.DROP_LEVEL, f"({null} {'+' if detector.lower_is_better else '-'} {short}) or {null}")
-    falls = (
-        f"({states.now(series.DROP_INCIDENT)} + ({states.now(series.DROP_EVIDENCE)} > bool {detector.threshold:.4f}))"
-    )
+    incident, day = states.now(series.DROP_INCIDENT), states.timing.text(CONTINUES * INTERVAL)
+    recent = f"sum by ({', '.join(states.by)}) (max_over_time({states.now(series.DROP_FALLS)}[{day}]))"
+    earlier = f"({incident} == bool 0) * ({recent} or {states.number(0)})"
+    began = f"({states.now(series.DROP_EVIDENCE)} > bool {detector.threshold:.4f})"
+    falls = f"({incident} + {began} * (1 + {earlier}))"
     goes_on = f"(1 - ({states.now(series.RECOVERY_EVIDENCE)} > bool {recovers:.4f}))"
     yield states.rule(series.DROP_FALLS, f"({falls} * {goes_on}) and {states.scraped}")
     yield states.rule(

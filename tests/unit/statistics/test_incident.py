@@ -46,7 +46,7 @@ def test_two_incidents_page_end_and_page_again() -> None:
     stream = Stream(4.0, mean=two_incidents, seed=7).run(400)
     numbers = [number for number, _ in lived(stream)]
     path = [(number, len(list(run))) for number, run in groupby(numbers)]
-    assert [number for number, _ in path] == [0, 1, 0, 1, 2, 0]
+    assert [number for number, _ in path] == [0, 1, 0, 2, 3, 0]
     first, ended, second, further, last = np.cumsum([length for _, length in path])[:5]
     assert 60 <= first < 110 <= ended < 190 <= second < 250 < further < 310 <= last < 400
 
