@@ -269,7 +269,7 @@ async def test_an_evaluation_that_was_made_again_counts_once(tmp_path: Path) -> 
     judge = StandInJudge(Faults(reply=(400, "no"), reply_to="What is it"))
     async with serve_judge(judge) as url:
         world.configure(
-            judges={"main": {"model": "m", "base_url": url}},
+            judges={"main": {"model": "m", "base_url": url, "usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 1}},
             evaluators={"kind": {"kind": "g_eval", "judge": "main", "evaluation_params": ["input"], "evaluation_steps": ["Look."]}},
             monitors={"all": {"evaluators": ["kind"]}},
         )  # fmt: skip
@@ -279,13 +279,10 @@ async def test_an_evaluation_that_was_made_again_counts_once(tmp_path: Path) -> 
         before = await world.audit("--drained")
         assert "due        kind of all: 3 = 3 failed\n" in before.output
         judge.faults = Faults()
-        made = await asyncio.to_thread(
-            CliRunner().invoke, app, ["retry", "--failed", "-c", str(tmp_path / "evalstream.yaml")]
-        )
-        assert made.exit_code == 0, made.output
-        pending = await world.audit()
-        assert "due        kind of all: 3 = 3 in flight; 3 of them made again after a failure\n" in pending.output
+        command = ["rejudge", "--what", "failed", "--max-usd", "1", "-c", str(tmp_path / "evalstream.yaml")]
         async with world.serving() as service:
+            made = await asyncio.to_thread(CliRunner().invoke, app, command)
+            assert made.exit_code == 0, made.output
             await until_made(service, 6)
         after = await world.audit("--drained")
     assert after.exit_code == 0, after.output

@@ -60,7 +60,7 @@ BY_DECISIONS = {
     "goal_accuracy": ELEVEN_LEVELS,
     "hallucination": YES,
     "instruction_following": YES_OR_UNCLEAR,
-    "knowledge_retention": 5 / 6,  # no or unclear
+    "knowledge_retention": YES_OR_UNCLEAR,
     "llm_judge": ELEVEN_LEVELS,
     # of two expected keys none is equal: identical, similar, different cost 0, 50, 100
     "llm_judge_strict_json": 1 - (2 / 6 * 50 + 3 / 6 * 100) / 100,
@@ -179,7 +179,7 @@ async def test_usage_cost_and_who_answered(api):
     cost = (800 * 0.1 + 200 * 0.05 + 40 * 1.0) / 1e6 if api is DECISIONS else 1000 * 0.1 / 1e6
     assert verdict.cost_usd == pytest.approx(cost)
     assert verdict.model == ("luna-1" if api is DECISIONS else "jev-2")
-    assert judge.model == f"m ({api.name} 1)"
+    assert judge.model == f"m ({api.name} 2)"
     assert server.headers[0]["Authorization"] == "Bearer key-1"
     assert verdict.answers[0].decisions[0].kept_mass == (None if api is DECISIONS else 0.9)
 

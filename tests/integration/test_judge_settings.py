@@ -136,7 +136,7 @@ async def test_one_judge_writes_and_another_decides() -> None:
     assert outcome.details["items"][0]["item"] == "a claim"
     assert (len(writing.requests), len(deciding.requests)) == (1, 1)
     [assignment] = plan.monitors[0].assignments
-    assert assignment.judge.model == "decider (systemone 1) after writer"
+    assert assignment.judge.model == "decider (systemone 2) after writer"
     assert assignment.version == evaluator_version_in(config, "each"), "what is asked is what was said"
     assert build_unasked_plan(config).monitors[0].assignments[0].version == assignment.version
 
