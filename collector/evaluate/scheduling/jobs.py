@@ -175,9 +175,10 @@ class PartitionJobs:
     async def _run_deferred(self, jobs: Sequence[Job], deferred: DeferredEvaluations, *, has_room: bool) -> None:
         task = asyncio.current_task()
         assert task is not None
-        evaluations = await (deferred.make(jobs) if has_room else deferred.shed(jobs))
-        self._running.add(task)
-        await self._record(task, jobs, evaluations)
+        async with self._dispatcher.verdicts.in_turn(jobs):
+            evaluations = await (deferred.make(jobs) if has_room else deferred.shed(jobs))
+            self._running.add(task)
+            await self._record(task, jobs, evaluations)
         deferred.forget(jobs)
 
     async def _record(self, task: asyncio.Task[None], jobs: Sequence[Job], evaluations: Sequence[Evaluation]) -> None:

@@ -32,8 +32,10 @@ class SharedVerdicts:
 
     @asynccontextmanager
     async def in_turn(self, jobs: Sequence[Job]) -> AsyncGenerator[None]:
-        """Wait until no other job asks for these verdicts."""
-        names = sorted(job.verdict_ids[0] for job in jobs if job.assignment.sharers and job.skip is None)
+        """Wait until no other job asks for these verdicts. A prompt job does not wait for one in a batch."""
+        names = sorted(
+            f"{job.verdict_ids[0]}/{job.deferred}" for job in jobs if job.assignment.sharers and job.verdict_ids
+        )
         async with AsyncExitStack() as stack:
             for name in names:  # all take them in this order, so no two wait for each other
                 await stack.enter_async_context(self._locks.setdefault(name, asyncio.Lock()))
