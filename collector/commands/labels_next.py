@@ -12,6 +12,7 @@ import orjson
 
 from collector.config.configured import Config
 from collector.errors import ConfigError
+from collector.evaluate.sampling.draw_key import draw_key
 from collector.logs.log import Log
 from collector.page.label_draw import Draw, LabelQueueSettings, draw, place
 from collector.past.evaluations import evaluations_in
@@ -82,11 +83,12 @@ async def _next(config: Config, options: LabelsNextOptions, known: set[str]) -> 
 async def _draws(config: Config, options: LabelsNextOptions, logs: Logs) -> AsyncIterator[tuple[Evaluation, Draw]]:
     page = config.settings.page
     settings = page.queue if page is not None else LabelQueueSettings()
+    key = await draw_key(await logs.generated_steps())
     async for past in evaluations_in(logs.evaluations):
         evaluation = past.evaluation
         if evaluation.evaluator not in config.evaluators or not _is_wanted(evaluation, options):
             continue
-        how = draw(evaluation, config.evaluators[evaluation.evaluator].evaluator.threshold, settings)
+        how = draw(evaluation, config.evaluators[evaluation.evaluator].evaluator.threshold, settings, key)
         if how is not None:
             yield evaluation, how
 

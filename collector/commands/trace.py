@@ -17,7 +17,8 @@ from collector.assemble.collect_trace import TracePiece
 from collector.assemble.explain import ExplainedTrace, explain, format_lines
 from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError, EvalstreamError
-from collector.evaluate.sampling.draw import draw
+from collector.evaluate.sampling.draw import draw, keyed_salt
+from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey, draw_key
 from collector.export.stage import group_of
 from collector.logs.log import Committed, Log, StoredRecord
 from collector.logs.whole_log import read_partitions
@@ -53,6 +54,7 @@ class EvaluationTrace:
     spans: Sequence[StoredRecord]
     explained: ExplainedTrace | None
     places: dict[str, Committed | None]
+    draw_key: DrawKey = PUBLIC
 
 
 async def trace_evaluation(config: Config, evaluation_id: str, say: Callable[[str], None], *, as_json: bool) -> int:
@@ -107,6 +109,7 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
             each: (await logs.evaluations.committed(group_of(each))).get(copies[0].partition)
             for each in config.settings.export
         },
+        draw_key=await draw_key(await logs.generated_steps()),
     )
 
 
@@ -225,7 +228,8 @@ def _draw(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
         if monitor
         else None
     )
-    salt = (use.salt if use else None) or settings.evaluate.sampling_salt
+    made_at = traced.turns[-1][0].timestamp if traced.turns else evaluation.started_at.timestamp()
+    salt = keyed_salt(traced.draw_key.at(made_at), (use.salt if use else None) or settings.evaluate.sampling_salt)
     key = conversation_key(traced.turns[-1][1]) if traced.turns else evaluation.subject.conversation_id
     own = own_probability(evaluation)
     return {

@@ -34,6 +34,8 @@ LIVE_KEYS = ("receive.trust_tracestate",)
 """Keys of other sections that it takes, too."""
 NOT_LIVE = ("alerts.watcher",)
 """Keys of these sections that only a start reads."""
+KEYED = "keyed"
+"""Says that a stored live part was drawn with the deployment's key; those of earlier releases were not."""
 _OWN_ALERT_KEYS = ("webhook", "heartbeat", "watcher")
 """Addresses that may contain a secret, and are of no use to another process."""
 SECRET_JUDGE_KEYS = ("api_key", "headers", "proxy", "options", "client_options", "tls")
@@ -55,6 +57,7 @@ def live_values(config: Config) -> dict[str, Any]:
         live["attributes"] = attributes
     if trust := values.get("receive", {}).get("trust_tracestate"):
         live["trust_tracestate"] = trust
+    live[KEYED] = True
     return live
 
 

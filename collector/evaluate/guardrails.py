@@ -85,12 +85,14 @@ class EvaluationGuardrails:
         canary: CanarySettings | None = None,
         store_text: bool = True,
         from_logs: bool = True,
+        draw_key: str = "",
     ) -> None:
         self._telemetry = telemetry
         self._redactors = redactors or Redactors()
         self._settings = canary or CanarySettings()
         self._store_text = store_text
         self._from_logs = from_logs
+        self._draw_key = draw_key
         self._canaries: set[asyncio.Task[None]] = set()
 
     def redacted(self, case: Case) -> RedactedCase:
@@ -147,7 +149,10 @@ class EvaluationGuardrails:
         if not self._settings.share:
             return False
         subject = case.turn_id if isinstance(case, Turn) else f"{case.conversation_id} {case.revision}"
-        return draw(f"canary\x1f{evaluator.name}\x1f{subject}", algorithm="sha256") < self._settings.share
+        name = f"canary\x1f{evaluator.name}\x1f{subject}"
+        if self._draw_key:
+            return draw(name, salt=self._draw_key) < self._settings.share
+        return draw(name, algorithm="sha256") < self._settings.share
 
     def _start_canary(
         self,

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
 from collector.evaluate.recovery.replay_point import ReplayPoint, SampleRates
-from collector.evaluate.sampling.draw import draw, inclusion
+from collector.evaluate.sampling.draw import draw, inclusion, keyed_salt
 from collector.evaluate.sampling.strata import Strata
 from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.records.attributes import text_at
@@ -22,6 +22,9 @@ from evaluators.evaluator import Evaluator
 from evaluators.identity import make_evaluation_id, retry_id
 from evaluators.judge import Judge
 from evaluators.results import Retry, Sampling
+
+_KEYED = "\x1fkeyed"
+"""Behind the salt in stored rates: the draws were made with the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +180,14 @@ def distinguish_users(monitors: Iterable[Monitor]) -> tuple[Monitor, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All monitors, in the order of the configuration, and the salt of the sampling draw."""
+    """All monitors, in the order of the configuration, and the salt of the sampling draw.
+
+    `key` is secret: it makes the draws unpredictable for who chooses ids. Earlier releases drew without.
+    """
 
     monitors: tuple[Monitor, ...]
     salt: str = "evalstream"
+    key: str = ""
     budget: Budget = field(default_factory=Budget)
     """The budget of all monitors together."""
     trust: UpstreamTrust = field(default_factory=UpstreamTrust)
@@ -234,8 +241,8 @@ class Plan:
 
     @property
     def sample_rates(self) -> SampleRates:
-        """The rates and the salt that this plan draws with."""
-        rates: dict[str, float | str] = {"": self.salt}
+        """The rates and the salt that this plan draws with, and whether with its key."""
+        rates: dict[str, float | str] = {"": self.salt + (_KEYED if self.key else "")}
         for monitor in self.monitors:
             rates[monitor.name] = monitor.rate
             own = {f"{monitor.name}/{assignment.evaluator.name}": assignment.rate for assignment in monitor.assignments}
@@ -256,11 +263,17 @@ class Plan:
                 assignments=tuple(assignment(monitor, assigned) for assigned in monitor.assignments),
             )
 
-        return replace(self, monitors=tuple(map(former, self.monitors)), salt=str(rates.get("", self.salt)))
+        salt = str(rates.get("", self.salt + (_KEYED if self.key else "")))
+        key = self.key if salt.endswith(_KEYED) else ""
+        return replace(self, monitors=tuple(map(former, self.monitors)), salt=salt.removesuffix(_KEYED), key=key)
+
+    def salt_of(self, assignment: Assignment) -> str:
+        """The salt that an evaluator's draws are made with."""
+        return keyed_salt(self.key, assignment.salt or self.salt)
 
     def draw(self, assignment: Assignment, key: str) -> float:
         """The draw of a conversation for an evaluator: below its chance, it is judged."""
-        return draw(assignment.salt or self.salt, key)
+        return draw(self.salt_of(assignment), key)
 
     def selects(self, monitor: Monitor, assignment: Assignment, key: str, factor: float, boost: float) -> bool:
         """Whether a conversation is in the sample of an evaluator while a budget leaves `factor` of the rates."""

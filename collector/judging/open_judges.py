@@ -16,6 +16,7 @@ from collector.config.configured import Config
 from collector.config.judge_pairs import pair_named
 from collector.config.settings import JudgeSettings, JudgeTlsSettings
 from collector.errors import ConfigError
+from collector.evaluate.sampling.draw_key import draw_key
 from collector.judging.clients import client_of
 from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.layers import LayerContext, wrapped, wrapped_for_batches
@@ -154,7 +155,11 @@ async def open_judges(
                 "judges", lambda: f"unavailable: {', '.join(sorted(unavailable))}" if unavailable else None, vital=False
             )
         panels = judges | _juries(config, judges)
-        yield panels | _cascades(config, panels) | _pairs(config, judges)
+        yield (
+            panels
+            | _cascades(config, panels, (await draw_key(definitions)).secret if config.settings.cascades else "")
+            | _pairs(config, judges)
+        )
 
 
 def judges_in_use(config: Config) -> list[str]:
@@ -179,9 +184,9 @@ def _juries(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
     }
 
 
-def _cascades(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
+def _cascades(config: Config, judges: Mapping[str, Judge], key: str) -> dict[str, Judge]:
     return {
-        name: Cascade(judges[cascade.first], judges[cascade.then], doubt=cascade.doubt, share=cascade.share)
+        name: Cascade(judges[cascade.first], judges[cascade.then], doubt=cascade.doubt, share=cascade.share, salt=key)
         for name, cascade in config.settings.cascades.items()
         if name in _named(config)
     }

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
+from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
 from collector.records.audits import audit_of
 from collector.section import Section
 from evaluators.judges.cascade import doubt_of
@@ -48,16 +49,19 @@ class Draw:
     twice: bool
 
 
-def draw(evaluation: Evaluation, threshold: float | None, settings: LabelQueueSettings) -> Draw | None:
+def draw(
+    evaluation: Evaluation, threshold: float | None, settings: LabelQueueSettings, key: DrawKey = PUBLIC
+) -> Draw | None:
     """The draw of an evaluation; None if it was not drawn, or has no score."""
     if evaluation.score is None or evaluation.happened_at is not None:
         return None
     share = settings.random
     audited = settings.audited if audit_of(evaluation) is not None else 0.0
     probability = share + (1.0 - share) * max(settings.doubtful * label_doubt(evaluation, threshold), audited)
-    if uniform(evaluation.evaluation_id, "label") >= probability:
+    secret = key.at(evaluation.started_at.timestamp())
+    if uniform(evaluation.evaluation_id, "label", secret) >= probability:
         return None
-    return Draw(probability, uniform(evaluation.evaluation_id, "twice") < settings.twice)
+    return Draw(probability, uniform(evaluation.evaluation_id, "twice", secret) < settings.twice)
 
 
 def label_doubt(evaluation: Evaluation, threshold: float | None) -> float:
@@ -73,6 +77,8 @@ def place(evaluation_id: str, person: str) -> float:
     return uniform(evaluation_id, f"place/{person}")
 
 
-def uniform(evaluation_id: str, purpose: str) -> float:
-    """A number from 0 to below 1 that an id has for a purpose."""
+def uniform(evaluation_id: str, purpose: str, key: str = "") -> float:
+    """A number from 0 to below 1 that an id has for a purpose; with a key only its holder can compute it."""
+    if key:
+        return hash_draw(f"{purpose}/{evaluation_id}", salt=key)
     return hash_draw(f"{purpose}/{evaluation_id}", algorithm="sha256")

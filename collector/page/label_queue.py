@@ -14,6 +14,7 @@ import orjson
 from pydantic import StringConstraints, ValidationError
 
 from collector.errors import BadInput
+from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
 from collector.page.label_draw import Draw, LabelQueueSettings, draw, place
 from collector.page.view import ListedEvaluation, View
 from collector.receive.rejection import Rejected
@@ -73,9 +74,10 @@ class LabelProgress:
 class LabelQueue:
     """The drawn evaluations of a view."""
 
-    def __init__(self, view: View, settings: LabelQueueSettings) -> None:
+    def __init__(self, view: View, settings: LabelQueueSettings, key: DrawKey = PUBLIC) -> None:
         self._view = view
         self._settings = settings
+        self._key = key
 
     def next(
         self, person: str, evaluator: str = "", monitor: str = ""
@@ -110,7 +112,7 @@ class LabelQueue:
     def _draw(self, listed: ListedEvaluation) -> Draw | None:
         judged = listed.evaluation
         watched = self._view.evaluators.get((judged.monitor, judged.evaluator))
-        return draw(judged, watched.threshold if watched else None, self._settings)
+        return draw(judged, watched.threshold if watched else None, self._settings, self._key)
 
     def label_of(self, queued: QueuedEvaluation, verdict: QueueVerdict, now: datetime) -> Label:
         """The label, with the probability of the draw."""

@@ -99,7 +99,7 @@ class Page:
         self._streams = 0
         self._files = _files()
         self._answers = PageApi(self.view, settings, sources or Sources())
-        self._queue = LabelQueue(self.view, settings.queue)
+        self._queue = LabelQueue(self.view, settings.queue, (sources or Sources()).draw_key)
         self._history = None if logs.history is None else SumsHistory(logs.history)
         self.stage = PageStage(self.view, self._changes.notify, self._history)
 

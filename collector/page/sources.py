@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
 from collector.statistics.audited_sums import AuditedSums
 
 
@@ -144,3 +145,5 @@ class Sources:
     people: Callable[[], Mapping[tuple[str, str], PeopleView]] | None = None
     """By monitor and evaluator."""
     traffic: Callable[[], Sequence[TrafficView]] | None = None
+    draw_key: DrawKey = PUBLIC
+    """Draws what people are asked to label."""

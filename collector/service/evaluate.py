@@ -100,7 +100,7 @@ class Evaluating:
     def _build(self, process: Process) -> _Evaluating:
         settings, logs = process.config.settings.evaluate, process.logs
         dead_letters = process.resources.dead_letters("evaluate", logs.turns.name, logs)
-        guardrails = process.resources.guardrails(process.config)
+        guardrails = process.resources.guardrails(process.config, process.plan.key)
         budgets = BudgetController(process.plan, logs.turns.partitions)
         waiting = deferring(process)
         dispatcher = Dispatcher(
@@ -247,7 +247,7 @@ async def _open_batched(
         journals.add(journal)
         try:
             yield BatchedPlan(
-                build_plan(part, judges),
+                build_plan(part, judges, process.plan.key),
                 lacks_batches,
                 lambda monitor: telemetry.counter(UNDEFERRED, monitor).inc(),
             )

@@ -14,6 +14,7 @@ from collector.alerting.rules.service import JUDGE_UNAVAILABLE, REFUSED
 from collector.config.alerts import AlertSettings
 from collector.config.configured import Config
 from collector.config.settings import Settings
+from collector.evaluate.sampling.draw_key import PUBLIC, draw_key
 from collector.page.providers import (
     budget_views,
     configuration_alerts,
@@ -73,7 +74,9 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
         return [with_links(view, current.process.config.settings.alerts) for view in firing]
 
     sources = replace(page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets)
-    sources = replace(sources, people=agreement.views)
+    sources = replace(
+        sources, people=agreement.views, draw_key=await draw_key(process.steps) if process.steps else PUBLIC
+    )
     sources = replace(sources, configuration=lambda: process.status.view)
     sources = replace(sources, releases=lambda: [release_view(release) for release in current_releases()])
     login = _login(process.config.settings, settings, process.telemetry.counter(WRONG_TOKENS, "page"))

@@ -20,7 +20,7 @@ from collector.config.settings import (
 )
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
-from collector.evaluate.plan import Assignment, Monitor, Plan, distinguish_users
+from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.sampling.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
 from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.judging.batches import at_batch_prices
@@ -38,16 +38,15 @@ GUESSED_TOKENS = (1500, 200)
 """Input and output tokens of an evaluation, assumed until the first one is paid."""
 
 
-def build_plan(config: Config, judges: Mapping[str, Judge]) -> Plan:
-    """The monitors with their evaluators and judges."""
-    monitors = distinguish_users(
-        _monitor(name, monitor, config, judges) for name, monitor in config.settings.monitors.items()
-    )
+def build_plan(config: Config, judges: Mapping[str, Judge], key: str = "") -> Plan:
+    """The monitors with their evaluators and judges, and the deployment's `key` of draws."""
+    monitors = tuple(_monitor(name, monitor, config, judges, key) for name, monitor in config.settings.monitors.items())
     evaluate = config.settings.evaluate
     trust = _trust(config.settings.receive.trust_tracestate)
     return Plan(
         monitors,
         salt=evaluate.sampling_salt,
+        key=key,
         budget=_limits(evaluate.budget),
         trust=trust,
         attributes=config.settings.assemble.declared_attributes,
@@ -61,11 +60,11 @@ class _UnaskedJudge(NoJudge):
         self.model = model
 
 
-def build_unasked_plan(config: Config) -> Plan:
+def build_unasked_plan(config: Config, key: str = "") -> Plan:
     """The plan with judges that cannot be asked: for whoever wants to know what is due, and not to judge it."""
     configured = {judge for evaluator in config.evaluators.values() for judge in evaluator.judges}
     names = {*config.settings.judge_names, *configured}
-    return build_plan(config, {name: _UnaskedJudge(_model(config, name)) for name in names})
+    return build_plan(config, {name: _UnaskedJudge(_model(config, name)) for name in names}, key)
 
 
 def _trust(believed: Literal["never", "always"] | list[str]) -> UpstreamTrust:
@@ -74,11 +73,12 @@ def _trust(believed: Literal["never", "always"] | list[str]) -> UpstreamTrust:
     return UpstreamTrust(tenants=frozenset(believed))
 
 
-def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mapping[str, Judge]) -> Monitor:
+def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mapping[str, Judge], key: str) -> Monitor:
     deferred = settings.urgency == "hours"
     priced = at_batch_prices(config) if deferred else config
     assignments = (
-        build_assignment(use, priced, judges, pack_of(use.name, settings, config.evaluators)) for use in settings.uses
+        build_assignment(use, priced, judges, pack_of(use.name, settings, config.evaluators), key)
+        for use in settings.uses
     )
     rate = settings.rate
     return Monitor(
@@ -111,14 +111,14 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
 
 
 def build_assignment(
-    use: UseSettings, config: Config, judges: Mapping[str, Judge], pack: Sequence[str] = ()
+    use: UseSettings, config: Config, judges: Mapping[str, Judge], pack: Sequence[str] = (), key: str = ""
 ) -> Assignment:
     """An evaluator of the configuration with its judge; `pack` names those that it asks together with."""
     configured = config.evaluators[use.name]
     members = config.settings.members(configured.judge) if configured.judge else ()
     judge_settings = [config.settings.judges[member] for member in members]
     fallback = judge_settings[0].fallback if len(judge_settings) == 1 else None  # of several judges none has one
-    judge = _audited(configured, judges[configured.judge] if configured.judge else NoJudge(), config, judges)
+    judge = _audited(configured, judges[configured.judge] if configured.judge else NoJudge(), config, judges, key)
     names = judges_of(use.name, config.evaluators)
     fallback = fallback if configured.audit is None else None  # whose scores no audit would be about
     alone = Assignment(
@@ -136,13 +136,13 @@ def build_assignment(
     return with_pack(alone, pack, config)
 
 
-def _audited(configured: Configured, judge: Judge, config: Config, judges: Mapping[str, Judge]) -> Judge:
+def _audited(configured: Configured, judge: Judge, config: Config, judges: Mapping[str, Judge], key: str) -> Judge:
     """The judge, with the one that audits it if there is one."""
     audit = configured.audit
     if audit is None:
         return judge
     by, name = _auditor(audit, config)
-    return Audited(judge, judges[name], audit.share, by, patience=audit.patience)
+    return Audited(judge, judges[name], audit.share, by, patience=audit.patience, salt=key)
 
 
 def _auditor(audit: AuditSettings, config: Config) -> tuple[Evaluator[Any] | None, str]:

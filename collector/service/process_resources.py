@@ -48,13 +48,14 @@ class ProcessResources:
             telemetry.counter(REDACTION_FAILURES).inc,
         )
 
-    def guardrails(self, config: Config) -> EvaluationGuardrails:
+    def guardrails(self, config: Config, draw_key: str) -> EvaluationGuardrails:
         """The guardrails of evaluations; their canary runs are the configuration's."""
         return EvaluationGuardrails(
             self._telemetry,
             redactors=self.redactors,
             canary=config.settings.canary,
             store_text=self._settings.store_text,
+            draw_key=draw_key,
         )
 
     def dead_letters(

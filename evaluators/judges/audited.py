@@ -28,6 +28,8 @@ class Audited:
     A score waits `patience` seconds for its audit, and goes without it then. From then on one audit at a time is tried,
     until one ends in time: an auditor that is unavailable delays nobody else's score.
 
+    A secret `salt` makes the draw unpredictable for who chooses ids.
+
     Raises:
         ValueError: the share is not in (0, 1], or the other evaluator judges another scope.
     """
@@ -40,6 +42,7 @@ class Audited:
         evaluator: Evaluator[Any] | None = None,
         *,
         patience: float = PATIENCE,
+        salt: str = "",
     ) -> None:
         if not 0.0 < share <= 1.0:
             raise ValueError(f"the share of audits lies in (0, 1], not {share!r}")
@@ -48,6 +51,7 @@ class Audited:
         self.share = share
         self.evaluator = evaluator
         self._patience = patience
+        self._salt = salt
         self._is_late = False
         """Whether the last audit did not end in time."""
         self._tried = False
@@ -94,4 +98,4 @@ class Audited:
     def audits(self, evaluator: Evaluator[Any], case: Turn | Conversation) -> bool:
         """Whether a case is drawn: by its id, whatever the judges are, and apart from the draw that sampled it."""
         subject, _ = subject_id_of(case)
-        return draw(f"audit\x1f{evaluator.name}\x1f{subject}") < self.share
+        return draw(f"audit\x1f{evaluator.name}\x1f{subject}", salt=self._salt) < self.share

@@ -47,13 +47,15 @@ class Cascade:
     `then` makes it again, and for a `share` of the others, too. Doubt goes from 0 to 1: twice the standard deviation of
     the first judge's own probabilities or samples, or the range of a jury's scores. Either may be a jury. Where the
     endpoint of `first` fails, so does the evaluation: an outage must not become a bill. Where `then` was asked and
-    gives no score, there is none.
+    gives no score, there is none. A secret `salt` makes the draw of the share unpredictable for who chooses ids.
 
     Raises:
         ValueError: `doubt` or `share` is outside [0, 1].
     """
 
-    def __init__(self, first: Judge, then: Judge, *, doubt: float = DOUBT, share: float = SHARE) -> None:
+    def __init__(
+        self, first: Judge, then: Judge, *, doubt: float = DOUBT, share: float = SHARE, salt: str = ""
+    ) -> None:
         for name, value in (("doubt", doubt), ("share", share)):
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"{name} lies between 0 and 1, not {value!r}")
@@ -61,6 +63,7 @@ class Cascade:
         self.then = then
         self.doubt = doubt
         self.share = share
+        self.salt = salt
 
     @property
     def model(self) -> str:
@@ -89,7 +92,7 @@ class Cascade:
             return Escalation(reason="unknown", probability=1.0, first_score=first)
         if doubt > self.doubt:
             return Escalation(reason="doubt", probability=1.0, first_score=first, doubt=doubt)
-        reason = "share" if _draw(evaluator.name, case) < self.share else "sure"
+        reason = "share" if _draw(evaluator.name, case, self.salt) < self.share else "sure"
         return Escalation(reason=reason, probability=self.share, first_score=first, doubt=doubt)
 
 
@@ -103,7 +106,7 @@ def doubt_of(details: Mapping[str, Json]) -> float | None:
     return min(1.0, max(known)) if known else None
 
 
-def _draw(name: str, case: Turn | Conversation) -> float:
+def _draw(name: str, case: Turn | Conversation, salt: str) -> float:
     """A number in [0, 1) by the case's id, independent of the draw by which the case was sampled."""
     subject = turn_id_of(case) if isinstance(case, Turn) else conversation_id_of(case)
-    return draw(f"cascade\x1f{name}\x1f{subject}")
+    return draw(f"cascade\x1f{name}\x1f{subject}", salt=salt)

@@ -36,7 +36,7 @@ def with_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
     """The same jury or cascade of other judges: each is what `change` makes of it, in the order of `members_of`."""
     if isinstance(judge, Cascade):
         first, then = with_members(judge.first, change), with_members(judge.then, change)
-        return Cascade(first, then, doubt=judge.doubt, share=judge.share)
+        return Cascade(first, then, doubt=judge.doubt, share=judge.share, salt=judge.salt)
     if isinstance(judge, Jury):
         return Jury([change(each) for each in judge.judges], combine=judge.combine, quorum=judge.quorum)
     return change(judge)

@@ -21,13 +21,15 @@ from topics import PARTITIONS, Topics
 
 from collector.config.settings import LogSettings
 from collector.demo.judge import Faults, StandInJudge, serve_judge
-from collector.evaluate.sampling.draw import draw
+from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.records.json import turn_from_json
 from collector.records.noted_turns import has_note
 from collector.records.shared_records import divide_records, is_shared
 from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
+
+KEY = "0" * 64
 
 RATE = 0.2
 CHATS = 120
@@ -65,7 +67,9 @@ def traffic() -> list[tuple[str, bytes]]:
 
 
 def drawn() -> set[str]:
-    return {name for name in (f"talk-{number}" for number in range(80)) if draw("evalstream", name) < RATE}
+    return {
+        name for name in (f"talk-{number}" for number in range(80)) if draw(keyed_salt(KEY, "evalstream"), name) < RATE
+    }
 
 
 TURNS = sum((1 if number % 3 else 2) for number in range(CHATS) if f"talk-{number % 80}" in drawn())
@@ -78,6 +82,12 @@ def of_chats(ledger: Sequence[Evaluation]) -> list[Evaluation]:
 async def post_all(process: ServiceProcess, bodies: Sequence[tuple[str, bytes]]) -> None:
     for name, body in bodies:
         assert await process.post(name, body) == 200
+
+
+async def with_known_key(log: LogSettings) -> None:
+    """Put the key of the draws into the log before the service makes one, so that a test can draw, too."""
+    async with open_logs(log) as logs:
+        await (await logs.generated_steps()).save("draw/key", f"{KEY} 0")
 
 
 def log_in(folder: Path) -> LogSettings:
@@ -115,6 +125,8 @@ COUNTED = re.compile(
 async def run(
     folder: Path, judge: str, keep: str, bodies: Sequence[tuple[str, bytes]], **changes: Any
 ) -> tuple[Any, Any, list[Turn]]:
+    log = LogSettings.model_validate(changes["log"]) if changes else log_in(folder)
+    await with_known_key(log)
     process = ServiceProcess(folder, configuration(judge, keep, quiet="3s", evaluators=("helpful",), **changes))
     await process.start()
     await post_all(process, bodies)
@@ -130,7 +142,6 @@ async def run(
         each.evaluation_id: (each.outcome, each.reason, each.sampling, each.score) for each in await process.ledger()
     }
     assert await process.stop() == 0
-    log = LogSettings.model_validate(changes["log"]) if changes else log_in(folder)
     return ledger, seen, await turns_in(log)
 
 
@@ -175,7 +186,7 @@ def assert_the_same(of_all: tuple[Any, Any, list[Turn]], of_wanted: tuple[Any, A
     assert not any(each.incomplete == "unwanted" for each in whole)
     for each in turns:
         named = each.conversation_id or each.trace_id or ""
-        assert (each.incomplete == "unwanted") == (draw("evalstream", named) >= RATE)
+        assert (each.incomplete == "unwanted") == (draw(keyed_salt(KEY, "evalstream"), named) >= RATE)
         assert each.incomplete != "unwanted" or each.input is None
 
 
@@ -183,6 +194,7 @@ def assert_the_same(of_all: tuple[Any, Any, list[Turn]], of_wanted: tuple[Any, A
 async def test_killed_again_and_again_it_judges_everything_once(tmp_path: Path) -> None:
     bodies, chance = traffic(), random.Random(1)
     async with serve_judge(StandInJudge(Faults(latency=0.2))) as url:
+        await with_known_key(log_in(tmp_path))
         process = ServiceProcess(tmp_path, configuration(url, "wanted", quiet="1s", evaluators=("helpful", "kind")))
         await process.start()
         for part in range(3):
@@ -207,6 +219,7 @@ async def test_over_kafka_killed_again_and_again_it_judges_everything_once(tmp_p
     changes = {"log": topics.log_settings(), "receive": {"kafka": [topics.source_settings()]}}
     async with serve_judge(StandInJudge(Faults(latency=0.2))) as url:
         settings = configuration(url, "wanted", quiet="1s", evaluators=("helpful", "kind"), **changes)
+        await with_known_key(LogSettings.model_validate(changes["log"]))
         process = ServiceProcess(tmp_path, settings)
         try:
             await process.start()

@@ -20,7 +20,7 @@ from topics import Topics
 
 from collector.config.loading import load
 from collector.demo.judge import serve_judge
-from collector.evaluate.sampling.draw import draw
+from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.logs.log import Log, StoredRecord
 from collector.records.json import evaluation_from_json, turn_from_json
 from collector.records.noted_turns import has_note
@@ -29,9 +29,12 @@ from collector.service.app import Running, running
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
 
+KEY = "0" * 64
+SALT = keyed_salt(KEY, "evalstream")
+
 RATE = 0.3
 TALKS = tuple(f"talk-{number}" for number in range(30))
-WANTED = frozenset(name for name in TALKS if draw("evalstream", name) < RATE)
+WANTED = frozenset(name for name in TALKS if draw(SALT, name) < RATE)
 
 
 def spans(talks: Sequence[str], first: int = 1, start: int | None = None) -> bytes:
@@ -134,7 +137,7 @@ async def assert_noted(file: WantedFile, send: Send) -> None:
         )
 
 
-UNWANTED = sorted(TALKS, key=lambda name: draw("evalstream", name))[-20:]
+UNWANTED = sorted(TALKS, key=lambda name: draw(SALT, name))[-20:]
 ONE_BEFORE, TWO_BEFORE, NONE_BEFORE = UNWANTED[:6], UNWANTED[6:12], UNWANTED[12:]
 BEFORE = (*ONE_BEFORE, *TWO_BEFORE, *TWO_BEFORE)
 
@@ -202,3 +205,9 @@ async def until_ended(service: Running, count: int) -> list[Evaluation]:
             if len(made) >= count:
                 return made
             await asyncio.sleep(0.1)
+
+
+@pytest.fixture(autouse=True)
+def known_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key that the service makes, so that a test can draw, too."""
+    monkeypatch.setattr("secrets.token_hex", lambda _size: KEY)

@@ -25,7 +25,7 @@ from collector.errors import ConfigError
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.recovery.replay_point import CommitMetadata
-from collector.evaluate.sampling.draw import draw
+from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.evaluate.stage import GROUP
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
@@ -536,7 +536,7 @@ async def test_a_rate_that_is_planned_from_now_on_and_fixed_again_adds_up(tmp_pa
             await until(service, answers=20, short=20)
             file.change(lambda each: each["monitors"]["all"].update(sample="auto", standard_error=0.2))
             await look(service)
-            drawn = sum(draw("evalstream", f"c{n}") < 0.1 for n in range(100, 300))
+            drawn = sum(draw(keyed_salt(service.plan.key, "evalstream"), f"c{n}") < 0.1 for n in range(100, 300))
             await put(service, range(100, 300))
             made = await until(service, answers=20 + drawn, short=220)
             assert {each.sampling.probability for each in made if each.evaluator == "answers"} == {1.0, 0.1}

@@ -20,12 +20,15 @@ from service import ServiceProcess
 
 from collector.demo.judge import Faults
 from collector.errors import ConfigError
-from collector.evaluate.sampling.draw import draw
+from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.logs.log import Record
 from collector.records.json import turn_to_json
 from evaluators.cases import Turn
 from evaluators.identity import retry_id
 from evaluators.results import Evaluation
+
+KEY = "0" * 64
+SALT = keyed_salt(KEY, "evalstream")
 
 PAST = 40
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -83,7 +86,7 @@ async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_l
     world.configure(**monitored(world, "short"))
     await live(world)
     world.configure(**monitored(world, "short", "helpful", "complete", sample=0.5))
-    drawn = {f"c{n}" for n in range(PAST) if draw("evalstream", f"c{n}") < 0.5}
+    drawn = {f"c{n}" for n in range(PAST) if draw(SALT, f"c{n}") < 0.5}
     dry = await rejudge(world, "--dry-run")
     assert f"all  helpful  {len(drawn)}" in dry.stdout, dry.output
     assert f"{2 * len(drawn)} evaluations to make  (about " in dry.stdout
@@ -118,7 +121,7 @@ async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_l
         assert {each.sampling.probability for each in made} == {0.5}, "the weights add up to the traffic"
         assert {each.happened_at for each in made} == {turn(int(c[1:])).ended_at for c in drawn}
     # And what comes now is judged as ever, under the ids that a backfill of it would have.
-    later = sum(draw("evalstream", f"c{n}") < 0.5 for n in range(PAST, PAST + 4))
+    later = sum(draw(SALT, f"c{n}") < 0.5 for n in range(PAST, PAST + 4))
     await live(world, range(PAST, PAST + 4), days=0.01, expected=3 * later)
     async with world.serving():
         assert "there is nothing to make" in (await rejudge(world, "--max-usd", "1")).stdout
@@ -192,7 +195,7 @@ async def test_the_earlier_name_is_answered_with_the_present_one(world: World) -
 async def test_what_the_evaluator_did_not_draw_while_it_was_at_work_stays_out(world: World) -> None:
     """Else it would count on top of what was drawn, which weighs for it already."""
     world.configure(**monitored(world, "short", sample=0.25))
-    few = [n for n in range(PAST) if draw("evalstream", f"c{n}") < 0.25]
+    few = [n for n in range(PAST) if draw(SALT, f"c{n}") < 0.25]
     await live(world, expected=len(few))
     world.configure(**monitored(world, "short", sample=1.0))
     between = sum(few[0] < n < few[-1] for n in range(PAST)) - (len(few) - 2)
@@ -307,3 +310,9 @@ async def test_kills_on_kafka(kafka_broker: Any, tmp_path: Path) -> None:
     }
     async with a_world(tmp_path, {"kind": "kafka", "kafka": topics}) as world:
         await killed_anywhere(world)
+
+
+@pytest.fixture(autouse=True)
+def known_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key that the service makes, so that a test can draw, too."""
+    monkeypatch.setattr("secrets.token_hex", lambda _size: KEY)

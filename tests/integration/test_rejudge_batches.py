@@ -20,9 +20,12 @@ from collector.commands.rejudge.batch_run import INTERIM
 from collector.commands.rejudge.rejudge import RejudgeOptions, rejudge
 from collector.config.loading import load
 from collector.evaluate.retry.past_jobs import Stretch
-from collector.evaluate.sampling.draw import draw
+from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.logs.log import LogUnavailable
 from collector.service.open_logs import open_logs
+
+KEY = "0" * 64
+SALT = keyed_salt(KEY, "evalstream")
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ async def test_a_new_evaluator_over_the_past_at_half_the_price(world: World) -> 
     await live(world)
     async with batch_server(looks=2) as server:
         world.configure(**monitored(world, "short", "helpful", sample=0.5), **with_batches(server))
-        drawn = {f"c{n}" for n in range(PAST) if draw("evalstream", f"c{n}") < 0.5}
+        drawn = {f"c{n}" for n in range(PAST) if draw(SALT, f"c{n}") < 0.5}
         status, said = await rejudged(world)
         assert (status, said[-1][: len(f"made {len(drawn)} of {len(drawn)}")]) == (
             0,
@@ -176,3 +179,9 @@ async def test_what_could_not_be_written_to_the_log_is_not_asked_for_again(
         assert sum(server.submitted.values()) + sum(server.at_once.values()) == PAST
     assert len(of(await world.ledger(), "helpful")) == PAST
     assert not INTERIM.exists()
+
+
+@pytest.fixture(autouse=True)
+def known_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key that the service makes, so that a test can draw, too."""
+    monkeypatch.setattr("secrets.token_hex", lambda _size: KEY)

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from collector.assemble.open_traces import TraceLimits
 from collector.commands.audit.audit import audit_logs
 from collector.commands.log_copy.copying import LogCopy
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.evaluate.plan import Plan
-from collector.evaluate.sampling.draw import draw
+from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.link.turn_router import TurnRouter
 from collector.logs.log import Log, StoredRecord, partition_of
 from collector.logs.memory import MemoryLog
@@ -27,9 +29,12 @@ from collector.service.app import running
 from collector.service.open_logs import NAMES, Logs, open_logs
 from evaluators.cases import Turn
 
+KEY = "0" * 64
+SALT = keyed_salt(KEY, "evalstream")
+
 RATE = 0.3
 TALKS = [f"talk-{number}" for number in range(40)]
-WANTED = {name for name in TALKS if draw("evalstream", name) < RATE}
+WANTED = {name for name in TALKS if draw(SALT, name) < RATE}
 
 
 def turn(number: int) -> Turn:
@@ -156,3 +161,9 @@ async def test_an_audit_balances_also_after_a_rate_was_raised(tmp_path: Path) ->
         assert sum(map(is_shared, await records_of(logs.turns))) > 3
     assert problems == []
     assert f"{len(TURNS)} turns" in report
+
+
+@pytest.fixture(autouse=True)
+def known_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key that the service makes, so that a test can draw, too."""
+    monkeypatch.setattr("secrets.token_hex", lambda _size: KEY)

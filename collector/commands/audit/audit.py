@@ -69,7 +69,7 @@ async def _audit(config: Config, logs: Logs) -> Audit:
     history = ConfigurationHistory(await logs.generated_steps(), config)
     await history.find_newest()
     # The file may have been changed since; what was judged was judged by what the log has.
-    plan = await history.plan_of(history.number) or build_unasked_plan(config)
+    plan = await history.plan_of(history.number) or build_unasked_plan(config, history.key)
     result = Audit()
     chain = [(logs.spans, "assemble"), (logs.turns, GROUP)]
     if logs.unlinked is not None:

@@ -103,7 +103,7 @@ async def _copy(config: Config, to: Config, source: Logs, target: Logs, say: Cal
     history = ConfigurationHistory(await source.generated_steps(), config)
     await history.find_newest()
     # The file may have been changed since; what is unfinished became due by what the log has.
-    plan = await history.plan_of(history.number) or build_unasked_plan(config)
+    plan = await history.plan_of(history.number) or build_unasked_plan(config, history.key)
     copy = LogCopy(plan, limits, config.exporters, source, target, now, oldest, history)
     for line in _lines(await copy.run()):
         say(line)

@@ -15,6 +15,7 @@ from collector.evaluate.evaluation_record import FALLBACK_ATTRIBUTE
 from collector.evaluate.plan import Job, Plan
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.retry.request import BackfillRequest
+from collector.evaluate.sampling.draw_key import draw_key
 from collector.evaluate.stage import GROUP
 from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
@@ -76,7 +77,7 @@ async def make_in_batches(
         batches = stack.enter_context(open_batches(True, output, run.pace))
         definitions = await logs.generated_steps()
         judges = await stack.enter_async_context(open_judges(config, definitions, batches=batches))
-        plan = build_plan(at_batch_prices(config), judges)
+        plan = build_plan(at_batch_prices(config), judges, (await draw_key(definitions)).secret)
         evaluate = await stack.enter_async_context(guarded_run(config, from_logs=True))
         made = await run_jobs(
             _jobs(wanted, plan), output=output, concurrency=MOST_AT_ONCE, run=evaluate, max_usd=run.usd

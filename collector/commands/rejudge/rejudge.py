@@ -17,6 +17,7 @@ from collector.errors import ConfigError
 from collector.evaluate.plan import Job
 from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan_of
 from collector.evaluate.retry.request import requested_evaluations
+from collector.evaluate.sampling.draw_key import draw_key
 from collector.judging.batches import at_batch_prices
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd
@@ -60,12 +61,13 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
     """
     versions = _versions(config, options)
     async with open_stored_logs(config.settings.log) as logs:
+        key = (await draw_key(await logs.generated_steps())).secret
         known = KnownEvaluations(versions, options.stretch)
         await known.read(logs.evaluations)
         requested = await requested_evaluations(logs.turns)
         candidates = Candidates(
             turns=logs.turns,
-            plan=plan_of(build_unasked_plan(config), options.monitors, options.evaluators),
+            plan=plan_of(build_unasked_plan(config, key), options.monitors, options.evaluators),
             controls={
                 partition: await control_records_in(logs.evaluations, partition)
                 for partition in range(logs.turns.partitions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import re
 from functools import lru_cache
 
@@ -23,6 +24,12 @@ def draw(salt: str, unit: str) -> float:
     `unit` is a conversation id, or a trace id where there is none. The draw has 53 bits, all that a float can hold.
     """
     return hash_draw(unit, salt=salt)
+
+
+@lru_cache(maxsize=64)
+def keyed_salt(key: str, salt: str) -> str:
+    """The salt of a draw that only a holder of the key can compute; without a key the salt as it is."""
+    return hmac.digest(key.encode(), salt.encode(), "sha256").hex() if key else salt
 
 
 def inclusion(rate: float, factor: float, boost: float) -> float:

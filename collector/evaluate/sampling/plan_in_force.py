@@ -74,7 +74,7 @@ class PlanInForce:
         for monitor in self.plan.monitors:
             factor = self.reduction(monitor.name).factor
             for assignment in monitor.assignments:
-                salt = assignment.salt or self.plan.salt
+                salt = self.plan.salt_of(assignment)
                 chances[salt] = max(chances.get(salt, 0.0), monitor.probability(assignment, factor, 1.0))
         return list(chances.items())
 

@@ -13,6 +13,7 @@ from functools import partial
 from collector.config.configured import Config
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.evaluate.sampling.draw_key import make_draw_key
 from collector.evaluate.stage import GROUP
 from collector.judging.open_judges import open_judges
 from collector.logs.log import Log
@@ -36,6 +37,7 @@ class OpenedJudges:
             health=resources.health,
             confirm=partial(turns.confirm, GROUP),
         )
+        self._steps = steps
         self._stack = AsyncExitStack()
 
     async def open(self, config: Config) -> tuple[Plan, AsyncExitStack]:
@@ -46,7 +48,8 @@ class OpenedJudges:
         """
         stack = AsyncExitStack()
         try:
-            return build_plan(config, await stack.enter_async_context(self._open(config))), stack
+            key = await make_draw_key(self._steps)
+            return build_plan(config, await stack.enter_async_context(self._open(config)), key), stack
         except BaseException:
             await stack.aclose()
             raise

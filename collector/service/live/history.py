@@ -13,11 +13,12 @@ from typing import Any
 import orjson
 
 from collector.config.configured import Config
-from collector.config.live_part import digest_of, live_values, with_live_values
+from collector.config.live_part import KEYED, digest_of, live_values, with_live_values
 from collector.errors import ConfigError
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.evaluate.sampling.draw_key import draw_key
 from collector.service.plan_builder import build_unasked_plan
 
 STALE_WITHIN = 120.0
@@ -52,6 +53,8 @@ class ConfigurationHistory:
         self._warn = warn
         self._entries: dict[int, NumberedConfiguration] = {}
         self._plans: dict[int, Plan | None] = {}
+        self.key = ""
+        """The key of the draws, as of the first refresh."""
 
     @property
     def newest(self) -> NumberedConfiguration | None:
@@ -68,6 +71,7 @@ class ConfigurationHistory:
 
     async def refresh(self) -> NumberedConfiguration | None:
         """Read what was taken since; returns the newest. Waits while the log is unavailable."""
+        self.key = self.key or (await draw_key(self._store)).secret
         while (text := await self._store.load(_key(len(self._entries) + 1))) is not None:
             self._add(text)
         return self.newest
@@ -119,9 +123,8 @@ class ConfigurationHistory:
         if entry is None:
             return None
         try:
-            return build_unasked_plan(
-                with_live_values(self._own, entry.values, f"configuration {number}", answering=False)
-            )
+            config = with_live_values(self._own, entry.values, f"configuration {number}", answering=False)
+            return build_unasked_plan(config, self.key if KEYED in entry.values else "")
         except ConfigError as error:
             reason = "; ".join(str(error).splitlines())
             self._warn(f"what configuration {number} left unfinished is judged by that of now: {reason}")
