@@ -142,7 +142,8 @@ class DeferredEvaluations:
         """The job with the judge that gathers."""
         use = self._batched.plan.assignment_of(job.monitor.name, job.assignment.evaluator.name)
         assert use is not None, "a deferred evaluator is in the plan of batches"
-        return replace(job, assignment=use[1])
+        mine = job.assignment  # all monitors share verdicts, those of the plan of batches are only some
+        return replace(job, assignment=replace(use[1], monitor=mine.monitor, sharers=mine.sharers))
 
 
 def _owner(jobs: Sequence[Job]) -> str:
