@@ -135,7 +135,11 @@ def _is_limit(longest: _Longest) -> bool:
     """Whether the longest texts end where a limit was, rather than where somebody ended them."""
     texts = {text for _, text in longest.texts}
     is_usual = longest.length in _USUAL_LIMITS
-    if any(is_unfinished(text, at_once=not is_usual) for text in texts):
+    if any(is_unfinished(text, at_once=not is_usual and _is_balanced(text)) for text in texts):
         return True
     prose = [text for text in texts if text[-1] not in _ENDS and " " in text]
     return len(prose) > (not is_usual) and longest.length >= _SHORTEST_PROSE
+
+
+def _is_balanced(text: str) -> bool:
+    return text.count("{") == text.count("}") and text.count("[") == text.count("]")
