@@ -72,8 +72,10 @@ from evaluators.turn.citations import Citations as Citations
 from evaluators.turn.classifier import Classifier as Classifier
 from evaluators.turn.composite import Composite as Composite
 from evaluators.turn.contains import Contains as Contains
+from evaluators.turn.context_recall import ContextRecall as ContextRecall
 from evaluators.turn.contextual_relevancy import ContextualRelevancy as ContextualRelevancy
 from evaluators.turn.exact_match import ExactMatch as ExactMatch
+from evaluators.turn.factual_correctness import FactualCorrectness as FactualCorrectness
 from evaluators.turn.faithfulness import Faithfulness as Faithfulness
 from evaluators.turn.g_eval import GEval as GEval
 from evaluators.turn.hallucination import Hallucination as Hallucination
@@ -101,6 +103,8 @@ from evaluators.turn.retrieval_ranking import RetrievalRanking as RetrievalRanki
 from evaluators.turn.retrieval_sufficiency import RetrievalSufficiency as RetrievalSufficiency
 from evaluators.turn.run_limits import RunLimits as RunLimits
 from evaluators.turn.similarity import Similarity as Similarity
+from evaluators.turn.step_efficiency import StepEfficiency as StepEfficiency
+from evaluators.turn.summarization import Summarization as Summarization
 from evaluators.turn.task_completion import TaskCompletion as TaskCompletion
 from evaluators.turn.tool_calls import ToolCalls as ToolCalls
 from evaluators.turn.tool_errors import ToolErrors as ToolErrors

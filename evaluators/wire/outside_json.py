@@ -36,7 +36,9 @@ def read_outside(content: bytes) -> Json:
         ValueError: it is no JSON.
     """
     opened = _opened(content)
-    if (opened > DEEPEST and _may_be_deep(content)) or (len(content) > MOST_ELEMENTS and opened + content.count(b",") > MOST_ELEMENTS):
+    if (opened > DEEPEST and _may_be_deep(content)) or (
+        len(content) > MOST_ELEMENTS and opened + content.count(b",") > MOST_ELEMENTS
+    ):
         _check(content)
     return parse_json(content)
 
