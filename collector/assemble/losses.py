@@ -69,7 +69,7 @@ class _Longest:
 
 def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Iterable[Span], records: Iterable[LogRecord]) -> Losses:
     """Find what was cut or dropped in a trace."""
-    services: dict[object, _Longest] = {}
+    services: dict[str, _Longest] = {}
     cut: list[tuple[str, str]] = []
     holders: list[Span | LogRecord] = [*spans, *records]
     for holder in holders:
@@ -82,7 +82,7 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Iterable[Span], recor
         longest = [(holder.span_id or "", text) for text in texts if len(text) == length]
         if any(text[0] in "[{" and is_unfinished(text) for _, text in longest):
             cut += longest
-        service = services.setdefault(holder.resource.get("service.name"), _Longest())
+        service = services.setdefault(str(holder.resource.get("service.name")), _Longest())
         if length > service.length:
             service.length, service.texts = length, longest
         elif length == service.length:

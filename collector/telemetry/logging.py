@@ -23,7 +23,7 @@ _TALKATIVE = ("httpx2", "openai", "kafka")
 """Libraries that write a line for each request to a judge, or each step of a connection; with passwords, at DEBUG."""
 _REPETITIVE = ("kafka",)
 """Libraries that write the same line again and again, many times a second in an outage."""
-_VARIES = re.compile(r"\d+|'[^']*'|<[^>]*>|\([^()]*\)")
+_VARIES = re.compile(r"\d++|'[^']{0,99}'|<[^>]{0,99}>|\([^()]{0,99}\)")
 """The parts in which two lines of one kind differ."""
 _MOST_KINDS = 500
 _CONTROL = re.compile(

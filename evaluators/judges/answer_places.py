@@ -64,12 +64,15 @@ def _is_thought(part: Any) -> bool:
     return fields.get("type") in THOUGHTS or fields.get("thought") is True
 
 
+_REASON_END = re.compile(r"[:;,(\s]")
+
+
 def ending(reason: Any) -> Ending | None:
     """The meaning of a finish reason, however it is spelt: `MAX_TOKENS`, `content_filter: …`, `FinishReason.SAFETY`."""
     if not isinstance(reason, str):
         return None
-    name = re.split(r"[:;,(\s]", reason.strip(), maxsplit=1)[0].rpartition(".")[2]
-    name = re.sub(r"[_\-]", "", name).lower()
+    name = _REASON_END.split(reason.strip(), maxsplit=1)[0].rpartition(".")[2]
+    name = name.replace("_", "").replace("-", "").lower()
     if name in CUT_OFF:
         return "length"
     if name in FILTERED:

@@ -12,7 +12,7 @@ from typing import Any, cast
 from evaluators.judges.answer_places import mapping
 from evaluators.wire.outside_json import read_outside
 
-_NUMBERS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|-Infinity\b|\bInfinity\b|-?\bNaN\b', re.DOTALL)
+_NUMBERS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|-Infinity\b|\bInfinity\b|-?\bNaN\b', re.DOTALL)
 _MOST_EVENTS = 200_000
 _MARK = b"\xef\xbb\xbf"
 _IMPOSSIBLE = b"-9999.0"

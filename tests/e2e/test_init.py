@@ -35,7 +35,7 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     [
         (
             ["--sample", "1", "--base-url", "example.org"],
-            "judges.main.base_url: has the wrong form; write base_url: The endpoint, like https",
+            "judges.main.base_url: has the wrong form; needed: the endpoint, like https",
         ),
         (["-c", "nowhere/evalstream.yaml"], "nowhere/evalstream.yaml: cannot be written (No such file or directory)"),
     ],

@@ -157,7 +157,7 @@ async def test_chats_on_a_topic_are_judged_once_and_poison_is_put_aside(
     config["dead_letters"] = {"keep_values": True}
     first, second, *others = (json.dumps(each).encode() for each in MESSAGES)
     chats.publish(
-        first, second, b'{"input": "Hi", "answer": "Hello"}', *others
+        first, second, b'{"input": "Hi", "anwser": "Hello"}', *others
     )  # at once: turns far apart make two chats
     async with service(tmp_path, config) as process:
         ledger = await until_exported(process, TURNS + CONVERSATIONS)
@@ -170,7 +170,7 @@ async def test_chats_on_a_topic_are_judged_once_and_poison_is_put_aside(
     async with open_logs(load(process.path).settings.log) as logs:
         [letter] = [each async for each in letters_in(logs.dead_letters)]
     assert (letter.source, letter.partition, letter.position, letter.signal) == (chats.name, 1, 2, "turns")
-    assert letter.reason.startswith("answer: unknown key")
+    assert letter.reason.startswith("anwser: unknown key")
     said: list[str] = []
     assert await redrive_letters(load(process.path), LetterFilter(stage="receive"), said.append) == 1
     assert said == [f"{letter.letter_id}: {letter.reason}", "1 failed again"]

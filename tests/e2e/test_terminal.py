@@ -131,4 +131,4 @@ def test_completion_in_bash(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     hooked, commands, options = done.stdout.splitlines()
     assert "_evalstream_completion evalstream" in hooked
-    assert (commands, options) == ("replay retry rejudge", "--max-usd")
+    assert (commands, options) == ("replay rejudge", "--max-usd")

@@ -230,7 +230,10 @@ async def test_what_cannot_be_read_is_counted_and_takes_nothing_with_it(desk: De
 
 async def test_answers_that_are_no_answers_give_nothing_and_refusals_are_told(desk: Desk, stack: Any) -> None:
     reader = await desk.reader("langfuse", stack)
-    for text in ("<html>", "[]", '{"data": {}}', '{"data": [null, 1], "meta": 3}'):
+    desk.stub.answers = [web.Response(text="<html>")]
+    with pytest.raises(ExportUnavailable, match="a page for people"):
+        await reader.step()
+    for text in ("[]", '{"data": {}}', '{"data": [null, 1], "meta": 3}'):
         desk.stub.answers = [web.Response(text=text)]
         assert await reader.step() == 0
     desk.stub.answers = [web.Response(status=401)]

@@ -34,11 +34,14 @@ from evaluators.results import Evaluation
 
 QUICK = BatchPace(first_look=0.02, longest_look=0.05, settled=0.3, first_retry=0.02, patience=float("inf"))
 COUNT = 12
+KEY = "6" * 64
+"""A key of draws by which some of so few turns are drawn at the rate that a budget begins with."""
 
 
 @pytest.fixture(autouse=True)
 def _quick_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred, "PACE", QUICK)
+    monkeypatch.setattr("secrets.token_hex", lambda size: KEY[: 2 * size])
 
 
 def configure(folder: Path, url: str, change: Callable[[dict[str, Any]], None] = lambda _config: None) -> Path:

@@ -205,9 +205,3 @@ async def until_ended(service: Running, count: int) -> list[Evaluation]:
             if len(made) >= count:
                 return made
             await asyncio.sleep(0.1)
-
-
-@pytest.fixture(autouse=True)
-def known_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The key that the service makes, so that a test can draw, too."""
-    monkeypatch.setattr("secrets.token_hex", lambda _size: KEY)

@@ -310,9 +310,3 @@ async def test_kills_on_kafka(kafka_broker: Any, tmp_path: Path) -> None:
     }
     async with a_world(tmp_path, {"kind": "kafka", "kafka": topics}) as world:
         await killed_anywhere(world)
-
-
-@pytest.fixture(autouse=True)
-def known_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The key that the service makes, so that a test can draw, too."""
-    monkeypatch.setattr("secrets.token_hex", lambda _size: KEY)

@@ -179,9 +179,3 @@ async def test_what_could_not_be_written_to_the_log_is_not_asked_for_again(
         assert sum(server.submitted.values()) + sum(server.at_once.values()) == PAST
     assert len(of(await world.ledger(), "helpful")) == PAST
     assert not INTERIM.exists()
-
-
-@pytest.fixture(autouse=True)
-def known_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The key that the service makes, so that a test can draw, too."""
-    monkeypatch.setattr("secrets.token_hex", lambda _size: KEY)

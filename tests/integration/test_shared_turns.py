@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from collector.assemble.open_traces import TraceLimits
 from collector.commands.audit.audit import audit_logs
 from collector.commands.log_copy.copying import LogCopy
@@ -161,9 +159,3 @@ async def test_an_audit_balances_also_after_a_rate_was_raised(tmp_path: Path) ->
         assert sum(map(is_shared, await records_of(logs.turns))) > 3
     assert problems == []
     assert f"{len(TURNS)} turns" in report
-
-
-@pytest.fixture(autouse=True)
-def known_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The key that the service makes, so that a test can draw, too."""
-    monkeypatch.setattr("secrets.token_hex", lambda _size: KEY)

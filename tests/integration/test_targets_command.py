@@ -51,7 +51,7 @@ def test_the_figures_of_a_history():
     assert flat.wave < 0.02
     assert waved.wave == pytest.approx(0.1, abs=0.02)
     assert clustered.clustering == pytest.approx(3.0, abs=0.2)
-    assert clustered.conversations == pytest.approx(2000)
+    assert clustered.conversations == pytest.approx(2000, rel=1e-4)
 
 
 @pytest.mark.parametrize("lower", [False, True])

@@ -31,7 +31,7 @@ BAD = {"input": TOPIC.question, "actual_output": TOPIC.bad}
 async def asked(**faults):
     async with (
         serve_judge(StandInJudge(Faults(**faults))) as url,
-        OpenAIJudge(MODEL, base_url=url, api_key="none", timeout=5.0) as judge,
+        OpenAIJudge(MODEL, base_url=url, api_key="none", timeout=5.0, retries=0) as judge,
     ):
         yield judge
 

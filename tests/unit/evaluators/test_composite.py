@@ -172,7 +172,7 @@ async def test_the_record_has_the_product_of_both_probabilities() -> None:
         gated, turn, result, evaluation_id="1" * 32, evaluator_version="v", monitor="all",
         sampling=Sampling(probability=0.5, stratum="slow"),
     )  # fmt: skip
-    assert record.sampling == Sampling(probability=0.125, stratum="slow")
+    assert record.sampling == Sampling(probability=0.125, stratum="slow", own=0.25)
     whole = replace(result, outcome=Score(value=1.0))
     same = make_record(gated, turn, whole, evaluation_id="1" * 32, evaluator_version="v", monitor="all")
     assert same.sampling == Sampling()
