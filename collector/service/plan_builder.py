@@ -20,7 +20,7 @@ from collector.config.settings import (
 )
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
-from collector.evaluate.plan import Assignment, Monitor, Plan
+from collector.evaluate.plan import Assignment, Monitor, Plan, distinguish_users
 from collector.evaluate.sampling.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
 from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.judging.batches import at_batch_prices
@@ -40,7 +40,9 @@ GUESSED_TOKENS = (1500, 200)
 
 def build_plan(config: Config, judges: Mapping[str, Judge], key: str = "") -> Plan:
     """The monitors with their evaluators and judges, and the deployment's `key` of draws."""
-    monitors = tuple(_monitor(name, monitor, config, judges, key) for name, monitor in config.settings.monitors.items())
+    monitors = distinguish_users(
+        _monitor(name, monitor, config, judges, key) for name, monitor in config.settings.monitors.items()
+    )
     evaluate = config.settings.evaluate
     trust = _trust(config.settings.receive.trust_tracestate)
     return Plan(
