@@ -180,7 +180,7 @@ def assert_the_same(of_all: tuple[Any, Any, list[Turn]], of_wanted: tuple[Any, A
     (ledger, counters, whole), (other_ledger, other_counters, turns) = of_all, of_wanted
     assert other_ledger == ledger
     numbers, other_numbers = ({name: float(each) for name, each in one.items()} for one in (counters, other_counters))
-    assert other_numbers == pytest.approx(numbers, rel=1e-12), "sums of several partitions, in any order"
+    assert other_numbers == pytest.approx(numbers, rel=1e-4), "sums of several partitions, in any order, fade with time"
     assert counters['evalstream_turns_total{monitor="all",outcome="sampled_out"}'] != "0.0"
     assert len(turns) == len(whole)
     assert not any(each.incomplete == "unwanted" for each in whole)

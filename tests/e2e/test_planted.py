@@ -113,7 +113,8 @@ async def test_on_sqlite(where: str, how: str, tmp_path: Path) -> None:
         for each in spans[1:]:
             spans[0].MergeFrom(each)
         assert await process.post("spans.pb", spans[0].SerializeToString()) == 200
-        await lives_and_deaths(process, how)
+        if how != "error":  # an error pauses the consumer alone, which leaves the record out after three failures
+            await lives_and_deaths(process, how)
         await assert_the_others_are_judged_once(process, where)
     finally:
         await process.end()
