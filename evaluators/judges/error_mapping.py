@@ -26,6 +26,8 @@ ABOUT_QUESTION = frozenset({"too long", "bad luck"})
 _REDIRECTS = 300
 _ERROR_STATUS = range(400, 600)
 _WORDS = 1 << 16
+_LONGEST_DOCUMENT = 1 << 20
+"""Bytes of an error that is read as JSON; of a longer one the beginning is its words."""
 """Bytes of an error that is no JSON that are read."""
 _MOST_READ = 4000
 """Characters of a complaint that are looked at."""
@@ -46,8 +48,10 @@ class HttpStatusError(Exception):
 
 def _body_of(content: bytes) -> object:
     try:
-        body: object = read_outside(content)
+        body: object = read_outside(content) if len(content) <= _LONGEST_DOCUMENT else content
     except ValueError:
+        body = content
+    if body is content:
         return content[:_WORDS].decode(errors="replace").strip()
     if isinstance(body, list) and body:  # as Gemini's endpoints answer
         body = cast("list[object]", body)[0]
