@@ -154,7 +154,7 @@ async def test_a_judge_that_talks_nonsense_gives_no_score(tmp_path: Path) -> Non
     assert json.loads(done.stdout)["helpful"]["mean"] is None
     assert done.stderr == (
         "evalstream: helpful: nothing could be scored: 3 failed (judge_reply_invalid); the first error: "
-        "the answer holds no JSON object; check base_url, model and api_key of its judge\n"
+        "the answer holds no JSON object; its judge does not keep to the form: raise max_tokens, or name a more capable model\n"
     )
 
 

@@ -197,12 +197,20 @@ def _assignments(plan: Plan, named: Sequence[str]) -> list[Assignment]:
     return [every[name] for name in (named or every)]
 
 
+_ADVICE = (
+    ("judge_reply", "; its judge does not keep to the form: raise max_tokens, or name a more capable model"),
+    ("judge", "; check base_url, model and api_key of its judge"),
+)
+"""The remedy by the beginning of a failure's type, the first that fits."""
+
+
 def _problems(by_evaluator: dict[str, ScoreSummary], line: float | None, lower: Collection[str]) -> Iterator[str]:
     for name, summary in by_evaluator.items():
         if not summary.scored and summary.failed:
             failed = f"{sum(summary.failed.values())} failed ({', '.join(summary.failed)})"
-            by_judge = any("judge" in each for each in summary.failed)
-            advice = "; check base_url, model and api_key of its judge" if by_judge else ""
+            advice = next(
+                (advice for start, advice in _ADVICE if any(type_.startswith(start) for type_ in summary.failed)), ""
+            )
             yield f"{name}: nothing could be scored: {failed}; the first error: {summary.problem}{advice}"
         elif line is not None and below(summary, line, lower_is_better=name in lower):
             yield f"{name}: {_shortfall(summary, line, name in lower)}"
