@@ -225,9 +225,9 @@ class Plan:
         )  # fmt: skip
 
     @property
-    def shares_verdicts(self) -> bool:
-        """Whether monitors ask for the same verdicts."""
-        return any(assignment.sharers for monitor in self.monitors for assignment in monitor.assignments)
+    def has_shared_evaluators(self) -> bool:
+        """Whether several monitors use one evaluator."""
+        return any(assignment.monitor for monitor in self.monitors for assignment in monitor.assignments)
 
     @property
     def judge_names(self) -> frozenset[str]:
@@ -325,6 +325,11 @@ class Job:
         if self.skip is not None:
             return ()
         return tuple(map(self._sharing, self.assignment.sharers))
+
+    @property
+    def first_id(self) -> str:
+        """The id that its evaluation has where its monitor is the first one, or the only one, to use the evaluator."""
+        return self._sharing("")
 
     def _sharing(self, monitor: str) -> str:
         name = self.assignment.evaluation_id(*self.subject, fallback=self.fallback, monitor=monitor)

@@ -149,7 +149,7 @@ class EvaluateStage:
             partition,
             read_costs=self._budget is not None,
             on_batches=on_batches,
-            on_evaluation=self._dispatcher.verdicts.note if self._plan.shares_verdicts else None,
+            on_evaluation=self._dispatcher.verdicts.note if self._plan.has_shared_evaluators else None,
         )
         await ledger.read_back(metadata.ledger_offset)
         if self._turns is not None and self._turns.shared:

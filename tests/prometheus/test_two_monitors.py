@@ -261,6 +261,19 @@ async def test_each_monitor_counts_as_if_it_were_alone(monitors: dict[str, Any],
     run(tmp_path, config_of(monitors), [{"inputs": await sums(records, names), "values": near}])
 
 
+async def test_a_monitor_that_was_the_only_one_knows_its_evaluations_once_it_is_the_second() -> None:
+    """So it is with the log of a version in which monitors had the same ids."""
+    before = World()
+    await before.put(range(TURNS))
+    await before.judge({"shop": SHOP})
+    after = World(evaluations=before.evaluations)
+    await after.put(range(TURNS))
+    await after.judge({"bank": BANK, "shop": SHOP})
+    assert after.calls == TURNS // 2, "those of the bank"
+    for name in ("bank", "shop"):
+        assert len(counted(await after.records(), name)) == TURNS // 2
+
+
 async def test_after_a_crash_between_two_records_the_second_repeats_the_verdict_and_pays_nothing() -> None:
     """So does a log of the version before, which has no record of the second monitor."""
     monitors = {"shop": SHOP, "everything": EVERY}

@@ -10,12 +10,12 @@ from typing import Any
 
 import orjson
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from collector.commands.align.candidates import AlignCandidate, definition_yaml
 from collector.commands.align.gain import Gain, HoldoutTest, Share, TrainingTrial
 from collector.commands.align.reading import Contradiction
+from collector.commands.wide_console import wide_console
 from collector.telemetry.logging import plain
 from collector.wording import listed, plural
 
@@ -109,7 +109,7 @@ def _plain_trial(tried: TriedCandidate) -> dict[str, Any]:
 
 def as_text(report: AlignReport) -> str:
     """The cases read, the candidates tried, and the conclusion."""
-    console = Console()
+    console = wide_console()
     with console.capture() as captured:
         for line in (*_read(report), *_contradicting(report)):
             console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import orjson
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from collector.calibration.labels import HumanLabel, read_labels, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.calibration.random_labels import DRIFT_ERRORS, WEAKEST, random_labels, withheld
 from collector.commands.calibrate.plot import plot_svg
+from collector.commands.wide_console import wide_console
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.logs.whole_log import read_records
@@ -265,7 +265,7 @@ def as_json(result: Calibration) -> str:
 
 def as_text(result: Calibration) -> str:
     """A table per segment and what follows from it."""
-    console = Console()
+    console = wide_console()
     with console.capture() as captured:
         for agreement in result.agreements:
             console.print(_table(result.evaluator, agreement))

@@ -12,10 +12,10 @@ from html import escape
 
 import orjson
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from collector.commands.judges.bench import Bench, Figure, JudgeFigures
+from collector.commands.wide_console import wide_console
 from collector.wording import listed, plural
 
 _CHOICES = {"best": "best", "enough": "enough", "open": "open", "worse": "worse", "silent": "too few"}
@@ -28,7 +28,7 @@ def as_json(result: Bench, cases: int) -> str:
 
 def as_text(result: Bench, cases: int) -> str:
     """A row for each judge, and what follows."""
-    console = Console()
+    console = wide_console()
     with console.capture() as captured:
         console.print(_table(result, cases))
         for line in _conclusions(result):

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from collector.commands.replay.comparison import EvaluationPair, compare
 from collector.commands.replay.report import EvaluatorComparison, ReplayReport, as_json, as_text, compared_evaluators
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
 from collector.commands.score.spend_limit import require_prices
+from collector.commands.wide_console import wide_console
 from collector.config.configured import Config, Configured, without_audits
 from collector.config.packs import pack_of
 from collector.config.settings import UseSettings
@@ -100,7 +99,7 @@ def replay(config: Config, new: Config, options: ReplayOptions) -> int:
     if options.json:
         print(as_json(report.figures), end="")  # noqa: T201 - the command's data
     else:
-        as_text(report.figures, Console())
+        as_text(report.figures, wide_console())
     for problem in report.problems:
         print(f"evalstream: {problem}", file=sys.stderr)  # noqa: T201
     if interim and report.logged:

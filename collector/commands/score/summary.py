@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import orjson
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from collector.commands.score.classification import Confusion
+from collector.commands.wide_console import wide_console
 from evaluators.results import Evaluation
 
 NONE: Mapping[str, Confusion] = {}
@@ -143,7 +143,7 @@ def as_table(
         table.add_column(heading, justify="right", overflow="fold")
     for name, summary in by_evaluator.items():
         table.add_row(f"{name} (lower is better)" if name in lower else name, *_cells(summary))
-    console = Console()
+    console = wide_console()
     with console.capture() as captured:
         console.print(table)
         for name, summary in by_evaluator.items():

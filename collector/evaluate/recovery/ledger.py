@@ -152,11 +152,17 @@ class Ledger:
                     if counts:
                         self._ids[record.key.decode()] = record.offset
                         if self._on_evaluation is not None:
-                            self._on_evaluation(record.key.decode(), record.value)
+                            self._read_evaluation(record.key.decode(), record, self._on_evaluation)
                     if self._read_costs:  # of a void one, too: its judge was paid
                         self._read_cost(record)
                 self._end = record.offset
                 self._next = record.offset + 1
+
+    def _read_evaluation(self, name: str, record: StoredRecord, on_evaluation: Callable[[str, bytes], None]) -> None:
+        """An evaluation where several monitors use one evaluator: each knows its own, also by an earlier id."""
+        on_evaluation(name, record.value)
+        with suppress(BadInput):  # of a later version; the exporters report it
+            self._ids[made_for(name, evaluation_from_json(record.value).monitor)] = record.offset
 
     async def _read_control_record(self, record: StoredRecord) -> None:
         try:
@@ -252,6 +258,11 @@ class Ledger:
         forgettable = [key for key, _ in takewhile(lambda item: item[1] < before, self._ids.items())]
         for evaluation_id in forgettable:
             del self._ids[evaluation_id]
+
+
+def made_for(evaluation_id: str, monitor: str) -> str:
+    """The ledger's key for an evaluation of a monitor, whatever its id is by the present order of monitors."""
+    return f"{evaluation_id} of {monitor}"
 
 
 async def end_offset(log: Log, partition: int, backoff: Backoff = RETRY) -> int:

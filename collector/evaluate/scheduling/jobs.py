@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from collector.evaluate.deferred.deferred_evaluations import DeferredEvaluations, packed
 from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.plan import Job
-from collector.evaluate.recovery.ledger import Ledger
+from collector.evaluate.recovery.ledger import Ledger, made_for
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.scheduling.dispatch import Bulkhead, Dispatcher
 from collector.records.json import evaluation_to_json
@@ -89,8 +89,16 @@ class PartitionJobs:
         return {name: job.trigger_offset for name, heap in self._by_trigger.items() if (job := heap.peek()) is not None}
 
     def is_known(self, *jobs: Job) -> bool:
-        """Whether the evaluation of any of these exists or is pending."""
-        return any(job.evaluation_id in self._pending or job.evaluation_id in self.ledger for job in jobs)
+        """Whether the evaluation of any of these exists or is pending.
+
+        A monitor that is not the first to use its evaluator may have been so: then its evaluations have the first's id.
+        """
+        return any(
+            job.evaluation_id in self._pending
+            or job.evaluation_id in self.ledger
+            or (job.assignment.monitor != "" and made_for(job.first_id, job.monitor.name) in self.ledger)
+            for job in jobs
+        )
 
     async def submit(self, *jobs: Job, resumed: bool = False) -> None:
         """Start a job that is not known, or the jobs of a pack, which take one slot and ask their judge together.
