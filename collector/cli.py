@@ -167,8 +167,7 @@ def _load(path: Path, *, complete: bool = True) -> Config:
 
 def _load_for_traffic(path: Path) -> Config:
     """Read the service's configuration; refuses attributes and values that its traffic never has."""
-    from collector.config.attribute_names import refuse_unknown_attributes
-    from collector.config.unseen_values import refuse_unseen_values
+    from collector.config.attribute_names import refuse_unknown_attributes, refuse_unseen_values
 
     config = _load(path)
     refuse_unknown_attributes(config)

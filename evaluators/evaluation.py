@@ -25,8 +25,7 @@ from evaluators.judge import Judge, NoJudge
 from evaluators.judges.audited import Audited
 from evaluators.judges.cascade import Cascade
 from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, common_stamp
-from evaluators.judges.metered import Metered
-from evaluators.judges.sighted import Sighted
+from evaluators.judges.metered import Metered, Sighted
 from evaluators.judges.wrapper import members_of
 from evaluators.results import (
     ErrorDetail,

@@ -16,9 +16,8 @@ from collector.dead_letters import DeadLetter, append_letters, letter_to_json, l
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, LogError, Record, RecordTooLarge
 from collector.otlp.own_items import OwnItems
-from collector.receive.feedback_ingest import ALL_FEEDBACK, parse_feedback
+from collector.receive.feedback_ingest import ALL_FEEDBACK, parse_feedback, parse_references
 from collector.receive.parsed_request import parse
-from collector.receive.reference_ingest import parse_references
 from collector.receive.turn_ingest import ArrivalTimes, message_location, parse_turns
 from collector.redact.open_redactor import open_redactor
 from collector.redact.redactor import Redactor

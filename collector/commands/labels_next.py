@@ -16,8 +16,7 @@ from collector.evaluate.sampling.draw_key import draw_key
 from collector.logs.log import Log
 from collector.page.label_draw import Draw, LabelQueueSettings, draw, place
 from collector.past.evaluations import evaluations_in
-from collector.past.labels import labels_in
-from collector.past.turns import case_of, turns_in_log
+from collector.past.turns import case_of, labels_in, turns_in_log
 from collector.service.open_logs import Logs, open_logs
 from collector.wording import plural, unknown
 from evaluators.cases import Conversation, Turn

@@ -12,9 +12,8 @@ from typing import Any, get_args
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
 from collector.evaluate.recovery.replay_point import ReplayPoint, SampleRates
-from collector.evaluate.sampling.draw import draw, inclusion, keyed_salt
+from collector.evaluate.sampling.draw import UpstreamTrust, draw, inclusion, keyed_salt
 from collector.evaluate.sampling.strata import Strata
-from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.records.attributes import text_at
 from collector.records.recorded_turn import TurnFields
 from evaluators.cases import Conversation, Json, Scope, Turn

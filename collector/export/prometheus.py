@@ -11,10 +11,9 @@ from pydantic import Field, model_validator
 
 from collector.durations import Seconds
 from collector.errors import ConfigError
-from collector.export.corrected_sums import CorrectedSums
+from collector.export.corrected_sums import CorrectedSums, label_scores, share_name
 from collector.export.exporter import ExportContext, ExporterSettings, MonitoredEvaluator
 from collector.export.feedback import by_monitor
-from collector.export.label_shares import label_scores, share_name
 from collector.export.scrape import serve_metrics
 from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_segments, dimensions_of
 from collector.records.audits import audit_of, audit_outcome

@@ -14,10 +14,17 @@ from collector.admission.bounded_gate import BoundedGate
 from collector.logs.appending import Partitioner
 from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
 from collector.logs.delivery_pace import DeliveryPace
-from collector.logs.fresh_records import FreshRecords, gaps_of
 from collector.logs.log import Committed, LogError, OpenFold, Record, StoredRecord
 from collector.logs.sqlite_file import SqliteFile
-from collector.logs.sqlite_rows import MAX_LOGS, MAX_PARTITIONS, headers_from_bytes, offset_of, row_id
+from collector.logs.sqlite_rows import (
+    MAX_LOGS,
+    MAX_PARTITIONS,
+    FreshRecords,
+    gaps_of,
+    headers_from_bytes,
+    offset_of,
+    row_id,
+)
 from collector.logs.sqlite_shares import PartitionShare
 from collector.logs.sqlite_transaction import Transaction
 

@@ -1,4 +1,7 @@
-"""A log read as a whole: all partitions, one after the other."""
+"""A log read as a whole: all partitions, one after the other.
+
+The offset at which a time begins in a log: found by bisection, as records are in the order of their times.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from collector.logs.log import Log, StoredRecord
-from collector.logs.offset_of_time import first_offset
 
 
 async def read_partitions(log: Log, starts: Sequence[int] | None = None) -> AsyncIterator[Sequence[StoredRecord]]:
@@ -64,3 +66,22 @@ class IncrementalReader:
         async for batch in self.batches():
             for record in batch:
                 yield record
+
+
+async def first_offset(log: Log, partition: int, since: float) -> int:
+    """An offset of a partition before which everything is older than `since` (s)."""
+    low, high = await log.start_offset(partition), await log.end_offset(partition)
+    while low < high:
+        middle = (low + high) // 2
+        record = await _record_at(log, partition, middle)
+        if record is None or record.timestamp >= since:
+            high = middle
+        else:
+            low = record.offset + 1
+    return low
+
+
+async def _record_at(log: Log, partition: int, offset: int) -> StoredRecord | None:
+    async for batch in log.read(partition, offset):
+        return batch[0]
+    return None

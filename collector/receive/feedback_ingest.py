@@ -1,15 +1,101 @@
-"""The parsing of feedback into records of the labels log, redacted like the turns that it is about."""
+"""The parsing of feedback into records of the labels log, redacted like the turns that it is about.
+
+The parsing of references into records of the turns log, redacted like the turns that they are about.
+
+JSON about turns that comes apart from traces: read and redacted in one way, and the result.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
-from collector.receive.json_items import ParsedItems, items_of
-from collector.receive.rejection import Rejected
+from collector.errors import TooLarge
+from collector.logs.log import Log, Record
+from collector.otlp.outline import has_more_objects_than
+from collector.receive.rejection import NotRedacted, Rejected
 from collector.records.feedback import FeedbackEntry, feedback_in, feedback_record, without_comment
-from collector.records.ready_made import Incoming
-from collector.redact.redactor import Redactor
+from collector.records.ready_made import Incoming, documents_in
+from collector.records.references import reference_records, references_in
+from collector.redact.documents import redact_document
+from collector.redact.redactor import RedactionFailed, Redactor
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import RECEIVE_BYTES, RECEIVE_ITEMS
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedItems:
+    """The records of what was sent; there may be several of one item. `accepted` is how many items there are."""
+
+    signal: ClassVar[Incoming]
+
+    records: list[Record]
+    accepted: int
+
+    def count(self, telemetry: Telemetry, source: str, size: int, now: float | None = None) -> None:
+        """Count durable items that came in `size` bytes."""
+        del now  # they come when they come
+        telemetry.counter(RECEIVE_BYTES, source, self.signal).inc(size)
+        telemetry.counter(RECEIVE_ITEMS, source, self.signal, "accepted").inc(self.accepted)
+
+
+def items_of(
+    body: bytes, noun: str, *, max_items: int | None, redactor: Redactor | None, no_texts: Collection[str] = ()
+) -> list[Any]:
+    """The documents of a body, redacted but for what is under the keys `no_texts`; `noun` is what they are.
+
+    Raises:
+        TooLarge: it holds more than `max_items` objects.
+        NotRedacted: the redactor failed on it.
+        BadInput: it cannot be read.
+    """
+    if max_items is not None and has_more_objects_than(body, max_items):
+        raise TooLarge(f"it holds more than {max_items} {noun}")
+    documents = documents_in(body)
+    return documents if redactor is None else [_redacted(document, redactor, no_texts) for document in documents]
+
+
+def _redacted(document: object, redactor: Redactor, no_texts: Collection[str]) -> Any:
+    try:
+        redacted = redact_document(document, redactor)
+    except RedactionFailed as error:
+        raise NotRedacted(f"a text could not be redacted ({error}), so nothing of it is stored") from None
+    if not isinstance(document, Mapping):
+        return redacted
+    whole = cast("Mapping[str, Any]", document)
+    return cast("dict[str, Any]", redacted) | {name: whole[name] for name in no_texts if name in whole}
+
+
+class ParsedReferences(ParsedItems):
+    """The records of references; there may be one for each partition."""
+
+    __slots__ = ()
+    signal: ClassVar[Incoming] = "references"
+
+
+def parse_references(
+    body: bytes,
+    turns: Log,
+    *,
+    tenant: str | None,
+    max_items: int | None = None,
+    redactor: Redactor | None = None,
+) -> ParsedReferences:
+    """Parse a JSON document, an array of them or one a line: all of it, or nothing.
+
+    `tenant` is the sender's ("" without a name); None for sources that may say something of every tenant's turns.
+
+    Raises:
+        TooLarge: it holds more than `max_items` objects.
+        NotRedacted: the redactor failed on it.
+        BadInput: it cannot be read.
+    """
+    documents = items_of(body, "references", max_items=max_items, redactor=redactor)
+    references = references_in(documents, tenant=tenant)
+    return ParsedReferences(
+        [record for reference in references for record in reference_records(reference, turns)], len(references)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,9 @@ from collector.backoff import Backoff
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, LogUnavailable, Record, RecordTooLarge
 from collector.otlp.decode import Signal
-from collector.receive.feedback_ingest import ParsedFeedback, parse_feedback
+from collector.receive.feedback_ingest import ParsedFeedback, ParsedReferences, parse_feedback, parse_references
 from collector.receive.ingest_rules import IngestRules
 from collector.receive.parsed_request import Form, ParsedRequest, parse
-from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
 from collector.records.ready_made import Incoming, NotReadymade, documents_in
 from collector.records.shared_records import append_shared

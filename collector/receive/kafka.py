@@ -4,33 +4,77 @@ Nothing is assumed about keys, nor about a message: it may hold one trace, a par
 split by trace on its way into the spans log, so that the pieces of a trace are in one partition there; turns go
 straight into the turns log, by conversation. Duplicate deliveries are harmless: assemble recognizes a span, and a turn
 gets the same id.
+
+The envelopes that pipelines put around a message in Kafka: Confluent's five bytes, Kafka Connect's, CloudEvents'.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, cast
+
+import orjson
 
 from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
 from collector.otlp.decode import Signal
-from collector.receive.envelopes import unwrapped
-from collector.receive.feedback_ingest import ParsedFeedback, parse_feedback
+from collector.otlp.json import without_mark
+from collector.receive.feedback_ingest import ParsedFeedback, ParsedReferences, parse_feedback, parse_references
 from collector.receive.ingest_rules import IngestRules
 from collector.receive.parsed_request import Form, ParsedRequest, parse
-from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, message_location, parse_turns
 from collector.records.ready_made import Incoming
 from collector.records.shared_records import append_shared
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECEIVE_ITEMS
+
+_MAGIC, _REGISTERED = b"\x00", 5
+"""Begins a message whose schema is registered: this byte, and the schema's id in four more."""
+_DATA = (b'"payload"', b'"specversion"')
+
+
+def unwrapped(message: bytes) -> bytes:
+    """The request in a message; one without an envelope is returned as it is, and so is one that cannot be read."""
+    if message[:1] == _MAGIC and len(message) > _REGISTERED:
+        body = message[_REGISTERED:]
+        return body[1:] if body[:1] == _MAGIC else body  # which message of the schema: the first
+    message = without_mark(message)
+    if message[:1] != b"{" or not any(name in message for name in _DATA):
+        return message
+    try:
+        document: Any = orjson.loads(message)
+    except orjson.JSONDecodeError:
+        return message
+    envelope = cast("dict[str, Any]", document)
+    if envelope.keys() == {"schema", "payload"}:
+        return _encoded(envelope["payload"], message)
+    if "specversion" in envelope:
+        return _encoded(envelope.get("data_base64", envelope.get("data")), message)
+    return message
+
+
+def _encoded(content: Any, message: bytes) -> bytes:
+    """The bytes of what an envelope holds: an object, its JSON as a text, or bytes in base64."""
+    if isinstance(content, dict | list):
+        return orjson.dumps(content)
+    if not isinstance(content, str):
+        return message
+    if content[:1] in {"{", "["}:
+        return content.encode()
+    try:
+        return base64.b64decode(content, validate=True)
+    except (ValueError, binascii.Error):
+        return message
+
 
 Encoding = Literal["auto", "otlp_proto", "otlp_json"]
 OnUnreadableMessage = Callable[[StoredRecord, BadInput], Awaitable[None]]

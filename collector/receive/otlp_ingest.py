@@ -14,10 +14,9 @@ from collector.admission.fair_limit import FairLimit, Holding
 from collector.errors import TooLarge
 from collector.logs.log import Log, RecordTooLarge
 from collector.otlp.decode import Signal
-from collector.receive.feedback_ingest import ParsedFeedback, parse_feedback
+from collector.receive.feedback_ingest import ParsedFeedback, ParsedReferences, parse_feedback, parse_references
 from collector.receive.ingest_rules import IngestRules
 from collector.receive.parsed_request import Form, ParsedRequest, parse
-from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.rejection import Rejected
 from collector.receive.settings import OtlpSettings
 from collector.receive.tenants import UNNAMED, Sender, guaranteed_shares, tenant_key

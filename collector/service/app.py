@@ -2,6 +2,8 @@
 
 Downstream stages start first, so that none sends to one that is not there yet; upstream stages stop first, so that each
 can hand over what it has.
+
+The lowest level of the service's own log, which changes with the configuration.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.stage import GROUP
 from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.logs.sqlite_shares import PartitionShare
-from collector.service.assemble import start_assemble, start_link
+from collector.service.assembly_builder import start_assemble, start_link
 from collector.service.evaluate import Evaluating
 from collector.service.export import (
     Exporters,
@@ -33,10 +35,9 @@ from collector.service.export import (
     start_feedback_exports,
 )
 from collector.service.gauges import show_build
-from collector.service.health_checks import start_health_checks
+from collector.service.health_checks import start_health_checks, start_retention
 from collector.service.live.exchange import OpenedJudges
 from collector.service.live.history import ConfigurationHistory
-from collector.service.live.log_level import take_log_level
 from collector.service.live.reload import Reload, start_reload
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_guard import open_guard
@@ -44,15 +45,14 @@ from collector.service.open_logs import Logs, open_logs
 from collector.service.own_items import own_items
 from collector.service.page import start_page
 from collector.service.partition_numbers import require_partitions
-from collector.service.process import PrepareChange, Process
+from collector.service.process import Apply, PrepareChange, Process
 from collector.service.process_resources import ProcessResources
 from collector.service.receive import start_receive
-from collector.service.retention import start_retention
 from collector.service.tasks import open_tasks
 from collector.service.wanted import follow_wanted
 from collector.service.watch import Watching, start_watch
 from collector.service.workers.worker import Worker
-from collector.telemetry.logging import LogLevel, level_of, log_as_json
+from collector.telemetry.logging import LogLevel, level_of, log_as_json, set_level
 from collector.telemetry.registry import Telemetry
 from collector.wording import unknown
 
@@ -291,3 +291,12 @@ async def running(
             yield Running(logs, plan, telemetry, otlp_port, reload, process.changes, page_port, grpc_port)
         finally:
             resources.health.drain()
+
+
+async def take_log_level(_config: Config) -> Apply:
+    """See `PrepareChange`."""
+    return _take_over
+
+
+async def _take_over(process: Process) -> None:
+    set_level(level_of(process.config.settings.log_level))

@@ -15,9 +15,14 @@ from collector.config.configured import Config
 from collector.config.settings import EvaluateSettings
 from collector.config.urgency import deferred_part, judges_and_fallbacks
 from collector.evaluate.budget.controller import BudgetController
-from collector.evaluate.deferred.deferred_evaluations import BatchedPlan, Deferral, OpenBatchedPlan
+from collector.evaluate.deferred.deferred_evaluations import (
+    BatchedPlan,
+    Deferral,
+    OpenBatchedPlan,
+    WaitingRoom,
+    WaitingRoomLimits,
+)
 from collector.evaluate.deferred.logged_journal import LoggedJournal
-from collector.evaluate.deferred.waiting_room import WaitingRoom, WaitingRoomLimits
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.partition_state import StateLimits

@@ -14,7 +14,7 @@ from collector.config.configured import Config
 from collector.config.section_hashes import section_hashes
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController
 from collector.evaluate.budget.windows import PERIODS
-from collector.evaluate.deferred.waiting_room import DeferredState, WaitingRoom
+from collector.evaluate.deferred.deferred_evaluations import DeferredState, WaitingRoom
 from collector.evaluate.plan import Plan
 from collector.evaluate.scheduling.dispatch import Bulkheads
 from collector.evaluate.stage import EvaluateStage

@@ -21,8 +21,8 @@ from collector.config.settings import (
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
 from collector.evaluate.plan import Assignment, Monitor, Plan, distinguish_users
+from collector.evaluate.sampling.draw import UpstreamTrust
 from collector.evaluate.sampling.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
-from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.judging.batches import at_batch_prices
 from collector.records.attributes import text_at
 from evaluators.evaluator import Evaluator

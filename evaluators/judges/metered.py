@@ -1,17 +1,40 @@
-"""The questions of one evaluation, their usage and cost, collected so that no evaluator counts tokens."""
+"""The questions of one evaluation, their usage and cost, collected so that no evaluator counts tokens.
+
+The attachments of a case, put into every question about it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from evaluators.answers.quote_check import unsupported_quotes
+from evaluators.asking.sight import AttachmentView
 from evaluators.attacks.read_material import ReadMaterial, ReadMaterials
 from evaluators.errors import JudgeError, JudgeReplyInvalid
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
 from evaluators.packs.pack import PackSeat
 from evaluators.results import JudgeStamp, Usage
+
+
+class Sighted(JudgeWrapper):
+    """A judge that is shown what a case has beside its texts, and reads of what it is not shown.
+
+    Questions about cases without attachments, and those that hold nothing of a case, stay as they are.
+    """
+
+    def __init__(self, judge: Judge, view: AttachmentView) -> None:
+        super().__init__(judge)
+        self._view = view
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """Ask with the attachments."""
+        if self._view.listed and not prompt.constant:
+            material = {**prompt.material, "attachments": list(self._view.listed)}
+            prompt = replace(prompt, material=material, media=self._view.visible)
+        return await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
 
 
 class Metered(JudgeWrapper):

@@ -1,4 +1,7 @@
-"""The configuration of an evaluator by a prompt or by guidelines, the same for turns and for whole conversations."""
+"""The configuration of an evaluator by a prompt or by guidelines, the same for turns and for whole conversations.
+
+Guidelines: rules in everyday language, each of which a judge gives a verdict.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,26 @@ from evaluators.asking.judge_input import JudgeInput, is_program_field
 from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Judge
 from evaluators.mechanisms.g_eval_definition import describe_fields
-from evaluators.mechanisms.guidelines import GUIDELINE_PROMPTS, score_guidelines
+from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, score_ratio
 from evaluators.mechanisms.rating import RATING_PROMPTS, NonBlank, Rating
 from evaluators.prompts import fill, load, placeholders
 from evaluators.results import Score
+
+GUIDELINE_PROMPTS = ("guidelines_verdicts.txt", *VERDICT_PROMPTS)
+
+_RATIO = RatioSpec(
+    counting_verdicts=frozenset({"yes", "unclear"}), empty_score=1.0, noun="guidelines", predicate="are kept"
+)
+
+
+async def score_guidelines(
+    judge: Judge, guidelines: Sequence[str], fields: Sequence[str], material: JudgeInput
+) -> Score:
+    """The share of the guidelines that a case keeps to; those that the judge cannot decide on count as kept."""
+    window = ItemWindow(items=list(guidelines), materials=(material.content,), truncated=material.truncated)
+    values = {"fields": describe_fields(fields)}
+    return await score_ratio(judge, _RATIO, "guidelines_verdicts.txt", [window], values)
+
 
 PROMPT_PROMPTS = ("prompt.txt", *RATING_PROMPTS)
 

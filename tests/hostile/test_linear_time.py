@@ -28,7 +28,6 @@ from collector.otlp.span import Span, SpanEvent
 from collector.redact.otlp_request import redact_request
 from collector.redact.patterns import configured, find
 from collector.redact.redactor import Redactor
-from evaluators.agents.plans import find_plan
 from evaluators.answers.expected_score import find_value_span
 from evaluators.answers.plain_rating import plain_rating
 from evaluators.answers.quote_check import contains_quote, unsupported_quotes
@@ -45,6 +44,7 @@ from evaluators.mechanisms.citations import cited_sources, cited_statements, fin
 from evaluators.scale import Scale
 from evaluators.texts.linear_regex import matches
 from evaluators.texts.paths import parse_json_or_text
+from evaluators.turn.plan_adherence import find_plan
 
 EVERYTHING = bool(os.environ.get("GROWTH_EVERYTHING"))
 """Whether every text is grown to the full length, and not only those that cost most when short: `make fuzz`."""

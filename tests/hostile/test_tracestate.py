@@ -15,7 +15,7 @@ from collector.config.alerts import AlertSettings
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.sampling.trust import UpstreamTrust
+from collector.evaluate.sampling.draw import UpstreamTrust
 from collector.logs.log import StoredRecord
 from collector.records.json import evaluation_to_json, turn_to_json
 from collector.statistics.drop_detector import DropDetector, threshold

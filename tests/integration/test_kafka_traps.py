@@ -26,7 +26,7 @@ from collector.backoff import Backoff
 from collector.dead_letters import DeadLetterSettings, DeadLetterWriter, letters_in, record_of
 from collector.logs.kafka import KafkaLog, KafkaSource, UnreadableRange, topics
 from collector.logs.kafka import consumer_thread as polling
-from collector.logs.kafka import decompression as codecs
+from collector.logs.kafka import records as codecs
 from collector.logs.kafka.connections import connect
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.inspection import inspect

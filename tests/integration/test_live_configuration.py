@@ -30,9 +30,8 @@ from collector.evaluate.stage import GROUP
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
 from collector.records.epochs import CONTROL_HEADERS
-from collector.service.app import Running, running
+from collector.service.app import Running, running, take_log_level
 from collector.service.live.history import ConfigurationHistory
-from collector.service.live.log_level import take_log_level
 from collector.service.open_logs import open_logs
 from evaluators.results import Evaluation
 

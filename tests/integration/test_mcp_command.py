@@ -18,8 +18,16 @@ import pytest
 import yaml
 from service import free_port
 
-from collector.commands.mcp.page_reader import PageReader, PageUnavailable
-from collector.commands.mcp.server import Gate, McpOptions, address_of, make_server, page_address, serve_http
+from collector.commands.mcp.server import (
+    Gate,
+    McpOptions,
+    PageReader,
+    PageUnavailable,
+    address_of,
+    make_server,
+    page_address,
+    serve_http,
+)
 from collector.config.loading import load
 from collector.errors import ConfigError
 from collector.logs.log import Record

@@ -24,9 +24,9 @@ from peak_memory import PeakMemory
 
 from collector.logs.log import LogUnavailable
 from collector.logs.memory import MemoryLog
+from collector.receive.access import FREE
 from collector.receive.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
 from collector.receive.rejection import Rejected
-from collector.receive.token_guesses import FREE
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS, RECEIVE_PENDING_BYTES, RECEIVE_REJECTED, RECEIVE_REQUESTS, WRONG_TOKENS
 

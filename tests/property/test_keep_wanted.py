@@ -38,7 +38,6 @@ from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.sampling.wanted import can_be_wanted
 from collector.link.turn_router import TurnRouter
 from collector.logs.log import TICK, StoredRecord
 from collector.logs.memory import MemoryLog
@@ -50,6 +49,7 @@ from collector.records.shared_records import divide_records, is_shared
 from collector.records.tenants import tenant_in_key, trace_key
 from collector.redact.open_redactor import RedactSettings, open_redactor
 from collector.redact.redactor import Redactor
+from collector.service.wanted import can_be_wanted
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
 from evaluators.conversation.completeness import Completeness

@@ -9,7 +9,7 @@ from typing import Any
 from collector.config.alerts import DAY, AlertSettings, BurnRate
 from collector.config.configured import Config, judges_of
 from collector.config.urgency import due_after
-from collector.export.label_shares import share_name
+from collector.export.corrected_sums import share_name
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
 from collector.statistics.audited_sums import audit_name, scored_name

@@ -24,7 +24,7 @@ from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.config.alerts import DAY, AlertSettings
 from collector.errors import BadInput
-from collector.export.label_shares import label_scores, share_name
+from collector.export.corrected_sums import label_scores, share_name
 from collector.export.stage import REMEMBERED
 from collector.logs.log import Committed, StoredRecord
 from collector.records.audits import audit_of

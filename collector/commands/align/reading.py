@@ -22,8 +22,7 @@ from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.logs.log import Log
 from collector.past.evaluations import evaluations_in
-from collector.past.labels import newest_labels
-from collector.past.turns import case_of, turns_in_log
+from collector.past.turns import case_of, newest_labels, turns_in_log
 from collector.records.attributes import with_declared
 from collector.service.open_logs import Logs
 from collector.statistics.score_scale import ScoreScale

@@ -22,8 +22,7 @@ from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.judging.open_judges import open_judges
 from collector.past.evaluations import EvaluationFilter, evaluations_in, select
-from collector.past.labels import newest_labels
-from collector.past.turns import Turns, case_of, turns_in_log
+from collector.past.turns import Turns, case_of, newest_labels, turns_in_log
 from collector.records.tenants import tenant_of
 from collector.redact.open_redactor import open_redactors
 from collector.redact.redactor import redact_case

@@ -31,7 +31,6 @@ from collector.config.settings import (
 )
 from collector.config.unused_keys import unused_notes
 from collector.evaluate.references.subject import referenced_fields
-from collector.evaluate.sampling.wanted import why_all_are_wanted
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
 from collector.golden.cases import case_notes, read_cases
@@ -46,6 +45,7 @@ from collector.records.audits import FEWEST_AUDITS
 from collector.service.kafka_settings import security_of
 from collector.service.open_logs import names_of
 from collector.service.plan_builder import build_unasked_plan
+from collector.service.wanted import why_all_are_wanted
 from collector.wording import listed, plural
 from evaluators.evaluator import Evaluator
 

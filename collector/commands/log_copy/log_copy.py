@@ -1,27 +1,135 @@
-"""`evalstream log copy`: take the logs along, from a file to topics, back, or to another number of partitions."""
+"""`evalstream log copy`: take the logs along, from a file to topics, back, or to another number of partitions.
+
+Topics as the target of a copy: until it is whole they have a setting with which no service uses them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from collector.backoff import Backoff
 from collector.commands.audit.audit import CLEAN, WRONG, audit_logs
-from collector.commands.log_copy.copying import CopiedLog, LogCopy, groups_by_log, oldest_retained
+from collector.commands.log_copy.copying import COPY_NOTE, CopiedLog, LogCopy, groups_by_log, oldest_retained
 from collector.config.configured import Config
-from collector.config.settings import KafkaSourceSettings, LogSettings
+from collector.config.settings import KafkaLogSettings, KafkaSourceSettings, LogSettings
 from collector.errors import ConfigError
-from collector.logs.log import GroupInUse, LogError, LogUnavailable, RecordTooLarge
+from collector.logs.kafka import KafkaLog, KafkaSettings
+from collector.logs.kafka.topics import (
+    APPEND_TIME,
+    CREATE_TIME,
+    TopicState,
+    administrating,
+    commit_with,
+    committed_by,
+    empty,
+    set_timestamps,
+    states,
+)
+from collector.logs.log import GroupInUse, Log, LogError, LogUnavailable, RecordTooLarge
 from collector.service.assembly_builder import trace_limits
 from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source
 from collector.service.live.history import ConfigurationHistory
-from collector.service.open_logs import Logs, open_logs, require_topics_of
+from collector.service.open_logs import Logs, names_of, open_logs, require_topics_of, topic_configs
 from collector.service.plan_builder import build_unasked_plan
 from collector.wording import listed, plural
+
+
+@asynccontextmanager
+async def kafka_target(log: KafkaLogSettings, where: str, *, linking: bool, judged_spans: bool) -> AsyncGenerator[Logs]:
+    """The logs of empty topics. Left without an error, a service may use them: that is the last step.
+
+    Raises:
+        ConfigError: the topics hold something that is not of an interrupted copy, or have other partitions.
+    """
+    names = names_of(linking=linking, judged_spans=judged_spans)
+    topics = {name: f"{log.prefix}.{name}" for name in names}
+    settings = settings_of_log(log)
+    try:
+        every = [f"{log.prefix}.{name}" for name in names_of(linking=True, page=True, judged_spans=True)]
+        before = await asyncio.to_thread(states, settings, every)
+        if any(state.records for state in before.values()):
+            await _require_unfinished(settings, topics, before, where)
+            # The note that a copy began them goes last: this may be interrupted, too.
+            noted = {topics["definitions"]: before.pop(topics["definitions"])}
+            await asyncio.to_thread(empty, settings, before)
+            await asyncio.to_thread(empty, settings, noted)
+            before |= noted
+        copied = [topic for topic in topics.values() if topic in before]
+        await asyncio.to_thread(set_timestamps, settings, copied, CREATE_TIME)
+        opened = await KafkaLog.open(
+            settings,
+            topics,
+            log.partitions,
+            replication_factor=log.replication_factor,
+            configs=topic_configs(log, names),
+            copying=True,
+        )
+    except LogError as error:
+        raise ConfigError(f"{where}: log.kafka: {error}") from error
+    try:
+        yield Logs(**{name: opened[name] for name in names})
+    finally:
+        for kafka_log in opened.values():
+            await kafka_log.close()
+    await asyncio.to_thread(set_timestamps, settings, list(topics.values()), APPEND_TIME)
+
+
+async def _require_unfinished(
+    settings: KafkaSettings, topics: Mapping[str, str], before: Mapping[str, TopicState], where: str
+) -> None:
+    """See that what the topics hold is of a copy that was interrupted."""
+    key = f"{where}: log.kafka.prefix"
+    problem = ConfigError(f"{key}: topics of this name hold records already; use another prefix for the copy")
+    definitions = topics["definitions"]
+    if definitions not in before:
+        raise problem
+    opened = await KafkaLog.open(
+        settings, {"definitions": definitions}, before[definitions].partitions,
+        copying=before[definitions].timestamps == CREATE_TIME,
+    )  # fmt: skip
+    log = opened["definitions"]
+    try:
+        if not await _was_begun_by_copy(log):
+            raise problem
+    finally:
+        await log.close()
+    if all(state.timestamps == APPEND_TIME for state in before.values()):
+        raise ConfigError(f"{key}: topics of this name hold a whole copy already; use them, or another prefix")
+
+
+async def _was_begun_by_copy(log: Log) -> bool:
+    async for batch in log.read(0, await log.start_offset(0)):
+        return batch[0].key == COPY_NOTE
+    return False
+
+
+def copy_positions(settings: KafkaSettings, group: str, former: str, topics: Collection[str]) -> int:
+    """Give `group` the positions of `former`, whatever it has itself; returns for how many partitions. Blocks.
+
+    Raises:
+        LogUnavailable: no broker answers, or the former group has members.
+    """
+    with administrating(settings) as admin:
+        offsets = committed_by(admin, [former])[former]
+        positions = {where: offset for where, offset in offsets.items() if where.topic in topics and offset.offset >= 0}
+        members = admin.describe_groups([former])[former]["members"]
+        if readers := [member["client_id"] for member in members if _may_read(member["member_metadata"], topics)]:
+            raise LogUnavailable(f"{', '.join(readers)} still reads as the group {former}")
+        if positions:
+            commit_with(admin, group, positions)
+        return len(positions)
+
+
+def _may_read(subscription: Any, topics: Collection[str]) -> bool:
+    """Whether a member's subscription has one of the topics, or cannot be read."""
+    return not isinstance(subscription, dict) or any(topic in subscription["topics"] for topic in topics)
+
 
 UNFINISHED = ".copy"
 """The ending of the file's name until the copy is complete."""
@@ -140,8 +248,6 @@ def _target(to: Config) -> AbstractAsyncContextManager[Logs]:
     linking, spans = to.settings.assemble.link is not None, "spans" in to.exporters
     if to.settings.log.kind == "sqlite":
         return sqlite_target(to.settings.log, to.source, linking=linking, judged_spans=spans)
-    from collector.commands.log_copy.kafka_target import kafka_target
-
     assert to.settings.log.kafka is not None  # the configuration is checked
     return kafka_target(to.settings.log.kafka, to.source, linking=linking, judged_spans=spans)
 
@@ -185,8 +291,6 @@ async def _copy_source_positions(config: Config, to: Config) -> None:
 async def _copy_positions(
     to: Config, source: KafkaSourceSettings, former: KafkaSourceSettings, old: str, new: str
 ) -> None:
-    from collector.commands.log_copy.kafka_target import copy_positions
-
     settings = settings_of_source(source, to.settings.log)
     for kind in _KINDS:
         topics = set(getattr(source, kind)) & set(getattr(former, kind))

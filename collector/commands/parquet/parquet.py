@@ -26,7 +26,7 @@ from collector.commands.parquet.columns import (
 from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, StoredRecord
-from collector.logs.offset_of_time import first_offset
+from collector.logs.whole_log import first_offset
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, label_from_json
 from collector.service.open_logs import open_stored_logs

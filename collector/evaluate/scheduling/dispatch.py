@@ -1,6 +1,8 @@
 """Execution of evaluation jobs: reserve money, evaluate, write the record into the ledger.
 
 Every judge has its own slots (a bulkhead), so that one that is down or slow does not delay the others.
+
+Verdicts that several monitors ask for: the judge is asked and paid once, and each monitor counts for itself.
 """
 
 from __future__ import annotations
@@ -8,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from weakref import WeakValueDictionary
 
 from collector.backoff import Backoff
+from collector.errors import BadInput
 from collector.evaluate.budget.controller import (
     BudgetController,
     BudgetReservation,
@@ -28,16 +32,60 @@ from collector.evaluate.evaluation_record import evaluation_of, repeated
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Job
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
-from collector.evaluate.scheduling.shared_verdicts import SharedVerdicts
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Confirm, Log, Record, certain
 from collector.records.epochs import stamped
-from collector.records.json import evaluation_to_json
+from collector.records.json import evaluation_from_json, evaluation_to_json
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import Result
 from evaluators.packs.evaluate_pack import run_pack
 from evaluators.results import Evaluation, Failure, Skipped
 from evaluators.skip_reasons import SkipReason
+
+REMEMBERED = 4096
+"""Verdicts that are kept for other monitors, two kilobytes each. They ask within moments, as a rule."""
+
+
+class SharedVerdicts:
+    """The verdicts of this process that another monitor may repeat, by the ids of their evaluations."""
+
+    def __init__(self) -> None:
+        self._records: OrderedDict[str, bytes] = OrderedDict()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def note(self, evaluation_id: str, record: bytes) -> None:
+        """Remember an evaluation that is in the log."""
+        self._records[evaluation_id] = record
+        if len(self._records) > REMEMBERED:
+            self._records.popitem(last=False)
+
+    @asynccontextmanager
+    async def in_turn(self, jobs: Sequence[Job]) -> AsyncGenerator[None]:
+        """Wait until no other job asks for these verdicts. A prompt job does not wait for one in a batch."""
+        names = sorted(
+            f"{job.verdict_ids[0]}/{job.deferred}" for job in jobs if job.assignment.sharers and job.verdict_ids
+        )
+        async with AsyncExitStack() as stack:
+            for name in names:  # all take them in this order, so no two wait for each other
+                await stack.enter_async_context(self._locks.setdefault(name, asyncio.Lock()))
+            yield
+
+    def known(self, job: Job) -> Evaluation | None:
+        """The evaluation whose verdict a job may repeat. Skips are not among them: each monitor has its own reasons."""
+        if not job.assignment.sharers:
+            return None
+        for name in job.verdict_ids:
+            if (record := self._records.get(name)) is not None and (verdict := _verdict(record)) is not None:
+                return verdict
+        return None
+
+
+def _verdict(record: bytes) -> Evaluation | None:
+    try:
+        evaluation = evaluation_from_json(record)
+    except BadInput:  # of a later version
+        return None
+    return None if evaluation.outcome == "skipped" else evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

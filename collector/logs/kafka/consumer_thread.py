@@ -23,13 +23,10 @@ from kafka.structs import TopicPartition
 
 from collector.backoff import FailureLog
 from collector.logs.delivery_pace import DeliveryPace
-from collector.logs.kafka.commit_sender import CommitCommand, CommitSender
-from collector.logs.kafka.group_start import REFUSED_WAIT, GroupStart
 from collector.logs.kafka.group_watch import GroupView, GroupWatch, ask_brokers
 from collector.logs.kafka.losses import OnLost
-from collector.logs.kafka.membership import Watchdog
-from collector.logs.kafka.owned_partitions import OwnedPartitions
-from collector.logs.kafka.prefetch import PrefetchLimiter
+from collector.logs.kafka.membership import REFUSED_WAIT, GroupStart, Watchdog
+from collector.logs.kafka.owned_partitions import CommitCommand, CommitSender, OwnedPartitions, PrefetchLimiter
 from collector.logs.kafka.records import OnUnreadable, RecordDecoder
 from collector.logs.kafka.settings import KafkaSettings, milliseconds, translate
 from collector.logs.kafka.start_offsets import PolledRecords

@@ -10,7 +10,7 @@ from collector.logs.consumer_runner import Append, Batch, ConsumerRunner, Consum
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.losses import OnLost
 from collector.logs.kafka.membership import Membership
-from collector.logs.kafka.prefetch import PrefetchLimiter
+from collector.logs.kafka.owned_partitions import PrefetchLimiter
 from collector.logs.kafka.records import OnUnreadable
 from collector.logs.kafka.settings import KafkaSettings
 from collector.logs.kafka.subscription import Assigned, Polled, Subscription

@@ -1,27 +1,145 @@
 """The partitions that a consumer owns: which are new, where each begins, what is lost of them, and when each goes.
 
 All of it happens in the thread that polls. The listener hears of it in the event loop.
+
+Sends the commits of a consumer in the thread that polls; they are asked for in the event loop.
+
+The limit on what was polled and waits for its fold: partitions beyond it are paused.
+
+Not a `BoundedGate`: the thread that polls must never wait, or it would leave the group; it stops fetching instead. And
+it counts from two threads.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from collector.logs.kafka.commit_sender import CallInLoop, CommitCommand, CommitSender, Offsets
 from collector.logs.kafka.commits import to_kafka
 from collector.logs.kafka.losses import LostRecords, OnLost
-from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.settings import translate
 from collector.logs.kafka.start_offsets import PolledRecords, StartOffsets
 from collector.logs.kafka.subscription import Assigned, GroupListener, Subscription
 from collector.logs.kafka.workarounds import position_after_reset, topic_id
-from collector.logs.log import Committed, LogError
+from collector.logs.log import Committed, LogError, LogUnavailable
 from collector.telemetry.drop_reasons import LossReason
+
+
+class _Waiting:
+    __slots__ = ("bytes", "items", "paused")
+
+    def __init__(self) -> None:
+        self.items = 0
+        self.bytes = 0
+        self.paused = False
+
+
+class PrefetchLimiter:
+    """Counts records and bytes by partition. The polling thread adds, the event loop subtracts.
+
+    A partition is paused when it reaches either limit, and resumed below half of both: without the distance it would be
+    paused and resumed at every poll.
+    """
+
+    def __init__(self, max_items: int, max_bytes: int) -> None:
+        self._max_items = max_items
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._waiting: dict[int, _Waiting] = {}
+
+    def open_partition(self, partition: int) -> None:
+        """Start to count a partition, from zero."""
+        with self._lock:
+            self._waiting[partition] = _Waiting()
+
+    def close_partition(self, partition: int) -> None:
+        """Stop counting a partition."""
+        with self._lock:
+            self._waiting.pop(partition, None)
+
+    def add(self, partition: int, items: int, size: int) -> None:
+        """Add what was polled; subtract, with negative numbers, what was delivered."""
+        with self._lock:
+            waiting = self._waiting.get(partition)
+            if waiting is not None:
+                waiting.items += items
+                waiting.bytes += size
+
+    def paused_partitions(self) -> set[int]:
+        """The partitions not to be read now."""
+        with self._lock:
+            for waiting in self._waiting.values():
+                if waiting.paused:
+                    waiting.paused = waiting.items > self._max_items // 2 or waiting.bytes > self._max_bytes // 2
+                else:
+                    waiting.paused = waiting.items >= self._max_items or waiting.bytes >= self._max_bytes
+            return {partition for partition, waiting in self._waiting.items() if waiting.paused}
+
+
+Done = Callable[[LogError | None], None]
+"""Takes the outcome of a commit, in the event loop."""
+
+CallInLoop = Callable[..., None]
+"""Calls a function with arguments in the event loop, soon."""
+
+Offsets = dict[TopicPartition, Any]
+"""The positions to commit, as kafka-python takes them. The library is untyped."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCommand:
+    """States by partition, each with the epoch in which it was reached."""
+
+    states: Mapping[int, tuple[int, Committed]]
+    done: Done
+
+
+class CommitSender:
+    """Queues and sends commits, and keeps those that no broker has answered."""
+
+    def __init__(self, call: CallInLoop) -> None:
+        self._call = call
+        self._queued: deque[CommitCommand] = deque()
+        self._unanswered: set[Done] = set()
+
+    def add(self, command: CommitCommand) -> None:
+        """Queue a commit; any thread may call this."""
+        self._queued.append(command)
+
+    def send_queued(self, consumer: Any, offsets_of: Callable[[CommitCommand], Offsets]) -> None:
+        """Send what is queued. If nothing is left to commit, the command is done."""
+        while self._queued:
+            command = self._queued.popleft()
+            if offsets := offsets_of(command):
+                self.send(consumer, offsets, command.done)
+            else:
+                self._call(command.done, None)
+
+    def send(self, consumer: Any, offsets: Offsets, done: Done) -> None:
+        """Send one commit; does not wait for the answer."""
+
+        def answered(_offsets: object, answer: object) -> None:
+            self._unanswered.discard(done)
+            self._call(done, translate(answer) if isinstance(answer, Exception) else None)
+
+        self._unanswered.add(done)
+        try:
+            consumer.commit_async(offsets, callback=answered)
+        except KafkaError as error:
+            answered(offsets, error)
+
+    def end(self) -> None:
+        """Fail all commits that have no answer. Called in the event loop."""
+        for done in [command.done for command in self._queued] + list(self._unanswered):
+            done(LogUnavailable("the consumer has ended"))
+
 
 logger = logging.getLogger(__name__)
 

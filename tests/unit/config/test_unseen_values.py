@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from collector.config.attribute_names import refuse_unseen_values
 from collector.config.configured import Config
 from collector.config.loading import check
-from collector.config.unseen_values import refuse_unseen_values
 from collector.errors import ConfigError
 
 EXACT = {"kind": "exact_match"}

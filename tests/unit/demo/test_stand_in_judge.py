@@ -12,8 +12,7 @@ from pydantic import BaseModel, Field
 
 from collector.demo.application import TOPICS
 from collector.demo.judge import FINGERPRINT, MODEL, Faults, StandInJudge, serve_judge
-from collector.demo.judge_answers import spread_around
-from collector.demo.judge_rules import closeness
+from collector.demo.judge_answers import closeness, spread_around
 from evaluators.answers.expected_score import score_distribution
 from evaluators.cases import Turn
 from evaluators.errors import JudgeReplyInvalid, JudgeUnavailable

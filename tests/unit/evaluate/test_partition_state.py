@@ -21,8 +21,8 @@ from collector.evaluate.recovery.configurations import Configurations
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.retry.request import RetryRequest
+from collector.evaluate.sampling.draw import UpstreamTrust
 from collector.evaluate.sampling.strata import Boost, Strata, failed
-from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.logs.log import TICK, StoredRecord
 from collector.records.json import turn_to_json
 from evaluators.cases import Conversation, Message, Turn

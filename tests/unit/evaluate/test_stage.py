@@ -24,9 +24,8 @@ from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, parse_control_record
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.sampling.draw import draw
+from collector.evaluate.sampling.draw import UpstreamTrust, draw
 from collector.evaluate.sampling.strata import Boost, Strata, failed
-from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.evaluate.scheduling.dispatch import BulkheadLimits, Clocks, Dispatcher
 from collector.evaluate.stage import EvaluateStage, StageReports, StageTiming
 from collector.logs.consumer_runner import ConsumerTiming, SlewedClock

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from evaluators.agents.plans import find_plan
 from evaluators.agents.tool_outcomes import failure_of
 from evaluators.cases import TokenCount, ToolCall, ToolDefinition, Turn
 from evaluators.catalogue import load_evaluators
@@ -14,6 +13,7 @@ from evaluators.evaluation import evaluate
 from evaluators.records import from_json, to_json
 from evaluators.results import Skipped
 from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn
+from evaluators.turn.plan_adherence import find_plan
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from evaluators.agents.argument_check import find_problems
+from evaluators.turn.argument_schema import find_problems
 
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
 DEFINITIONS = {"Point": POINT, "Node": {"properties": {"next": {"$ref": "#/$defs/Node"}}}}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.logs.fresh_records import FreshRecords, gaps_of
 from collector.logs.log import StoredRecord
+from collector.logs.sqlite_rows import FreshRecords, gaps_of
 
 BATCH_RECORDS, BATCH_BYTES = 3, 20
 

@@ -13,11 +13,11 @@ from kafka.structs import TopicPartition
 
 from collector.logs.delivery_pace import AT_ONCE, INTERVAL
 from collector.logs.kafka import consumer_thread as polling
-from collector.logs.kafka import group_start, owned_partitions
+from collector.logs.kafka import membership, owned_partitions
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.group_watch import GroupWatch
 from collector.logs.kafka.losses import log_lost
-from collector.logs.kafka.prefetch import PrefetchLimiter
+from collector.logs.kafka.owned_partitions import PrefetchLimiter
 from collector.logs.kafka.records import RecordDecoder, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings
 from collector.logs.kafka.subscription import Assigned, PartitionNumbering, Polled, Subscription
@@ -103,7 +103,7 @@ class Owner:
 
 
 def thread_that_polls(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, owner: Owner) -> ConsumerThread:
-    monkeypatch.setattr(group_start, "connect", lambda *_: consumer)
+    monkeypatch.setattr(membership, "connect", lambda *_: consumer)
     monkeypatch.setattr(polling, "keep_joining", lambda _: None)
     monkeypatch.setattr(polling, "give_back_parked_records", lambda _: None)
     monkeypatch.setattr(polling, "wait_in_poll", lambda _: None)
@@ -112,7 +112,7 @@ def thread_that_polls(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, owner
     monkeypatch.setattr(polling, "waits_for_group", lambda _: False)
     monkeypatch.setattr(polling, "report_out_of_range", lambda *_: None)
     monkeypatch.setattr(owned_partitions, "topic_id", lambda *_: None)
-    for module in (polling, group_start):
+    for module in (polling, membership):
         monkeypatch.setattr(module, "known_partitions", lambda *_: frozenset([OLD, NEW]))
     monkeypatch.setattr(GroupWatch, "should_rejoin", lambda *_: False)
     monkeypatch.setattr(polling, "report_heartbeats", lambda *_: lambda: None)

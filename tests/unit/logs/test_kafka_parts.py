@@ -18,9 +18,9 @@ from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, TopicAutho
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from collector.logs.kafka.commits import MAX_METADATA, from_kafka, to_kafka
-from collector.logs.kafka.decompression import DecompressedTooLarge, decompress
 from collector.logs.kafka.membership import CHECKS, Watchdog
-from collector.logs.kafka.prefetch import PrefetchLimiter
+from collector.logs.kafka.owned_partitions import PrefetchLimiter
+from collector.logs.kafka.records import DecompressedTooLarge, decompress
 from collector.logs.kafka.settings import translate
 from collector.logs.kafka.subscription import PartitionNumbering
 from collector.logs.kafka.topics import _copies

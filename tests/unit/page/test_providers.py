@@ -7,7 +7,7 @@ from evaluation_samples import START, scored
 
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController, BudgetUsage
 from collector.evaluate.budget.windows import DAY, HOUR, Budget
-from collector.evaluate.deferred.waiting_room import WaitingRoom, WaitingRoomLimits
+from collector.evaluate.deferred.deferred_evaluations import WaitingRoom, WaitingRoomLimits
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.page.providers import (

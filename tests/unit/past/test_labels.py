@@ -11,7 +11,7 @@ from evaluation_samples import START
 
 from collector.logs.log import TICK, Record
 from collector.logs.memory import MemoryLog
-from collector.past.labels import labels_in, newest_labels
+from collector.past.turns import labels_in, newest_labels
 from collector.records.json import label_to_json
 from evaluators.results import Label, Subject
 

@@ -13,7 +13,7 @@ from made_up import Trace, chat
 
 from collector.errors import BadInput, TooLarge
 from collector.receive.bodies import GzipDecompressor, ZstdDecompressor
-from collector.receive.envelopes import unwrapped
+from collector.receive.kafka import unwrapped
 
 REQUEST = Trace().span(1, "chat", chat("Is it open?", "No.")).spans.SerializeToString()
 DOCUMENT: dict[str, Any] = {"resourceSpans": []}

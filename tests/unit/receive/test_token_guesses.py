@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from collector.receive.token_guesses import FREE, MOST_ADDRESSES, QUIET, WAIT, TokenGuesses
+from collector.receive.access import FREE, MOST_ADDRESSES, QUIET, WAIT, TokenGuesses
 
 
 def test_the_first_are_answered_at_once_and_the_others_wait():

@@ -12,9 +12,8 @@ from typing import Any, cast
 
 from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.scheduling.dispatch import Bulkhead
+from collector.evaluate.scheduling.dispatch import Bulkhead, SharedVerdicts
 from collector.evaluate.scheduling.jobs import LazyMinHeap, PartitionJobs, PendingJob
-from collector.evaluate.scheduling.shared_verdicts import SharedVerdicts
 from collector.logs.log import certain
 
 NO_BULKHEAD = cast("Bulkhead", None)
