@@ -23,39 +23,36 @@ DONE, FAILED, WRONG = 0, 1, 2
 """Exit statuses: done; the work failed; the command or its configuration is wrong."""
 
 COMMANDS = {
-    "Get started": ("demo", "init", "check", "schema"),
-    "Run the service": (
-        "run",
-        "rules",
-        "dead-letters",
-        "rejudge",
-        "export",
-        "parquet",
-        "audit",
-        "trace",
-        "log",
-        "mcp",
-    ),
-    "Evaluate files and past traffic": (
-        "fetch",
-        "normalize",
-        "score",
-        "cases",
-        "replay",
-        "calibrate",
-        "align",
-        "judges",
-        "labels",
-        "diagnose",
-        "compare",
-        "targets",
-        "plan",
-    ),
+    "Run it": ("demo", "init", "check", "run", "rules", "mcp"),
+    "Look at it": ("audit", "explain", "diagnose", "dead-letters"),
+    "Try an evaluator": ("turns", "score", "compare", "rejudge", "dataset", "plan"),
+    "People's labels": ("labels", "calibrate", "align"),
+    "Move data": ("fetch", "export", "log"),
 }
-"""The commands by heading, in the order of `evalstream --help`."""
+"""The commands by what one wants, in the order of `evalstream --help`."""
 
-RENAMED = {"retry": "rejudge --what failed"}
-"""Commands of earlier releases, and what took their place."""
+USUAL_WAYS = {
+    "Run it": "A new service: init, then check, then run.",
+    "Look at it": "A fall in scores: diagnose, then explain one evaluation.",
+    "Try an evaluator": "A new criterion: score, then compare evaluators, then rejudge.",
+    "People's labels": "From labels to a better evaluator: labels next, then calibrate, then align.",
+}
+
+RENAMED = {
+    "retry": "rejudge --what failed",
+    "replay": "compare evaluators",
+    "judges": "compare judges",
+    "compare": "compare releases",
+    "targets": "plan targets",
+    "plan": "plan sampling",
+    "export": "export again",
+    "parquet": "export parquet",
+    "trace": "explain",
+    "normalize": "turns",
+    "cases": "dataset",
+    "schema": "check --schema configuration",
+}
+"""Commands of earlier releases, and what took their place. Some are groups now: those had no name after them."""
 
 
 class GroupedCommands(TyperGroup):
@@ -67,13 +64,17 @@ class GroupedCommands(TyperGroup):
         for heading, names in COMMANDS.items():
             with formatter.section(heading):
                 limit = formatter.width - 6 - width
+                if heading in USUAL_WAYS:
+                    formatter.write_text(USUAL_WAYS[heading])
                 formatter.write_dl(
                     [(f"{name:<{width}}", self.commands[name].get_short_help_str(limit)) for name in names]
                 )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; an earlier name is answered with the present one."""
-        if args and args[0] in RENAMED:
+        option = next(iter(args[1:]), "")
+        is_earlier = args[0] not in self.commands or (option.startswith("-") and option not in ("-h", "--help"))
+        if args[0] in RENAMED and is_earlier:
             raise ConfigError(f"evalstream {args[0]} is now: evalstream {RENAMED[args[0]]}")
         return super().resolve_command(ctx, args)
 
@@ -88,6 +89,21 @@ app = typer.Typer(
     rich_markup_mode=None,  # rich looks no better in a terminal and doubles the start-up time
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
+
+
+def _group(name: str, text: str) -> typer.Typer:
+    """A command that has commands."""
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    app.add_typer(group, name=name, help=text)
+    return group
+
+
+comparisons = _group("compare", "Compare evaluators, judges, or releases of the application.")
+plans = _group("plan", "Plan the sampling for an error, or the targets of alerts.")
+letters = _group("dead-letters", "List and reprocess records that failed.")
+label_commands = _group("labels", "Evaluations that people should label next, drawn at random.")
+exports = _group("export", "Send evaluations again, or write them as Parquet files.")
+logs = _group("log", "Copy the logs to another file or cluster.")
 
 
 def _file(text: str, *names: str) -> Any:
@@ -253,6 +269,13 @@ def check(
     against: Annotated[
         Path | None, typer.Option(help="Print what the file would change compared with this one.", dir_okay=False)
     ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            help="Print the JSON Schema of configuration, turn, conversation, evaluation or label instead.",
+            metavar="NAME",
+        ),
+    ] = None,
     traces: Annotated[
         list[Path] | None,
         typer.Option(metavar="<path>", help="Show which texts of these traces no dialect reads, and the remedy."),
@@ -273,6 +296,11 @@ def check(
     from collector.commands.check.retention import retention_lines
     from collector.commands.check.traffic import counts_of, trace_lines, traffic
 
+    if schema is not None:
+        from collector.commands.schema import schema_text
+
+        sys.stdout.write(schema_text(schema))
+        return
     checked = _load_for_traffic(config)
     if diff or against is not None:
         _print_changes(checked, against, json=json)
@@ -374,7 +402,7 @@ def fetch(
     """Write past traces of Tempo, Jaeger and others to a file.
 
     The others are Phoenix, Langfuse and MLflow. Traces are written as they are there, unredacted, to a file that
-    `normalize`, `score` and `replay` read, and that is its owner's alone. Without an error it has all of them,
+    `turns`, `score` and `compare evaluators` read, and that is its owner's alone. Without an error it has all of them,
     otherwise it is not there. Status 1 if there are none, or some are left out, which is said.
     """
     from collector.commands.fetch.fetch import FetchOptions, fetch_traces
@@ -396,7 +424,7 @@ def fetch(
 
 
 @app.command()
-def normalize(
+def turns(
     paths: Annotated[
         list[Path],
         typer.Argument(help="OTLP or turn files (.pb, .json, .jsonl), directories, or - for stdin.", readable=False),
@@ -428,8 +456,6 @@ def normalize(
     raise typer.Exit(status)
 
 
-letters = typer.Typer(help="List and reprocess records that failed.", no_args_is_help=True)
-app.add_typer(letters, name="dead-letters")
 Stage = Annotated[
     Literal["receive", "assemble", "link", "evaluate"] | None,
     typer.Option(help="Only this stage's: receive, assemble, link or evaluate."),
@@ -540,7 +566,7 @@ def score(
     raise typer.Exit(score_files(with_a_monitor(loaded), options))
 
 
-@app.command()
+@comparisons.command("judges")
 def judges(
     file: Annotated[Path, _file("Labelled cases: a turn or conversation a line, with `human` beside it.")],
     config: ConfigFile = DEFAULT_CONFIG,
@@ -583,7 +609,7 @@ def judges(
 
 
 @app.command()
-def cases(
+def dataset(
     output: Annotated[Path, _file("The file to write.", "--output", "-o")],
     config: ConfigFile = DEFAULT_CONFIG,
     which: Annotated[
@@ -640,7 +666,7 @@ def cases(
     _finish(write_cases(_load(config), options, print))
 
 
-@app.command()
+@comparisons.command("evaluators")
 def replay(
     paths: Annotated[list[str] | None, typer.Argument(help="Files with the turns; the turns log by default.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
@@ -786,10 +812,6 @@ def audit(
     _finish(audit(_load(config), print, drained=drained, json=as_json))
 
 
-logs = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(logs, name="log", help="Copy the logs to another file or cluster.")
-
-
 @logs.command("copy")
 def copy_log(
     to: Annotated[Path, _file("The configuration of the copy: with another log.")],
@@ -805,12 +827,9 @@ def copy_log(
     _finish(copy_logs(_load(config), _load(to), print))
 
 
-@app.command()
+@exports.command("again")
 def export(
     config: ConfigFile = DEFAULT_CONFIG,
-    again: Annotated[
-        bool, typer.Option("--again", help="Required: destinations get evaluations that they may have already.")
-    ] = False,
     since: MaybeSince = None,
     until: Until = None,
     exporter: Annotated[list[str] | None, typer.Option(help="Only this exporter; repeatable.")] = None,
@@ -821,15 +840,15 @@ def export(
     """
     from collector.commands.export_again import ExportOptions, export_again
 
-    if not again or since is None:
-        raise ConfigError("name the time range: evalstream export --again --from 24h")
+    if since is None:
+        raise ConfigError("name the time range: evalstream export again --from 24h")
     options = ExportOptions(
         since=_parse_moment("--from", since), until=_parse_moment("--to", until), exporters=tuple(exporter or ())
     )
     _finish(export_again(_load(config), options, print))
 
 
-@app.command()
+@exports.command("parquet")
 def parquet(
     destination: Annotated[
         str, typer.Argument(help="A directory, or the URL of a store like s3://bucket/prefix.", metavar="DESTINATION")
@@ -887,7 +906,7 @@ def mcp(
 
 
 @app.command()
-def trace(
+def explain(
     evaluation_id: Annotated[str, typer.Argument(help="The evaluation's id: 32 hex digits.")],
     config: ConfigFile = DEFAULT_CONFIG,
     json: Json = False,
@@ -937,7 +956,7 @@ def diagnose(
     _finish(explain(loaded, options, print, as_json=json))
 
 
-@app.command()
+@comparisons.command("releases")
 def compare(
     config: ConfigFile = DEFAULT_CONFIG,
     monitor: TheMonitor = None,
@@ -972,7 +991,7 @@ def compare(
     _finish(compare_versions(loaded, options, print, as_json=json))
 
 
-@app.command()
+@plans.command("targets")
 def targets(
     config: ConfigFile = DEFAULT_CONFIG,
     monitor: OneMonitor = None,
@@ -995,7 +1014,7 @@ def targets(
     _finish(propose(_load(config), options, print, as_json=json))
 
 
-@app.command()
+@plans.command("sampling")
 def plan(
     error: Annotated[float, typer.Option(help="The intended standard error of a day's mean, like 0.02.")],
     config: ConfigFile = DEFAULT_CONFIG,
@@ -1085,7 +1104,7 @@ def calibrate(
 
 @app.command()
 def align(
-    evaluator: Annotated[str, typer.Argument(help="The evaluator to improve.", metavar="EVALUATOR")],
+    evaluator: Annotated[str, typer.Option(help="The evaluator to improve.")],
     labels: Annotated[
         Path | None,
         typer.Argument(
@@ -1135,15 +1154,6 @@ def align(
         json=json,
     )
     raise typer.Exit(align_evaluator(_load(config), options))
-
-
-label_commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(label_commands, name="labels", help="Evaluations that people should label next, drawn at random.")
-
-
-@label_commands.callback()
-def _label_commands() -> None:
-    """Evaluations that people should label next, drawn at random."""
 
 
 @label_commands.command("next")
@@ -1214,18 +1224,6 @@ def _ask(question: str) -> str:
     """Ask on stderr, so that stdout is data."""
     print(question, end=" ", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip()
-
-
-@app.command()
-def schema(
-    name: Annotated[
-        str, typer.Argument(help="configuration, turn, conversation, evaluation or label.")
-    ] = "configuration",
-) -> None:
-    """Print the JSON Schema of the configuration or of a record."""
-    from collector.commands.schema import schema_text
-
-    sys.stdout.write(schema_text(name))
 
 
 if __name__ == "__main__":

@@ -52,5 +52,11 @@ def _argument(argument: TyperArgument) -> str:
 
 def _row(option: TyperOption) -> str:
     names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
-    default = "" if option.default in (None, False, ()) or callable(option.default) else f"`{option.default}`"
+    default = (
+        "required"
+        if option.required
+        else ""
+        if option.default in (None, False, ()) or callable(option.default)
+        else f"`{option.default}`"
+    )
     return f"| {names} | {default} | {(option.help or '').replace('|', chr(92) + '|')} |"

@@ -23,8 +23,9 @@ INTRODUCTION = """\
 # Configuration reference
 
 Every key of `evalstream.yaml`. `make reference` writes this page from the models that check the file.
-`evalstream check` says what is wrong with a file and what the file means; `evalstream schema` prints the same keys as
-a JSON Schema, [for editors](files-and-replay.md#schema). Complete examples: a [chatbot](../examples/chatbot.yaml), a
+`evalstream check` says what is wrong with a file and what the file means; with `--schema configuration` it prints the
+same keys as a JSON Schema, [for editors](files-and-replay.md#schema). Complete examples:
+a [chatbot](../examples/chatbot.yaml), a
 [RAG service](../examples/rag.yaml), an [agent](../examples/agent.yaml).
 
 Durations are written like `250ms`, `10s`, `15m`, `1h` or `7d`; a plain number is seconds. `${env:NAME}` anywhere in

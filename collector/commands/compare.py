@@ -1,4 +1,4 @@
-"""`evalstream compare`: versions of the application side by side, from the scores in the log."""
+"""`evalstream compare releases`: versions of the application side by side, from the scores in the log."""
 
 from __future__ import annotations
 

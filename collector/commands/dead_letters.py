@@ -146,7 +146,7 @@ async def _redrive(
             else [record]
         )
         if letter.stage in {"export", "watch", "page"}:
-            return f"the {letter.source} log has it; `evalstream export --again` writes evaluations out again"
+            return f"the {letter.source} log has it; `evalstream export again` writes evaluations out again"
         target = _target(letter, logs)
         if target is None:
             return "it needs assemble.link, which is not in the configuration"

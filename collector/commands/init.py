@@ -112,7 +112,7 @@ monitors:
     sample: {answers.sample:g}                              # share of conversations, chosen by a hash of their id
     # match: {{service: my-app}}               # only turns of this service.name
     evaluators: [good_answer]
-    # alerts: {{targets: {{good_answer: 0.8}}}}    # the mean to keep; later `evalstream targets` proposes it
+    # alerts: {{targets: {{good_answer: 0.8}}}}    # the mean to keep; later `evalstream plan targets` proposes it
 
 receive:
 {_receive(answers.traces)}

@@ -1,4 +1,4 @@
-"""`evalstream normalize`: the turns in files, as the service would assemble them."""
+"""`evalstream turns`: the turns in files, as the service would assemble them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Schemas of the configuration and of every record, as `evalstream schema` prints them."""
+"""JSON Schemas of the configuration and of every record, as `evalstream check --schema configuration` prints them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`evalstream trace`: every step of one evaluation, from the spans that came in to the exporters that took it.
+"""`evalstream explain`: every step of one evaluation, from the spans that came in to the exporters that took it.
 
 Everything is read from the logs of a configuration, beside a running service or without one. No judged text is shown.
 """

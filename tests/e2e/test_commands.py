@@ -123,12 +123,12 @@ def test_two_processes_on_one_file_are_refused(tmp_path: Path) -> None:
 
 
 def test_schema_is_json_and_knows_every_record_and_evaluator(tmp_path: Path) -> None:
-    document = json.loads(evalstream("schema", folder=tmp_path).stdout)
+    document = json.loads(evalstream("check", "--schema", "configuration", folder=tmp_path).stdout)
     evaluators = document["properties"]["evaluators"]["additionalProperties"]
     assert {"g_eval", "exact_match"} <= set(evaluators["properties"]["kind"]["anyOf"][0]["enum"])
     for name in ("turn", "conversation", "evaluation", "label"):
-        assert json.loads(evalstream("schema", name, folder=tmp_path).stdout)["properties"], name
-    done = evalstream("schema", "turns", folder=tmp_path)
+        assert json.loads(evalstream("check", "--schema", name, folder=tmp_path).stdout)["properties"], name
+    done = evalstream("check", "--schema", "turns", folder=tmp_path)
     assert (done.returncode, done.stderr) == (2, "evalstream: unknown schema 'turns'; did you mean 'turn'?\n")
 
 
@@ -143,7 +143,7 @@ def test_the_readmes_configuration_is_right(tmp_path: Path) -> None:
 def test_help_names_every_command(tmp_path: Path) -> None:
     done = evalstream("--help", folder=tmp_path)
     assert done.returncode == 0
-    for command in ("demo", "run", "check", "normalize", "schema"):
+    for command in ("demo", "run", "check", "turns", "explain"):
         assert command in done.stdout
 
 

@@ -92,7 +92,7 @@ def test_normalize_shows_the_same_conversations(tmp_path: Path) -> None:
         [piece] = asked("ann", number).pieces()
         (tmp_path / f"{number}-traces.pb").write_bytes(piece.value)
     for arguments, conversations in ((["-c", str(config)], 1), ([], 0)):
-        ended = CliRunner().invoke(app, ["normalize", *map(str, sorted(tmp_path.glob("*.pb"))), *arguments])
+        ended = CliRunner().invoke(app, ["turns", *map(str, sorted(tmp_path.glob("*.pb"))), *arguments])
         assert ended.exit_code == 0
         turns = [orjson.loads(line) for line in ended.stdout.splitlines()]
         assert [turn["input"] for turn in turns] == ["Hi", "And ann?", "Bye"]

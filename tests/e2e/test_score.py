@@ -76,7 +76,7 @@ async def test_scores_files_and_fails_under_a_line(tmp_path: Path) -> None:
     [
         ("hello\n", "turns.jsonl: not JSON; give OTLP, or turns with one JSON object per line"),
         ("", "turns.jsonl: is empty; give OTLP, or turns with one JSON object per line"),
-        ('{"resourceSpans": []}', "turns.jsonl: no turns found; evalstream normalize --explain FILE shows why"),
+        ('{"resourceSpans": []}', "turns.jsonl: no turns found; evalstream turns --explain FILE shows why"),
     ],
 )
 def test_files_that_hold_nothing(
@@ -125,11 +125,11 @@ async def test_no_file_comes_into_being_that_nobody_named(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["trace", "0" * 32],
+        ["explain", "0" * 32],
         ["calibrate", "helpful"],
         ["labels", "next"],
-        ["cases", "-o", "out.jsonl"],
-        ["targets"],
+        ["dataset", "-o", "out.jsonl"],
+        ["plan", "targets"],
         ["dead-letters"],
     ],
     ids=lambda each: each[0],

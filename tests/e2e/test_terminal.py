@@ -65,8 +65,8 @@ async def test_dead_letters_as_json(folder: Path) -> None:
 
 
 def test_explanations_as_json_say_what_the_words_say() -> None:
-    traces = [json.loads(line) for line in data("normalize", "--explain", "--json", str(GOLDEN)).splitlines()]
-    words = data("normalize", "--explain", str(GOLDEN))
+    traces = [json.loads(line) for line in data("turns", "--explain", "--json", str(GOLDEN)).splitlines()]
+    words = data("turns", "--explain", str(GOLDEN))
     assert [each["trace_id"] for each in traces] == re.findall(r"^trace (\w+)$", words, re.MULTILINE)
     spans = [span for each in traces for span in each["spans"]]
     assert [span["outcome"] for span in spans if span["dialect"]] == re.findall(
@@ -104,7 +104,7 @@ def test_colours_are_left_out_where_nobody_wants_them() -> None:
     """The demo's screen has some on a terminal; help has none anywhere."""
     assert COLOUR.search(on_a_terminal("demo", until="\x1b[32m"))
     assert not COLOUR.search(on_a_terminal("demo", until="the application answers well", NO_COLOR="1"))
-    assert not COLOUR.search(on_a_terminal("replay", "--help"))
+    assert not COLOUR.search(on_a_terminal("compare", "evaluators", "--help"))
 
 
 def test_completion_in_bash(tmp_path: Path) -> None:
@@ -124,11 +124,11 @@ def test_completion_in_bash(tmp_path: Path) -> None:
         set -eu; PATH={EVALSTREAM.parent}:$PATH; source {installed}
         complete -p evalstream
         COMP_WORDS=(evalstream re); COMP_CWORD=1; _evalstream_completion evalstream; echo "${{COMPREPLY[@]}}"
-        COMP_WORDS=(evalstream replay --ma); COMP_CWORD=2; _evalstream_completion evalstream; echo "${{COMPREPLY[@]}}"
+        COMP_WORDS=(evalstream rejudge --ma); COMP_CWORD=2; _evalstream_completion evalstream; echo "${{COMPREPLY[@]}}"
     """
     shell = ["bash", "--norc", "-c", asked]
     done = subprocess.run(shell, env=home, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     hooked, commands, options = done.stdout.splitlines()
     assert "_evalstream_completion evalstream" in hooked
-    assert (commands, options) == ("replay rejudge", "--max-usd")
+    assert (commands, options) == ("rejudge", "--max-usd")

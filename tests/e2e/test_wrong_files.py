@@ -37,17 +37,17 @@ OUTPUTS = ("folder", "turns.jsonl/x", "/proc/x.jsonl", TOO_LONG)
 INIT = "init --traces http --judge m --base-url http://x/v1 --good x --sample 1 --scores= -c"
 COMMANDS = (
     *(f"check -c {each}" for each in (*CONFIGURATIONS, "reference.yaml", TOO_LONG)),
-    "run -c nowhere", "rules -c folder", "score turns.jsonl -c binary", "replay --with nowhere",
+    "run -c nowhere", "rules -c folder", "score turns.jsonl -c binary", "compare evaluators --with nowhere",
     "calibrate --evaluator short -c wrong.yaml", "dead-letters list -c nowhere",
-    *(f"{command} {each}" for command in ("normalize", "normalize --explain", "score") for each in (*INPUTS, TOO_LONG)),
-    *(f"replay --evaluations {each}" for each in INPUTS),
+    *(f"{command} {each}" for command in ("turns", "turns --explain", "score") for each in (*INPUTS, TOO_LONG)),
+    *(f"compare evaluators --evaluations {each}" for each in INPUTS),
     *(f"calibrate --evaluator short {each}" for each in INPUTS),
     *(f"score turns.jsonl -o {each}" for each in OUTPUTS),
     *(f"calibrate --evaluator short labels.jsonl --plot {each}" for each in OUTPUTS),
     *(f"rules --output {each}" for each in OUTPUTS if each != "folder"),
     *(f"{INIT} {each}" for each in OUTPUTS),
     "rules --format nonsense", "score turns.jsonl --evaluator nobody", "calibrate labels.jsonl --evaluator nobody",
-    "replay --from yesterday", "run --stages nonsense", "dead-letters show 7", "dead-letters redrive 7 8",
+    "compare evaluators --from yesterday", "run --stages nonsense", "dead-letters show 7", "dead-letters redrive 7 8",
 )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def test_a_file_without_turns_is_no_mistake(
 ) -> None:
     path = tmp_path / "traces.json"
     path.write_text('{"resourceSpans": []}')
-    monkeypatch.setattr(sys, "argv", ["evalstream", "normalize", str(path)])
+    monkeypatch.setattr(sys, "argv", ["evalstream", "turns", str(path)])
     with pytest.raises(SystemExit) as ended:
         main()
     assert (ended.value.code, capsys.readouterr().err) == (

@@ -30,7 +30,7 @@ PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "files-and-replay.md"
 
 
 def run(folder: Path, *arguments: str, status: int = 0) -> Result:
-    command = ["align", "helpful", *arguments, "-c", str(folder / "evalstream.yaml")]
+    command = ["align", "--evaluator", "helpful", *arguments, "-c", str(folder / "evalstream.yaml")]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == status, result.output + repr(result.exception)
     return result
@@ -140,7 +140,7 @@ def test_a_proposer_has_to_write(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump(settings))
     labels = labels_of(tmp_path)
     for arguments, name in (((), "panel"), (("--proposer", "vectors"), "vectors"), (("--proposer", "luna"), "luna")):
-        result = CliRunner().invoke(app, ["align", "helpful", labels, *arguments, "-c", str(path)])
+        result = CliRunner().invoke(app, ["align", "--evaluator", "helpful", labels, *arguments, "-c", str(path)])
         assert f"--proposer: {name} is not a single judge that writes; name one: main, strong" in str(result.exception)
     run(tmp_path, labels, "--proposer", "strong")
 
@@ -216,7 +216,7 @@ def test_mistakes_are_one_sentence(
     monkeypatch.chdir(tmp_path)
     planted_config(tmp_path)
     labels = labels_of(tmp_path)
-    result = CliRunner().invoke(app, ["align", "helpful", labels, "--proposer", "strong", *arguments])
+    result = CliRunner().invoke(app, ["align", "--evaluator", "helpful", labels, "--proposer", "strong", *arguments])
     if sentence is None:
         assert result.exit_code == 0, result.output
     else:
@@ -235,7 +235,9 @@ def test_what_cannot_be_aligned_is_refused(tmp_path: Path) -> None:
         ("short", "short uses no judge"),
         ("helpfull", "unknown evaluator 'helpfull'; did you mean 'helpful'?"),
     ):
-        result = CliRunner().invoke(app, ["align", name, labels, "-c", str(tmp_path / "evalstream.yaml")])
+        result = CliRunner().invoke(
+            app, ["align", "--evaluator", name, labels, "-c", str(tmp_path / "evalstream.yaml")]
+        )
         assert sentence in str(result.exception)
 
 
@@ -254,7 +256,9 @@ def test_labels_that_are_of_no_use(tmp_path: Path, lines: list[object], sentence
     planted_config(tmp_path)
     path = tmp_path / "wrong.jsonl"
     path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in lines))
-    result = CliRunner().invoke(app, ["align", "helpful", str(path), "-c", str(tmp_path / "evalstream.yaml")])
+    result = CliRunner().invoke(
+        app, ["align", "--evaluator", "helpful", str(path), "-c", str(tmp_path / "evalstream.yaml")]
+    )
     assert sentence in str(result.exception).replace("label is", "label are")
 
 

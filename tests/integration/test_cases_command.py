@@ -83,7 +83,7 @@ async def fill() -> None:
 
 
 def run(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["cases", "-o", "cases.json", *arguments])
+    return CliRunner().invoke(app, ["dataset", "-o", "cases.json", *arguments])
 
 
 def written() -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`evalstream compare` over a real log: a release that is worse, two values of an attribute, and what is refused."""
+"""`evalstream compare releases` over a real log: a release that is worse, two values of an attribute, and what is refused."""
 
 from __future__ import annotations
 
@@ -104,13 +104,13 @@ async def test_what_cannot_be_compared_is_refused_in_a_sentence(
         await compare(configured(tmp_path), options(**changes), print, as_json=False)
 
 
-@pytest.mark.parametrize("command", ["compare", "diagnose"])
+@pytest.mark.parametrize("command", ["compare releases", "diagnose"])
 def test_without_a_monitor_the_only_one_is_taken_and_of_several_all_are_named(tmp_path: Path, command: str) -> None:
     def said_for(*monitors: str) -> str:
         path = tmp_path / "evalstream.yaml"
         held = ", ".join(f"{each}: {{evaluators: [exact]}}" for each in monitors)
         path.write_text(f"evaluators: {{exact: {{kind: exact_match}}}}\nmonitors: {{{held}}}\n")
-        done = CliRunner().invoke(app, [command, "--config", str(path)])
+        done = CliRunner().invoke(app, [*command.split(), "--config", str(path)])
         assert isinstance(done.exception, ConfigError)
         return str(done.exception)
 

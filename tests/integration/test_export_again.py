@@ -1,4 +1,4 @@
-"""`evalstream export --again`: a time range of a real log, sent again to a real endpoint under the same ids."""
+"""`evalstream export again`: a time range of a real log, sent again to a real endpoint under the same ids."""
 
 from __future__ import annotations
 

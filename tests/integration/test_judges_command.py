@@ -1,4 +1,4 @@
-"""`evalstream judges`: judges with planted errors on labelled cases, their figures, and which one is proposed."""
+"""`evalstream compare judges`: judges with planted errors on labelled cases, their figures, and which one is proposed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def cases(tmp_path: Path) -> Path:
 
 
 def run(config: Path, cases: Path, *arguments: str, status: int = 0) -> str:
-    result = CliRunner().invoke(app, ["judges", "-c", str(config), "--file", str(cases), *arguments])
+    result = CliRunner().invoke(app, ["compare", "judges", "-c", str(config), "--file", str(cases), *arguments])
     assert result.exit_code == status, result.output + repr(result.exception)
     return result.stdout
 
@@ -165,6 +165,6 @@ def test_mistakes_are_one_sentence(
 ) -> None:
     path = tmp_path / "wrong.jsonl"
     path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-    result = CliRunner().invoke(app, ["judges", "-c", str(config), "--file", str(path), *arguments])
+    result = CliRunner().invoke(app, ["compare", "judges", "-c", str(config), "--file", str(path), *arguments])
     assert result.exit_code != 0
     assert sentence in str(result.exception)

@@ -1,4 +1,4 @@
-"""Packs through the whole service with the stand-in judge, and `replay` that compares them with single requests."""
+"""Packs through the whole service with the stand-in judge, and `compare evaluators` that compares them with single requests."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_a_packed_service_asks_twice_a_turn_and_replay_compares_it(tmp_pat
         after = await judged(packed)
         assert judge.calls == 2 * TURNS
         judge.calls = 0
-        command = ["replay", "-c", str(alone), "--with", str(packed), "--json", "--from", "1h"]
+        command = ["compare", "evaluators", "-c", str(alone), "--with", str(packed), "--json", "--from", "1h"]
         done = await asyncio.to_thread(CliRunner().invoke, app, command)
         assert done.exit_code == 0, (done.output, done.exception)
         assert judge.calls == 2 * TURNS

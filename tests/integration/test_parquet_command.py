@@ -1,4 +1,4 @@
-"""`evalstream parquet`: what DuckDB reads is the ledger; days are replaced whole; the page's queries run."""
+"""`evalstream export parquet`: what DuckDB reads is the ledger; days are replaced whole; the page's queries run."""
 
 from __future__ import annotations
 
@@ -274,12 +274,12 @@ def service_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_command_runs_and_says_what_is_wrong(service_folder: Path) -> None:
-    missing = CliRunner().invoke(app, ["parquet", "out"])
+    missing = CliRunner().invoke(app, ["export", "parquet", "out"])
     assert "no such file" in str(missing.exception) + missing.output
     asyncio.run(stored(service_folder, record(scored(1), datetime.now(UTC))))
-    result = CliRunner().invoke(app, ["parquet", "out"])
+    result = CliRunner().invoke(app, ["export", "parquet", "out"])
     assert (result.exit_code, result.output.splitlines()[0]) == (0, "evaluations: 1 row in 1 file")
-    result = CliRunner().invoke(app, ["parquet", "nope://key@host/x"])
+    result = CliRunner().invoke(app, ["export", "parquet", "nope://key@host/x"])
     assert result.exit_code != 0
     assert "scheme nope" in str(result.exception) + result.output
     assert "key@host" not in str(result.exception) + result.output, "an address may hold a key"

@@ -1,4 +1,4 @@
-"""`evalstream plan`: the cheapest sampling for an error, from a log, through the command line."""
+"""`evalstream plan sampling`: the cheapest sampling for an error, from a log, through the command line."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def fill(path: Path, made: list[Evaluation], given: list[Label] | None = None) -
 
 def run(path: Path, *words: str) -> str:
     window = ("--from", "2026-10-20", "--to", "2026-11-01")
-    done = CliRunner().invoke(app, ["plan", "-c", str(path), *window, *words])
+    done = CliRunner().invoke(app, ["plan", "sampling", "-c", str(path), *window, *words])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == 0, done.output

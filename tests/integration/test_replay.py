@@ -1,4 +1,4 @@
-"""`evalstream replay` over logs that the evaluate stage itself has filled, with the stand-in judge."""
+"""`evalstream compare evaluators` over logs that the evaluate stage itself has filled, with the stand-in judge."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class World:
         return str(path)
 
     async def replay(self, *arguments: str) -> Result:
-        command = ["replay", "-c", str(self.folder / "evalstream.yaml"), *arguments]
+        command = ["compare", "evaluators", "-c", str(self.folder / "evalstream.yaml"), *arguments]
         return await asyncio.to_thread(CliRunner().invoke, app, command)
 
     async def figures(self, *arguments: str) -> dict[str, Any]:

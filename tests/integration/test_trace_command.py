@@ -1,4 +1,4 @@
-"""`evalstream trace`: every step of an evaluation, as a real service left it in its logs."""
+"""`evalstream explain`: every step of an evaluation, as a real service left it in its logs."""
 
 from __future__ import annotations
 

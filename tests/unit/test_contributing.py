@@ -67,10 +67,10 @@ def installed(folder: Path, section: str, module: str, plugin: str) -> None:
 
 
 def normalized(path: Path, *options: str, packages: Path | None) -> str:
-    """What `evalstream normalize` prints in a process of its own, with the packages of a folder installed."""
+    """What `evalstream turns` prints in a process of its own, with the packages of a folder installed."""
     environment = {**os.environ, **({"PYTHONPATH": str(packages)} if packages else {})}
     done = subprocess.run(
-        [sys.executable, "-m", "collector.cli", "normalize", *options, str(path)],
+        [sys.executable, "-m", "collector.cli", "turns", *options, str(path)],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return done.stdout

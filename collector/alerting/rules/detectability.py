@@ -68,7 +68,7 @@ def _threshold_lines(every: Sequence[Target], config: Config) -> Iterator[str]:
     yield f"alerts     targets of {names}: pass thresholds, as none are set;"
     yield (
         f"           a mean that {verb} to {_two_decimals(first.mean)}, from wherever, never alerts: "
-        "`evalstream targets` proposes some"
+        "`evalstream plan targets` proposes some"
     )
 
 

@@ -1,1 +1,1 @@
-"""`evalstream cases`: from production to a test set."""
+"""`evalstream dataset`: from production to a test set."""

@@ -145,7 +145,7 @@ def arrival_lines(metrics: str, *, has_turns: bool) -> Iterator[str]:
     if turns := _sums(metrics, TURNS_ASSEMBLED, "outcome", "reason"):
         yield f"           turns made: {_listed(turns)}"
     for scope in _sums(metrics, UNREAD_TEXT, "scope"):
-        yield f"           text of {scope} that nobody reads: evalstream normalize --explain FILE shows what helps"
+        yield f"           text of {scope} that nobody reads: evalstream turns --explain FILE shows what helps"
 
 
 _ACCEPTED = frozenset({"200", "OK"})

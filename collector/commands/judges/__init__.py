@@ -1,1 +1,1 @@
-"""`evalstream judges`: several judges on labelled cases."""
+"""`evalstream compare judges`: several judges on labelled cases."""

@@ -1,4 +1,4 @@
-"""`evalstream judges`: an evaluator through several judges on labelled cases, and which of them is enough."""
+"""`evalstream compare judges`: an evaluator through several judges on labelled cases, and which of them is enough."""
 
 from __future__ import annotations
 

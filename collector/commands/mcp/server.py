@@ -388,7 +388,7 @@ class Tools:
         """Past turns as a test set, with people's corrections as expected outputs. Refused where texts are hidden."""
         overview = await self._page.get("/api/overview")
         if not overview.get("text"):
-            return "page.show_text is false, so no texts are shown; run `evalstream cases` on the service's machine"
+            return "page.show_text is false, so no texts are shown; run `evalstream dataset` on the service's machine"
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "cases"
             options = {
@@ -401,5 +401,5 @@ class Tools:
                 "--as": form,
                 "--below": "0.5" if which == "low" else None,
             }
-            written = await self._commands.run("cases", options)
+            written = await self._commands.run("dataset", options)
             return path.read_text() if path.exists() else written

@@ -1,1 +1,1 @@
-"""The command `evalstream parquet`: the ledger and the labels as files that a warehouse reads."""
+"""The command `evalstream export parquet`: the ledger and the labels as files that a warehouse reads."""

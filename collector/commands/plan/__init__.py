@@ -1,1 +1,1 @@
-"""`evalstream plan`: the sampling that reaches a standard error at the least cost, from the past of a monitor."""
+"""`evalstream plan sampling`: the sampling that reaches a standard error at the least cost, by a monitor's past."""

@@ -1,4 +1,4 @@
-"""`evalstream plan`: the rates, boosts and audits or labels that reach a standard error at the least cost."""
+"""`evalstream plan sampling`: the rates, boosts and audits or labels that reach a standard error at the least cost."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`evalstream replay`: past traffic evaluated again, to compare a new evaluator or judge with the old one."""
+"""`evalstream compare evaluators`: past traffic judged again, to compare a new evaluator or judge with the old one."""

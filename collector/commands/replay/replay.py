@@ -1,4 +1,4 @@
-"""`evalstream replay`: past evaluations made again by another evaluator or judge, compared with the old ones."""
+"""`evalstream compare evaluators`: past evaluations made again by another evaluator or judge, beside the old ones."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def score(config: Config, options: ScoreOptions) -> int:
     base = None if options.against is None else read_base(options.against)
     turns = list(turns_in(options.paths, config))
     if not turns:
-        raise ConfigError(f"{', '.join(options.paths)}: no turns found; evalstream normalize --explain FILE shows why")
+        raise ConfigError(f"{', '.join(options.paths)}: no turns found; evalstream turns --explain FILE shows why")
     _note_duplicates(turns)
     try:
         made = asyncio.run(_score(config, options, turns))

@@ -1,1 +1,1 @@
-"""`evalstream targets`: targets that alerts can see something with, from the scores there are."""
+"""`evalstream plan targets`: targets that alerts can see something with, from the scores there are."""

@@ -1,4 +1,4 @@
-"""`evalstream targets`: proposes each evaluator's target from its own history, with what alerts would have done."""
+"""`evalstream plan targets`: proposes each evaluator's target from its own history, with what alerts had done."""
 
 from __future__ import annotations
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from collector.cli import COMMANDS, app
+from collector.cli import COMMANDS, RENAMED, USUAL_WAYS, app
+from collector.errors import ConfigError
 
 
 def test_every_command_is_under_one_heading() -> None:
@@ -17,3 +19,19 @@ def test_no_summary_is_cut_off_in_80_columns() -> None:
     text = CliRunner().invoke(app, ["--help"], terminal_width=80).output
     assert all(heading in text for heading in COMMANDS)
     assert "..." not in text.partition("\n")[2], "the first line is the usage"
+
+
+def test_there_are_at_most_24_commands_and_each_heading_names_the_usual_way() -> None:
+    assert sum(map(len, COMMANDS.values())) <= 24
+    assert set(USUAL_WAYS) <= set(COMMANDS)
+    names = {word.strip(",.:") for way in USUAL_WAYS.values() for word in way.split()}
+    assert {"score", "compare", "rejudge", "calibrate", "diagnose"} <= names
+
+
+@pytest.mark.parametrize("earlier", sorted(RENAMED))
+def test_an_earlier_name_is_answered_with_the_present_one(earlier: str) -> None:
+    done = CliRunner().invoke(app, [earlier, "--from", "24h"])
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception) == f"evalstream {earlier} is now: evalstream {RENAMED[earlier]}"
+    present = [*(word for word in RENAMED[earlier].split()[:2] if not word.startswith("-")), "--help"]
+    assert CliRunner().invoke(app, present).exit_code == 0

@@ -1,4 +1,4 @@
-"""Messages of `evalstream normalize` on wrong files: line, field and requirement, and nothing of the content."""
+"""Messages of `evalstream turns` on wrong files: line, field and requirement, and nothing of the content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output of `normalize --explain`, by which users see why a turn is missing."""
+"""Output of `turns --explain`, by which users see why a turn is missing."""
 
 from __future__ import annotations
 

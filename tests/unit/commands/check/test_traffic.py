@@ -83,7 +83,7 @@ def test_says_what_came_and_what_of_it_nobody_reads() -> None:
         "traffic    received: 9 spans accepted; requests refused: 2 with 400",
         "           spans read: 1 genai, 6 are no calls that a dialect knows",
         "           turns made: 1 incomplete no_content",
-        "           text of acme.sdk that nobody reads: evalstream normalize --explain FILE shows what helps",
+        "           text of acme.sdk that nobody reads: evalstream turns --explain FILE shows what helps",
     ]
 
 
