@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from pathlib import Path
 
+import pytest
 from payloads import exchanges, requests
-from service import ServiceProcess, until_ledger
+from service import ServiceProcess, free_port, until_ledger
 from test_page_service import DIALECT, configuration
 
 from collector.demo.judge import Faults, StandInJudge, serve_judge
@@ -53,3 +55,30 @@ async def test_sighup_is_answered_with_one_line(tmp_path: Path) -> None:
                 await asyncio.sleep(0.05)
         assert running.returncode is None
         assert await process.stop() == 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2")])
+@pytest.mark.parametrize("after", [0.0, 0.2, 0.6, 1.5])
+async def test_a_start_that_is_told_to_stop_ends_with_0(
+    after: float, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The installed command, at any time since it is Python's: while it imports, opens its logs, begins to listen."""
+    process = ServiceProcess(tmp_path, configuration("http://127.0.0.1:9/v1", free_port()))
+    command = Path(sys.executable).with_name("evalstream")
+    running = await asyncio.create_subprocess_exec(
+        command, "run", "-c", process.path, *arguments, cwd=tmp_path, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        while not _takes_sigterm(running.pid):
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(after)
+        running.send_signal(signal.SIGTERM)
+        _, stderr = await running.communicate()
+    assert running.returncode == 0, stderr.decode()
+    assert b"Traceback" not in stderr
+
+
+def _takes_sigterm(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:")).split()[1]
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 _METRICS_WITHIN, _READY_WITHIN = 8.0, 0.8
 """Seconds for an answer: below Prometheus' usual 10 s, and below the second that probes wait. If one worker hangs,
-the others' metrics still arrive.
+the others' metrics still arrive. One that is known to stand still is not waited for by metrics either.
 """
 ASK_EVERY, SILENT_AFTER = 5.0, 10.0
 """Seconds between two questions whether a worker answers, and without an answer until the log says so."""
@@ -43,19 +43,19 @@ async def serve_joint_metrics(workers: Sequence[Worker], *, host: str, port: int
     """
     async with AsyncExitStack() as stack:
         asking = {worker.number: await stack.enter_async_context(_asking(worker)) for worker in workers}
-        application = _application(asking)
+        standing = set[int]()
+        application = _application(asking, standing)
         server = serving(
             application, host=host, port=port, max_connections=MOST_CONNECTIONS, idle_timeout=75.0, stop_grace=1.0
         )
-        watching = asyncio.create_task(_watch(asking))
+        watching = asyncio.create_task(_watch(asking, standing))
         stack.callback(watching.cancel)
         yield await stack.enter_async_context(server)
 
 
-async def _watch(asking: Mapping[int, HttpClient]) -> None:
-    """Write a line when a worker stands still, and when it answers again."""
+async def _watch(asking: Mapping[int, HttpClient], standing: set[int]) -> None:
+    """Keep the numbers of the workers that stand still; write a line when one does, and when it answers again."""
     silent_since = dict[int, float]()
-    reported = set[int]()
     while True:
         await asyncio.sleep(ASK_EVERY)
         answers = await asyncio.gather(*(_ask(client, "/healthz", {}, _READY_WITHIN) for client in asking.values()))
@@ -63,11 +63,11 @@ async def _watch(asking: Mapping[int, HttpClient]) -> None:
         for number, (text, _) in zip(asking, answers, strict=True):
             if text is not None:
                 silent_since.pop(number, None)
-                if number in reported:
-                    reported.discard(number)
+                if number in standing:
+                    standing.discard(number)
                     logger.info("worker %d answers again", number)
-            elif now - silent_since.setdefault(number, now) >= SILENT_AFTER and number not in reported:
-                reported.add(number)
+            elif now - silent_since.setdefault(number, now) >= SILENT_AFTER and number not in standing:
+                standing.add(number)
                 logger.error(
                     "worker %d has not answered for %.0f s: it stands still", number, now - silent_since[number]
                 )
@@ -77,10 +77,15 @@ def _asking(worker: Worker) -> HttpClient:
     return HttpClient(timeout=_METRICS_WITHIN, longest=_LONGEST, socket=str(worker.metrics))
 
 
-def _application(asking: dict[int, HttpClient]) -> web.Application:
+def _application(asking: dict[int, HttpClient], standing: set[int]) -> web.Application:
     async def metrics(request: web.Request) -> web.Response:
         headers = {"Accept": request.headers.get("Accept", "")}
-        answers = await asyncio.gather(*(_ask(client, request.path_qs, headers) for client in asking.values()))
+        answers = await asyncio.gather(
+            *(
+                _ask(client, request.path_qs, headers, _READY_WITHIN if number in standing else _METRICS_WITHIN)
+                for number, client in asking.items()
+            )
+        )
         texts = {number: text for number, (text, _) in zip(asking, answers, strict=True) if text is not None}
         kind = next((kind for text, kind in answers if text is not None), CONTENT_TYPE_LATEST)
         return web.Response(body=join_metrics(texts).encode(), headers={"Content-Type": kind})

@@ -127,6 +127,10 @@ async def test_a_worker_that_stands_still_holds_up_no_probe_and_has_interval(
         async with asyncio.timeout(10):
             while "worker 2 has not answered for" not in caplog.text:
                 await asyncio.sleep(0.02)
+        began = time.monotonic()
+        async with session.get(f"http://127.0.0.1:{port}/metrics") as response:
+            assert "status" in await response.text(), "the other worker's"
+        assert time.monotonic() - began < joint_metrics._METRICS_WITHIN / 2
         stands.clear()
         async with asyncio.timeout(10):
             while "worker 2 answers again" not in caplog.text:
