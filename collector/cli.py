@@ -287,7 +287,7 @@ def check(
     needs, which topics, groups and permissions Kafka must have and who is in the groups, and, if the service runs on
     this machine, its traffic so far. Of traces in receive.files or --traces it says which text nobody reads, by which
     setting or mapping it is read, and which ids never repeat. With --diff or --against it says what the file would
-    change instead.
+    change instead; status 1 if the running service would refuse it.
     """
     from collector.commands.check.check import report
     from collector.commands.check.deferred_plan import batch_lines
@@ -322,9 +322,11 @@ def _print_changes(config: Config, against: Path | None, *, json: bool) -> None:
     compared = asyncio.run(running_configuration(config)) if other is None else Compared(other, str(against))
     if json:
         print(changes_json(config, compared), end="")
-        return
-    for line in change_lines(config, compared):
-        print(fitting(line, _terminal_width()))
+    else:
+        for line in change_lines(config, compared):
+            print(fitting(line, _terminal_width()))
+    if other is None and compared.changes_by(config).restart:
+        raise typer.Exit(FAILED)  # the running service would refuse it
 
 
 def _terminal_width() -> int | None:
@@ -362,7 +364,7 @@ def rules(
     """
     from collector.alerting.rules.write import render, write
 
-    loaded = _load(config)
+    loaded = _load_for_traffic(config)
     if output is not None:
         for path in write(loaded, formats or [], output):
             print(path)
@@ -791,7 +793,7 @@ def rejudge(
         batch=batch,
         output=output,
     )
-    _finish(rejudge_past(_load(config), options, print))
+    _finish(rejudge_past(_load_for_traffic(config), options, print))
 
 
 @app.command()
@@ -1011,7 +1013,7 @@ def targets(
         until=_parse_moment("--to", until) or datetime.now(UTC),
         monitor=monitor,
     )
-    _finish(propose(_load(config), options, print, as_json=json))
+    _finish(propose(_load_for_traffic(config), options, print, as_json=json))
 
 
 @plans.command("sampling")
@@ -1036,7 +1038,7 @@ def plan(
 
     if not 0.0 < error < 0.5:
         raise ConfigError(f"--error: {error:g} is no standard error of a mean of scores; write one like 0.02")
-    loaded = _load(config)
+    loaded = _load_for_traffic(config)
     options = PlanOptions(
         error=error,
         monitor=_monitor(loaded, monitor),

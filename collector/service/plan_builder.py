@@ -182,6 +182,12 @@ def expected_usd(config: Config, name: str) -> float:
     return usual + configured.audit.share * _guess_of(_auditor(configured.audit, config)[1], config)
 
 
+def known_usd(config: Config, name: str) -> float | None:
+    """The same, but None if a judge that it asks has no price."""
+    members = {member for judge in judges_of(name, config.evaluators) for member in config.settings.members(judge)}
+    return expected_usd(config, name) if all(config.settings.judges[each].priced for each in members) else None
+
+
 def _guess_of(judge: str | None, config: Config) -> float:
     members = config.settings.members(judge) if judge else ()
     return sum(_guess(config.settings.judges[member]) for member in members)

@@ -33,8 +33,8 @@ def cost() -> boards.Dashboard:
     """The dashboard."""
     board = frame(
         "cost",
-        "What evaluations cost at their judge. Counted from the prices in the configuration; a judge without prices"
-        " costs nothing here.",
+        "What evaluations cost at their judge. Counted from the prices in the configuration; the cost of a judge"
+        " without prices is unknown, and not in these sums.",
     ).with_variable(window())
     parts = {
         "Money": _money(),
@@ -44,17 +44,22 @@ def cost() -> boards.Dashboard:
     return filled(board, parts)
 
 
+def _known(money: str, window: str) -> str:
+    """A sum of money; nothing where calls were made and none of them was counted, as no judge has a price."""
+    return f"{money} > 0 or {money} unless {increase(JUDGE_CALLS, '', WATCHED, window)} > 0"
+
+
 def _money() -> list[object]:
     per_score = share(increase(JUDGE_COST, PAIR, WATCHED, WINDOW), increase(EVALUATIONS, PAIR, SCORED, WINDOW))
     return [
         number(
             Look("Spent over the time shown", "All that the variables choose.", unit="currencyUSD", width=4, height=4),
-            Query(increase(JUDGE_COST, "", WATCHED, "$__range"), "spent"),
-        ),
+            Query(_known(increase(JUDGE_COST, "", WATCHED, "$__range"), "$__range"), "spent"),
+        ).no_value("unknown"),
         number(
             Look("At this rate in 30 days", "From the last hour.", unit="currencyUSD", width=4, height=4),
-            Query(f"{rate(JUDGE_COST, '', WATCHED, '1h')} * 2592000", "in 30 days"),
-        ),
+            Query(f"({_known(rate(JUDGE_COST, '', WATCHED, '1h'), '1h')}) * 2592000", "in 30 days"),
+        ).no_value("unknown"),
         lines(
             Look("Cost per hour", "Over the window.", unit="currencyUSD", width=16, low=0),
             Query(f"{rate(JUDGE_COST, PAIR, WATCHED, WINDOW)} * 3600", LEGEND),

@@ -379,6 +379,27 @@ async def test_what_would_change_is_compared_with_what_runs(tmp_path: Path) -> N
             assert "api_key" not in lines
 
 
+async def test_the_preview_refuses_what_the_service_refuses(tmp_path: Path) -> None:
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        file.change(lambda values: values["export"].update(prometheus={"port": free_port()}))
+        async with running(load(file.path), {"evaluate", "export"}, path=file.path) as service:
+            file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=AFTER))
+            lines = await compared(file)
+            assert "taken      evaluators.answers.evaluation_steps\n" in lines
+            (tmp_path / "plugins").mkdir()
+            file.change(lambda values: values.update(plugins=str(tmp_path / "plugins")))
+            file.change(lambda values: values.update(assemble={"attributes": ["plan"]}))
+            lines = await compared(file)
+            assert "restart    assemble.attributes and plugins: read at a start alone" in lines
+            assert "refused    evaluators.answers.evaluation_steps: until the restart" in lines
+            assert "taken" not in lines
+            await look(service)
+            assert value(service, "evalstream_configuration_changes_total", result="refused") == 1
+        file.change(lambda values: values.pop("assemble"))
+        assert "unless a key that a start alone reads differs as well (no service answers" in await compared(file)
+
+
 async def compared(file: ConfigFile) -> str:
     config = load(file.path)
     return "\n".join(change_lines(config, await running_configuration(config)))

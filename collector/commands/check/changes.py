@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import orjson
 
@@ -14,14 +16,23 @@ from collector.alerting.rules.model import AlertingRule
 from collector.alerting.rules.targets import targets
 from collector.commands.check.capacity import capacity_of
 from collector.commands.check.cpu_costs import costs_here
+from collector.commands.check.traffic import running_sections
 from collector.config.configured import Config
-from collector.config.live_part import SECRET_JUDGE_KEYS, live_keys, restart_keys, with_live_values
+from collector.config.live_part import (
+    LIVE,
+    SECRET_JUDGE_KEYS,
+    live_keys,
+    live_values,
+    restart_keys,
+    with_live_values,
+)
+from collector.config.section_hashes import section_hashes
 from collector.config.settings import BudgetSettings, PlannedRate
 from collector.errors import ConfigError
 from collector.logs.log import LogUnavailable
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import open_logs, require_topics_of
-from collector.service.plan_builder import evaluator_version_in, expected_usd
+from collector.service.plan_builder import evaluator_version_in, known_usd
 from collector.wording import listed
 
 Value = float | str | None
@@ -147,13 +158,18 @@ def _cost(old: Config, new: Config) -> NumberChange:
     return NumberChange("a day", before.usd_per_day, after.usd_per_day)
 
 
-def _usd_per_1000(config: Config) -> float:
-    """Of evaluators of turns; a conversation has an unknown number of them."""
-    return 1000.0 * sum(
-        expected_usd(config, use.name) * monitor.rate_of(use)
+def _usd_per_1000(config: Config) -> float | None:
+    """Of evaluators of turns; a conversation has an unknown number of them. None: a judge has no price."""
+    costs = [
+        (known_usd(config, use.name), monitor.rate_of(use))
         for monitor in config.settings.monitors.values()
         for use in monitor.uses
         if config.evaluators[use.name].evaluator.scope == "turn"
+    ]
+    return (
+        1000.0 * sum(usd * rate for usd, rate in costs if usd is not None)
+        if all(usd is not None for usd, _ in costs)
+        else None
     )
 
 
@@ -171,17 +187,20 @@ def _rules(config: Config) -> dict[str, Counter[str]]:
 class Compared:
     """A configuration to compare with, and what it is called.
 
-    `whole`: keys that a start alone reads are known, too. `knows_secrets`: those of its judges are.
+    `knows_secrets`: those of its judges are known. `restart` are keys and sections that a start alone reads, and in
+    which it differs beyond `config`; `unseen` says why not all of these are known.
     """
 
     config: Config
     name: str
-    whole: bool = True
     knows_secrets: bool = True
+    restart: tuple[str, ...] = ()
+    unseen: str = ""
 
     def changes_by(self, config: Config) -> Changes:
         """The changes that another configuration would make to it."""
-        return changes_of(self.config, config, knows_secrets=self.knows_secrets)
+        changes = changes_of(self.config, config, knows_secrets=self.knows_secrets)
+        return replace(changes, restart=tuple(sorted({*changes.restart, *self.restart})))
 
 
 async def running_configuration(config: Config) -> Compared:
@@ -205,10 +224,26 @@ async def running_configuration(config: Config) -> Compared:
     since = datetime.fromtimestamp(newest.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     name = f"{source}, in force since {since}"
     try:
-        return Compared(with_live_values(config, newest.values, source), name, whole=False)
+        compared = Compared(with_live_values(config, newest.values, source), name)
     except ConfigError:  # a judge of then is not in this file, so its key is not known here
         before = with_live_values(config, newest.values, source, answering=False)
-        return Compared(before, name, whole=False, knows_secrets=False)
+        compared = Compared(before, name, knows_secrets=False)
+    return await asyncio.to_thread(_with_start_keys, compared, config, newest.values)
+
+
+def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, Any]) -> Compared:
+    """With what a start alone reads: of that the log has the declared attributes, and /metrics hashes of sections."""
+    declares_others = stored.get("attributes", []) != live_values(config).get("attributes", [])
+    attributes = ("assemble.attributes",) if declares_others else ()
+    _, running, unseen = running_sections(config)
+    if unseen:
+        return replace(compared, restart=attributes, unseen=unseen)
+    before = section_hashes(compared.config)
+    other = {name for name in before.keys() | running.keys() if before.get(name) != running.get(name)}
+    sections = tuple(name for name in other if name.partition(".")[0] not in (*LIVE, "assemble" if attributes else ""))
+    if "alerts" in other:
+        unseen = "alerts.watcher or an address of alerts differs"
+    return replace(compared, restart=(*attributes, *sections), unseen=unseen)
 
 
 def change_lines(config: Config, compared: Compared) -> Iterator[str]:
@@ -216,13 +251,16 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     changes = compared.changes_by(config)
     yield f"{config.source}: valid; compared with {compared.name}"
     yield ""
+    unseen = f", unless a key that a start alone reads differs as well ({compared.unseen})" if compared.unseen else ""
     if not changes.live and not changes.restart:
-        yield "changes    nothing"
+        yield f"changes    nothing{unseen}"
         return
     if changes.restart:
         yield f"restart    {listed(changes.restart)}: read at a start alone; a running service refuses the whole file"
-    if changes.live:
-        yield f"taken      {listed(changes.live)}"
+    if changes.live and changes.restart:
+        yield f"refused    {listed(changes.live)}: until the restart"
+    elif changes.live:
+        yield f"taken      {listed(changes.live)}{unseen}"
     for evaluator in changes.evaluators:
         yield f"evaluator  {_evaluator(evaluator)}"
     yield from (f"sampling   {_figure(change)}" for change in changes.sampling)
@@ -240,13 +278,12 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         yield "           run `evalstream rules` again and reload Prometheus"
     if any(evaluator.before and evaluator.after for evaluator in changes.evaluators):
         yield "past       nothing that is finished is judged again; `evalstream rejudge` judges a stretch of it"
-    if not compared.whole:
-        yield "note       keys that a start alone reads are not compared: the log does not have them (--against FILE)"
 
 
 def changes_json(config: Config, compared: Compared) -> str:
     """The same as one JSON object."""
-    document = {"configuration": config.source, "compared_with": compared.name, **asdict(compared.changes_by(config))}
+    compared_with = {"compared_with": compared.name, "unseen": compared.unseen or None}
+    document = {"configuration": config.source, **compared_with, **asdict(compared.changes_by(config))}
     return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
@@ -275,8 +312,8 @@ def _text(value: Value) -> str:
 
 def _money(cost: NumberChange) -> str:
     def usd(value: Value) -> str:
-        return "unknown (a judge has no price)" if not isinstance(value, float | int) else f"{value:.4g}"
+        return "unknown (a judge has no price)" if not isinstance(value, float | int) else f"{value:.4g} USD"
 
     if cost.before == cost.after:
-        return f"{usd(cost.after)} USD {cost.where}, as before"
-    return f"{usd(cost.before)} → {usd(cost.after)} USD {cost.where}"
+        return f"{usd(cost.after)} {cost.where}, as before"
+    return f"{usd(cost.before)} → {usd(cost.after)} {cost.where}"

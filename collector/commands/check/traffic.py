@@ -75,21 +75,29 @@ def counts_of(config: Config) -> Counts | None:
 
 def running_service(config: Config) -> RunningService:
     """The service with this configuration that runs on this machine, by what is on the port of its /metrics."""
-    exporter: Any = config.exporters.get("prometheus")
-    if exporter is None or not exporter.port:
-        return RunningService(problem="no port is configured for /metrics")
-    text = _metrics(exporter.host, exporter.port)
-    if text is None:
-        return RunningService(problem=f"no service answers on /metrics, port {exporter.port}")
-    sections = _sections(text)
-    if not sections:
-        return RunningService(
-            problem=f"what answers on port {exporter.port} is no service of this version; set export.prometheus.port"
-        )
+    text, sections, problem = running_sections(config)
+    if problem:
+        return RunningService(problem=problem)
     other = differences(section_hashes(config), sections)
     if other:
-        return RunningService(problem=f"the service on port {exporter.port} has another configuration: {other}")
+        where = f"the service on port {config.exporters['prometheus'].model_dump()['port']}"
+        return RunningService(problem=f"{where} has another configuration: {other}")
     return RunningService(text)
+
+
+def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
+    """What /metrics says on this machine: its text, the hashes of the running sections, and why there are none."""
+    exporter: Any = config.exporters.get("prometheus")
+    if exporter is None or not exporter.port:
+        return "", {}, "no port is configured for /metrics"
+    text = _metrics(exporter.host, exporter.port)
+    if text is None:
+        return "", {}, f"no service answers on /metrics, port {exporter.port}"
+    sections = _sections(text)
+    if not sections:
+        other = f"what answers on port {exporter.port} is no service of this version; set export.prometheus.port"
+        return "", {}, other
+    return text, sections, ""
 
 
 def _sections(text: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from collector.evaluate.retry.request import requested_evaluations
 from collector.evaluate.sampling.draw_key import draw_key
 from collector.judging.batches import at_batch_prices
 from collector.service.open_logs import Logs, open_stored_logs
-from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd
+from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd, known_usd
 from collector.wording import plural, unknown
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         expected = _expected(config, known, options)
         counts = Counter([(candidate.monitor, candidate.evaluator) async for candidate in candidates.all()])
         outstanding = {name: of for name, of in requested.items() if of in versions and name not in known.ids}
-        for line in _summary(counts, expected, known.spent_usd, outstanding):
+        unknown = {name for name in versions if not known.mean_usd.get(name) and known_usd(config, name) is None}
+        for line in _summary(counts, expected, unknown, known.spent_usd, outstanding):
             say(line)
         for line in _notes(candidates.left_out):
             say(line)
@@ -171,16 +172,19 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
 def _summary(
     counts: Mapping[tuple[str, str], int],
     expected: Mapping[str, float],
+    unknown: Collection[str],
     spent: float,
     outstanding: Mapping[str, str],
 ) -> list[str]:
+    """What is to be made and its cost; of the `unknown` evaluators a judge has no price."""
     lines = [
-        f"{monitor}  {evaluator}  {count:,}{_usd(count * expected[evaluator])}"
+        f"{monitor}  {evaluator}  {count:,}{_usd(count * expected[evaluator], evaluator in unknown)}"
         for (monitor, evaluator), count in sorted(counts.items())
     ]
     total = sum(count * expected[evaluator] for (_, evaluator), count in counts.items())
     if counts:
-        lines.append(f"{plural(sum(counts.values()), 'evaluation')} to make{_usd(total)}")
+        is_unknown = any(evaluator in unknown for _, evaluator in counts)
+        lines.append(f"{plural(sum(counts.values()), 'evaluation')} to make{_usd(total, is_unknown)}")
     if outstanding:
         lines.append(f"{plural(len(outstanding), 'evaluation')} requested before and not made yet")
     if spent:
@@ -188,7 +192,9 @@ def _summary(
     return lines
 
 
-def _usd(amount: float) -> str:
+def _usd(amount: float, is_unknown: bool) -> str:
+    if is_unknown:
+        return f"  (cost unknown, as a judge has no price{f'; the rest about {amount:.2f} USD' if amount else ''})"
     return f"  (about {amount:.2f} USD)" if amount else ""
 
 

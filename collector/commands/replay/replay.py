@@ -39,7 +39,7 @@ from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
 from collector.past.writing import write_into_log
 from collector.records.attributes import with_declared
 from collector.service.open_logs import Logs, open_logs, require_stored_logs
-from collector.service.plan_builder import build_assignment, with_pack
+from collector.service.plan_builder import build_assignment, known_usd, with_pack
 from collector.wording import plural, unknown
 from evaluators.identity import subject_id_of
 from evaluators.results import Evaluation
@@ -159,7 +159,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Repla
         if options.into_log:
             jobs = await _not_in_log(logs.evaluations, jobs)
         run = await stack.enter_async_context(guarded_run(new, from_logs=True))
-        _say_price(wanted, jobs)
+        _say_price(priced, wanted, jobs)
         made = await run_jobs(
             [job for _, job in jobs],
             output=options.output,
@@ -298,11 +298,13 @@ async def _not_in_log(log: Log, jobs: Sequence[PastJob]) -> list[PastJob]:
     return missing
 
 
-def _say_price(past: Sequence[PastEvaluation], jobs: Sequence[PastJob]) -> None:
+def _say_price(new: Config, past: Sequence[PastEvaluation], jobs: Sequence[PastJob]) -> None:
     costs = [judged.evaluation.cost_usd for judged in past if judged.evaluation.cost_usd is not None]
     before = f" (the old ones cost {sum(costs):.2f} USD)" if costs else ""
     guess = sum(job.assignment.expected_usd for _, job in jobs)
     about = f", for roughly {guess:.2f} USD" if guess else ""
+    if any(known_usd(new, name) is None for name in {job.assignment.evaluator.name for _, job in jobs}):
+        about = ", at an unknown cost (a judge has no price)"
     print(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}", file=sys.stderr)  # noqa: T201
 
 

@@ -64,18 +64,19 @@ function showCost({ tracks, budgets }) {
   const seconds = tracks.length ? tracks[0].width * tracks[0].points.length : 0;
   byId("cost-note").textContent = seconds ? `last ${span(seconds)}` : "";
   const sum = (name) => tracks.reduce((all, track) => all + track.whole[name], 0);
-  const free = sum("cost_usd") === 0;
+  const unpriced = tracks.filter((track) => track.whole.cost_usd === null).map((track) => track.evaluator);
+  const spent = unpriced.length ? (sum("cost_usd") ? `at least ${money(sum("cost_usd"))}` : "unknown") : money(sum("cost_usd"));
   fill(
     byId("cost").querySelector(".body"),
     h("dl", { class: "sums" },
-      pair("spent", money(sum("cost_usd"))), pair("calls", compact(sum("calls"))), pair("tokens", compact(sum("tokens")))),
-    free && sum("calls") ? h("p", { class: "what" }, "No price is configured for the judge, so calls cost nothing here.") : null,
+      pair("spent", spent), pair("calls", compact(sum("calls"))), pair("tokens", compact(sum("tokens")))),
+    unpriced.length ? h("p", { class: "what" }, `The cost of ${[...new Set(unpriced)].join(", ")} is unknown: the judge has no price in the configuration, and no list price.`) : null,
     (budgets || []).map(budget),
     h("table", {},
       h("thead", {}, h("tr", {}, ["evaluator", "spent", "calls", "tokens"].map((name, index) => h("th", { scope: "col", class: index ? "number" : null }, name)))),
       h("tbody", {}, tracks.map((track) => h("tr", {},
         h("th", { scope: "row" }, track.evaluator, h("span", { class: "what" }, ` ${track.monitor}`)),
-        h("td", { class: "number" }, money(track.whole.cost_usd)),
+        h("td", { class: "number" }, track.whole.cost_usd === null ? "unknown" : money(track.whole.cost_usd)),
         h("td", { class: "number" }, compact(track.whole.calls)),
         h("td", { class: "number" }, compact(track.whole.tokens)))))),
   );

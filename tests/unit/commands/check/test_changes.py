@@ -91,7 +91,11 @@ def test_a_judge_without_a_price_costs_something_unknown(tmp_path: Path) -> None
     written(tmp_path, "old", TRAFFIC + FILE)
     written(tmp_path, "new", TRAFFIC + unpriced)
     result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
-    assert "→ unknown (a judge has no price) USD a day" in result.stdout
+    assert "→ unknown (a judge has no price) a day" in result.stdout
+    written(tmp_path, "new", unpriced.replace("0.1", "0.2"))
+    written(tmp_path, "old", unpriced)
+    result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
+    assert "cost       unknown (a judge has no price) for 1,000 matching turns, as before" in result.stdout
 
 
 def test_as_json(tmp_path: Path) -> None:
