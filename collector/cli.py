@@ -27,7 +27,7 @@ COMMANDS = {
     "Look at it": ("audit", "explain", "diagnose", "dead-letters"),
     "Try an evaluator": ("turns", "score", "compare", "rejudge", "dataset", "plan"),
     "People's labels": ("labels", "calibrate", "align"),
-    "Move data": ("fetch", "export", "log"),
+    "Move data": ("fetch", "export", "log", "erase"),
 }
 """The commands by what one wants, in the order of `evalstream --help`."""
 
@@ -827,6 +827,37 @@ def copy_log(
     from collector.commands.log_copy.log_copy import copy_logs
 
     _finish(copy_logs(_load(config), _load(to), print))
+
+
+@app.command()
+def erase(
+    config: ConfigFile = DEFAULT_CONFIG,
+    user: Annotated[list[str] | None, typer.Option(help="The id of a user; repeatable.")] = None,
+    conversation: Annotated[list[str] | None, typer.Option(help="The id of a conversation; repeatable.")] = None,
+    to: Annotated[
+        Path | None, _file("Logs in Kafka: a configuration with another log.kafka.prefix, for what is left.")
+    ] = None,
+    file: Annotated[list[Path] | None, _file("A JSONL file of turns or evaluations, too; repeatable.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")] = False,
+    json: Json = False,
+) -> None:
+    """Erase a person from the logs, and search for what is left.
+
+    Stop the service first. Conversations and traces in which they took part go as a whole, with their evaluations and
+    labels. Then all bytes are searched for their ids and texts. Says what it cannot reach. Status 1 if an id is left.
+    """
+    from collector.commands.erase.erase import EraseOptions
+    from collector.commands.erase.erase import erase as erase_person
+
+    options = EraseOptions(
+        users=tuple(user or ()),
+        conversations=tuple(conversation or ()),
+        files=tuple(file or ()),
+        to=None if to is None else _load(to),
+        dry_run=dry_run,
+        json=json,
+    )
+    _finish(erase_person(_load(config), options, print))
 
 
 @exports.command("again")

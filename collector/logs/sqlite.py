@@ -190,6 +190,15 @@ class SqliteLog:
         await self._file.forget_deleted(deleted=total > 0)
         return total
 
+    async def rewrite(self, records: Sequence[StoredRecord]) -> None:
+        """Write records over those at their offsets. No process may consume the log."""
+        await self._file.write(lambda transaction: transaction.rewrite(self._number, records))
+        await self._file.forget_deleted(deleted=True)
+
+    async def compact(self) -> None:
+        """Rewrite the file without pages that hold nothing. Needs as much room again."""
+        await self._file.compact()
+
     async def retention(self) -> None:
         """Only `truncate` deletes, and not what a group needs."""
 

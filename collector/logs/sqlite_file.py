@@ -159,6 +159,16 @@ class SqliteFile:
         if self._holds_deleted and self._writing is not None:
             self._holds_deleted = not await self._in_writer_thread(_emptied, self._writing)
 
+    async def compact(self) -> None:
+        """Rewrite the file from what is in it.
+
+        Raises:
+            LogUnavailable: the disk has no room for it.
+        """
+        assert self._writing is not None
+        await self._in_writer_thread(_compacted, self._writing)
+        await self.forget_deleted(deleted=True)
+
     async def claim(self, log: str, group: str) -> None:
         """Reserve the log for consumers of this process with this group, until it is closed.
 
@@ -398,6 +408,11 @@ def _emptied(connection: sqlite3.Connection) -> bool:
         finally:
             connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT * 1000)}")
     return not busy
+
+
+def _compacted(connection: sqlite3.Connection) -> None:
+    with _translated():
+        connection.execute("VACUUM")
 
 
 def _offsets(connection: sqlite3.Connection) -> dict[Key, int]:

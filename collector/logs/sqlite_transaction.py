@@ -182,6 +182,21 @@ class Transaction:
         bounds = self._bounds(log, readers)
         return sum(self._delete(log, partition, before, bound, limit) for partition, bound in bounds.items())
 
+    def rewrite(self, log: int, records: Sequence[StoredRecord]) -> None:
+        """Write records over those at their offsets."""
+        self.connection.executemany(
+            "UPDATE records SET key = ?, headers = ?, value = ? WHERE id = ?",
+            [
+                (
+                    record.key,
+                    headers_to_bytes(record.headers),
+                    record.value,
+                    row_id(log, record.partition, record.offset),
+                )
+                for record in records
+            ],
+        )
+
     def finish(self) -> None:
         """Write what was collected."""
         rows: list[_Row] = []

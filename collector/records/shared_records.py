@@ -120,7 +120,7 @@ def without_pieces(record: StoredRecord, numbers: Collection[int]) -> StoredReco
     pieces = [
         Record(stored.key, stored.value, stored.headers) for stored in pieces_of(record) if stored.piece not in numbers
     ]
-    return replace(record, value=_shared(pieces).value) if pieces else None
+    return replace(record, key=pieces[0].key, value=_shared(pieces).value) if pieces else None
 
 
 async def append_shared(

@@ -179,10 +179,13 @@ _COMMITTING = Backoff(cap=2.0, deadline=60.0)
 """A new cluster makes its topic of commits when the first group commits, which takes a while."""
 
 
-async def copy_logs(config: Config, to: Config, say: Callable[[str], None]) -> int:
+async def copy_logs(
+    config: Config, to: Config, say: Callable[[str], None], seen: Callable[[Log], Log] = lambda log: log
+) -> int:
     """Copy all logs of a configuration into those of another one; the exit status: 1 if the copy does not add up.
 
-    The target is usable when all is done, and not before: what is interrupted can be run again.
+    The target is usable when all is done, and not before: what is interrupted can be run again. `seen` is what the copy
+    sees of a log.
 
     Raises:
         ConfigError: the source is in use, the target is not empty, or one of them cannot be read or written.
@@ -191,8 +194,9 @@ async def copy_logs(config: Config, to: Config, say: Callable[[str], None]) -> i
     spans = "spans" in config.exporters
     await asyncio.to_thread(require_topics_of, config.settings.log, linking=linking, judged_spans=spans)
     _require_other(config, to)
-    async with open_logs(config.settings.log, linking=linking, judged_spans=spans) as source:
-        await _require_unused(config, source)
+    async with open_logs(config.settings.log, linking=linking, judged_spans=spans) as logs:
+        await require_unused(config, logs)
+        source = Logs(**{log.name: seen(log) for log in logs})
         async with _target(to) as target:
             try:
                 status = await _copy(config, to, source, target, say)
@@ -252,7 +256,7 @@ def _target(to: Config) -> AbstractAsyncContextManager[Logs]:
     return kafka_target(to.settings.log.kafka, to.source, linking=linking, judged_spans=spans)
 
 
-async def _require_unused(config: Config, logs: Logs) -> None:
+async def require_unused(config: Config, logs: Logs) -> None:
     """See that no process consumes the logs; a SQLite file is reserved until it is closed.
 
     Raises:

@@ -229,6 +229,13 @@ def empty(settings: KafkaSettings, topics: Mapping[str, TopicState]) -> None:
         admin.delete_records(_offsets(admin, every, OffsetSpec.LATEST))
 
 
+def delete(settings: KafkaSettings, topics: Sequence[str]) -> None:
+    """Delete those of the topics that are there, with all records."""
+    with administrating(settings) as admin:
+        if there := list(_partitions(admin, topics)):
+            admin.delete_topics(there)
+
+
 def set_timestamps(settings: KafkaSettings, topics: Sequence[str], timestamps: str) -> None:
     """Say by whose clock the records of topics are stamped from now on; waits until the brokers do so."""
     if not topics:

@@ -1,0 +1,258 @@
+"""`evalstream erase`: one person's traffic out of all logs and files, with a search through the bytes afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+
+from collector.commands.erase.person import Person
+from collector.commands.log_copy.log_copy import copy_logs, require_unused
+from collector.config.configured import Config
+from collector.errors import ConfigError
+from collector.export.jsonl import JsonlSettings
+from collector.logs.log import Log, LogUnavailable, StoredRecord
+from collector.logs.sqlite import SqliteLog
+from collector.logs.whole_log import read_partitions
+from collector.redact.open_redactor import open_redactors
+from collector.service.assembly_builder import build_assembler
+from collector.service.kafka_settings import settings_of_log
+from collector.service.open_logs import Logs, names_of, open_logs, require_topics_of
+from collector.wording import listed, plural
+from evaluators.private_files import open_private
+
+Say = Callable[[str], None]
+
+CLEAN, LEFT = 0, 1
+_SHORTEST = 6
+"""Bytes: what is shorter stands everywhere, and is not searched for."""
+_BLOCK = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EraseOptions:
+    """Whom to erase: users and conversations by their ids. `files` are JSONL files of turns or evaluations.
+
+    `to` is the configuration of the topics that take what is left of logs in Kafka. With `dry_run` nothing changes.
+    """
+
+    users: Sequence[str] = ()
+    conversations: Sequence[str] = ()
+    files: Sequence[Path] = ()
+    to: Config | None = None
+    dry_run: bool = False
+    json: bool = False
+
+
+async def erase(config: Config, options: EraseOptions, say: Say) -> int:
+    """Erase, search, and say what is left and what is out of reach; the exit status: 1 if an id was still found.
+
+    Raises:
+        ConfigError: a process consumes the logs, they cannot be read, or `to` does not fit.
+    """
+    kafka = config.settings.log.kind == "kafka"
+    _check(options, kafka=kafka)
+    linking, spans = config.settings.assemble.link is not None, "spans" in config.exporters
+    await asyncio.to_thread(require_topics_of, config.settings.log, linking=linking, judged_spans=spans)
+    person = Person()
+    person.ids["user_id"].update(_as_stored(config, options.users))
+    person.ids["conversation_id"].update(options.conversations)
+    files = [*options.files, *(each.path for each in config.exporters.values() if isinstance(each, JsonlSettings))]
+    try:
+        # A file may have logs that another configuration has written.
+        async with open_logs(
+            config.settings.log, linking=linking or not kafka, judged_spans=spans or not kafka
+        ) as logs:
+            if not options.dry_run:
+                await require_unused(config, logs)
+            await person.find(logs, build_assembler(config.settings.assemble, config.settings.dialects))
+            changed = await _rewrite(logs, person, write=not (kafka or options.dry_run))
+            changed |= {str(path): _erase_lines(path, person, options) for path in files if path.exists()}
+            remains = Counter[str]() if kafka or options.dry_run else await _search_file(config, logs, person)
+        if options.to is not None and not options.dry_run:
+            await copy_logs(config, options.to, say, lambda log: cast("Log", _Without(log, person)))
+            async with open_logs(options.to.settings.log, linking=linking, judged_spans=spans) as logs:
+                _, remains = await _count(logs, person)
+            if not remains:
+                await asyncio.to_thread(_delete_topics, config, linking=linking, judged_spans=spans)
+    except LogUnavailable as error:
+        raise ConfigError(f"log: {error}; when that is mended, run this again") from error
+    _report(config, options, person, changed, remains, say)
+    return LEFT if remains else CLEAN
+
+
+def _check(options: EraseOptions, *, kafka: bool) -> None:
+    if not options.users and not options.conversations:
+        raise ConfigError("name whom to erase: --user ID or --conversation ID")
+    if kafka and options.to is None and not options.dry_run:
+        raise ConfigError(
+            "records of a topic cannot be changed: name with --to a configuration with another log.kafka.prefix; "
+            "what is left is copied there, and the topics of now are deleted"
+        )
+    if options.to is not None and not kafka:
+        raise ConfigError("--to is for logs in Kafka; a SQLite file is changed in its place")
+
+
+def _as_stored(config: Config, users: Sequence[str]) -> set[str]:
+    """The ids as they may stand in the logs: as they are, and as pseudonyms."""
+    redactors = open_redactors(config.settings.redact)
+    every = [redactors.everybody, *redactors.by_tenant.values()]
+    return {*users, *(redactor.text(user) for redactor in every if redactor is not None for user in users)}
+
+
+async def _rewrite(logs: Logs, person: Person, *, write: bool) -> Counter[str]:
+    """Take them out of every record, by log; how many were changed."""
+    changed = Counter[str]()
+    for log in logs:
+        async for batch in read_partitions(log):
+            left = [person.without(log.name, record) for record in batch]
+            changes = [after for before, after in zip(batch, left, strict=True) if after != before]
+            changed[log.name] += len(changes)
+            if changes and write:
+                await cast("SqliteLog", log).rewrite(changes)
+    return changed
+
+
+class _Without:
+    """A log as it would be without the person, for a copy."""
+
+    def __init__(self, log: Log, person: Person) -> None:
+        self._log = log
+        self._person = person
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
+        async for batch in self._log.read(partition, start):
+            yield [self._person.without(self._log.name, record) for record in batch]
+
+
+def _erase_lines(path: Path, person: Person, options: EraseOptions) -> int:
+    """Write the other lines of a JSONL file, and put that in its place; how many are gone."""
+    rest = path.with_name(f"{path.name}.rest")
+    gone = 0
+    try:
+        with path.open("rb") as old, open(rest, "wb", opener=open_private) as new:
+            shutil.copystat(path, rest)
+            for line in old:
+                if person.is_in_line(line):
+                    gone += 1
+                else:
+                    new.write(line)
+            new.flush()
+            os.fsync(new.fileno())
+        if gone and not options.dry_run:
+            rest.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be rewritten ({error.strerror})") from error
+    finally:
+        rest.unlink(missing_ok=True)
+    return gone
+
+
+def _needles(person: Person) -> tuple[list[bytes], list[bytes]]:
+    """The ids and the texts to search for."""
+    ids = [name.encode() for kind in ("user_id", "conversation_id") for name in person.ids[kind]]
+    return [name for name in ids if len(name) >= _SHORTEST], [text.encode() for text in person.texts]
+
+
+async def _count(logs: Logs, person: Person) -> tuple[Counter[bytes], Counter[str]]:
+    """How often ids and texts stand in records; and the records with an id, by log."""
+    ids, texts = _needles(person)
+    counts, places = Counter[bytes](), Counter[str]()
+    for log in logs:
+        async for batch in read_partitions(log):
+            for record in batch:
+                content = (record.key or b"") + record.value + b"".join(value for _, value in record.headers)
+                here = Counter({needle: content.count(needle) for needle in (*ids, *texts) if needle in content})
+                counts += here
+                places[f"log {log.name}"] += any(name in here for name in ids)
+    return counts, +places
+
+
+async def _search_file(config: Config, logs: Logs, person: Person) -> Counter[str]:
+    """Search the records, and the bytes of the file and those beside it; where an id is, or a text in no record."""
+    path = Path(config.settings.log.path)
+    live, places = await _count(logs, person)
+    if _beyond(path, person, live):  # pages that an earlier version freed without overwriting them
+        await cast("SqliteLog", logs.turns).compact()
+    return places + _beyond(path, person, live)
+
+
+def _beyond(path: Path, person: Person, live: Counter[bytes]) -> Counter[str]:
+    """The ids and texts that files have more often than their records do, by file."""
+    ids, texts = _needles(person)
+    beyond = Counter[str]()
+    for file in sorted(path.parent.glob(f"{path.name}*")):
+        known = live if file == path else Counter[bytes]()
+        for needle in (*ids, *texts):
+            beyond[str(file)] += max(0, _occurrences(file, needle) - known[needle])
+    return +beyond
+
+
+def _occurrences(file: Path, needle: bytes) -> int:
+    count, rest = 0, b""
+    with file.open("rb") as opened:
+        while block := opened.read(_BLOCK):
+            data = rest + block
+            count += data.count(needle)
+            rest = data[-len(needle) + 1 :]
+    return count
+
+
+def _delete_topics(config: Config, *, linking: bool, judged_spans: bool) -> None:
+    from collector.logs.kafka.topics import delete
+
+    assert config.settings.log.kafka is not None  # the configuration is checked
+    names = names_of(linking=linking, page=True, judged_spans=judged_spans)
+    delete(settings_of_log(config.settings.log.kafka), [f"{config.settings.log.kafka.prefix}.{name}" for name in names])
+
+
+def _report(
+    config: Config, options: EraseOptions, person: Person, changed: Counter[str], remains: Counter[str], say: Say
+) -> None:
+    beyond = list(_out_of_reach(config, options))
+    numbers = {name: len(person.ids[f"{name}_id"]) for name in ("conversation", "turn", "trace", "evaluation")}
+    if options.json:
+        ids = {name: sorted(values) for name, values in person.ids.items()}
+        plain = {"ids": ids, "changed": changed, "found": remains, "beyond": beyond, "dry_run": options.dry_run}
+        say(orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode())
+        return
+    say(f"Found {listed(plural(number, name) for name, number in numbers.items())}.")
+    verb = "Would change" if options.dry_run else "Changed"
+    for name, number in changed.items():
+        if number:
+            say(f"{verb} {plural(number, 'record')} of {name}.")
+    if not options.dry_run:
+        ids, texts = _needles(person)
+        searched = f"{plural(len(ids), 'id')} and {plural(len(texts), 'text')}"
+        outcome = "found nothing" if not remains else "still found some"
+        say(f"Searched all bytes for {searched}: {outcome}.")
+        for place, number in remains.items():
+            say(f"  {place}: {number}; records of others that mention an id stay, and are yours to judge")
+    say("Out of reach of this command:")
+    for each in beyond:
+        say(f"  - {each}")
+
+
+def _out_of_reach(config: Config, options: EraseOptions) -> Iterator[str]:
+    for name in config.exporters:
+        if name not in ("prometheus", "jsonl"):
+            yield f"export.{name}: what it has sent stays at its destination"
+    for source in config.settings.receive.kafka:
+        topics = listed([*source.traces, *source.logs, *source.turns])
+        yield f"receive.kafka: {topics} keep records as long as their own retention says"
+    for name in config.settings.judges:
+        yield f"judges.{name}: what its endpoint keeps of questions and of files of batches"
+    if options.to is not None:
+        yield "Kafka: brokers delete the files of a topic some time after it (file.delete.delay.ms)"
+    yield "Parquet and other files that commands have written, rotated files and backups; --file takes those of JSONL"
+    yield "Prometheus: sums and exemplars, which have no texts and no users"
