@@ -36,7 +36,11 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
     """The word in the configuration that selects this class; the name of its entry point."""
     scope: ClassVar[Scope] = "turn"
     direction: ClassVar[Direction] = "higher_is_better"
+    needed_fields: ClassVar[frozenset[str]]
+    """Names of the case's fields without which there is nothing to judge, if they are the same for all definitions."""
     needs_judge: ClassVar[bool] = True
+    all_typed: ClassVar[bool] = False
+    """Whether all that it asks its judge has a typed form, like verdicts: then one that only decides will do."""
     needs_content: ClassVar[bool] = True
     """Whether it reads what was said. Those that do not, like latency, also score turns whose texts are missing."""
     prompts: ClassVar[tuple[str, ...]] = ()
@@ -71,9 +75,9 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
         return cast("object", values)
 
     @property
-    @abstractmethod
     def requires(self) -> frozenset[str]:
-        """Names of the case's fields without which there is nothing to judge."""
+        """Names of the case's fields without which there is nothing to judge: `needed_fields`, unless a kind says."""
+        return self.needed_fields
 
     @property
     def score_range(self) -> tuple[float, float]:
@@ -97,9 +101,9 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
     def needs_writer(self) -> bool:
         """Whether its judge has to write more than verdicts, like a list of claims: one that only decides cannot.
 
-        True of evaluators that ask a judge, unless they know that all they ask has a typed form.
+        True of evaluators that ask a judge, unless `all_typed` says that all they ask has a typed form.
         """
-        return self.needs_judge
+        return self.needs_judge and not self.all_typed
 
     @property
     def cost_note(self) -> str:

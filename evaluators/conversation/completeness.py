@@ -19,8 +19,7 @@ class Completeness(ConversationRatio):
     revision: ClassVar[int] = 2
     spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
         "completeness",
-        ratio=RatioSpec(counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="wishes", predicate="were met"),
+        ratio=RatioSpec(empty_score=1.0, noun="wishes", predicate="were met"),
         extracts_items=True,
         extra_fields=("tools_called",),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts

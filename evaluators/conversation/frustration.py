@@ -16,17 +16,10 @@ class Frustration(ConversationRatio):
     """
 
     kind: ClassVar[str] = "frustration"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"turns.input"})
     direction: ClassVar[Direction] = "lower_is_better"
     spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
         "frustration",
-        ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes"}), empty_score=0.0, noun="messages", predicate="show frustration"
-        ),
+        ratio=RatioSpec(empty_score=0.0, noun="messages", predicate="show frustration"),
         required_fields=("input",),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The user's messages."""
-        return frozenset({"turns.input"})

@@ -39,24 +39,16 @@ class GoalAccuracy(TranscriptSettings, Evaluator[Conversation]):
     """
 
     kind: ClassVar[str] = "goal_accuracy"
+    all_typed: ClassVar[bool] = True
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"turns.input", "turns.actual_output"})
     scope: ClassVar = "conversation"
     prompts: ClassVar[tuple[str, ...]] = ("goal_accuracy.txt",)
     revision: ClassVar[int] = 2
 
     @property
-    def requires(self) -> frozenset[str]:
-        """The messages of the user and the application."""
-        return frozenset({"turns.input", "turns.actual_output"})
-
-    @property
     def score_range(self) -> tuple[float, float]:
         """The ends of both scales."""
         return SCALE.bounds
-
-    @property
-    def needs_writer(self) -> bool:
-        """See `Evaluator.needs_writer`: two scores have a typed form."""
-        return False
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from evaluators.mechanisms.conversation_ratio import ConversationRatio, ConversationRatioSpec
-from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 
 
 class KnowledgeRetention(ConversationRatio):
@@ -18,12 +18,8 @@ class KnowledgeRetention(ConversationRatio):
     spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
         "knowledge_retention",
         ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes", "unclear"}),
-            empty_score=1.0,
-            noun="answers",
-            predicate="fit what was said",
+            counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="answers", predicate="fit what was said"
         ),
         required_fields=("actual_output",),
         lookback=None,
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts

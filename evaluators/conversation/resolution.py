@@ -10,14 +10,7 @@ from evaluators.asking.transcript import TranscriptSettings
 from evaluators.cases import Conversation
 from evaluators.judge import Judge
 from evaluators.mechanisms.classification import Classification, LabelDefinition, ready_labels
-from evaluators.prompts import fill, load
 from evaluators.results import Score
-
-_LABELS = ready_labels(
-    "resolution.txt",
-    {"resolved": 1, "handed over": 0.5, "unresolved": 0, "abandoned": 0},
-    failing=["unresolved", "abandoned"],
-)
 
 
 class Resolution(TranscriptSettings, Classification[Conversation]):
@@ -29,21 +22,16 @@ class Resolution(TranscriptSettings, Classification[Conversation]):
     """
 
     kind: ClassVar[str] = "resolution"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"turns.input", "turns.actual_output"})
     scope: ClassVar = "conversation"
     prompts: ClassVar[tuple[str, ...]] = ("resolution.txt", "classifier_form.txt")
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The messages of the user and the application."""
-        return frozenset({"turns.input", "turns.actual_output"})
-
-    @property
-    def label_definitions(self) -> Mapping[str, LabelDefinition]:
-        """See `Classification.label_definitions`."""
-        return _LABELS
+    ready: ClassVar[Mapping[str, LabelDefinition]] = ready_labels(
+        "resolution.txt",
+        {"resolved": 1, "handed over": 0.5, "unresolved": 0, "abandoned": 0},
+        failing=["unresolved", "abandoned"],
+    )
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         material = build_conversation_input(case, ("input", "actual_output", "tools_called", "error"), self)
-        instructions = fill(load("resolution.txt"), {"form": self.label_form_text(_LABELS)})
-        return await self.classify(judge, instructions, material)
+        return await self.classify_ready(judge, material)

@@ -8,7 +8,7 @@ from evaluators.cases import Conversation
 from evaluators.evaluator import Example
 from evaluators.judge import Judge
 from evaluators.mechanisms.conversation_ratio import ConversationRatio, ConversationRatioSpec
-from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 from evaluators.mechanisms.rating import NonBlank
 from evaluators.results import Score
 
@@ -24,14 +24,10 @@ class RoleAdherence(ConversationRatio):
     spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
         "role_adherence",
         ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes", "unclear"}),
-            empty_score=1.0,
-            noun="answers",
-            predicate="keep to the role",
+            counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="answers", predicate="keep to the role"
         ),
         required_fields=("actual_output",),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
     example: ClassVar[Example] = {"chatbot_role": "A patient clerk of a railway company."}
 
     chatbot_role: NonBlank | None = None

@@ -21,15 +21,11 @@ class TaskCost(RunBounds, Evaluator[Conversation]):
     """
 
     kind: ClassVar[str] = "task_cost"
+    needed_fields: ClassVar[frozenset[str]] = frozenset()
     scope: ClassVar = "conversation"
     needs_judge: ClassVar[bool] = False
     needs_content: ClassVar[bool] = False
     example: ClassVar[Example] = {"max_tool_calls": 20}
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """Nothing that every conversation has: what is bounded is looked for."""
-        return frozenset()
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -69,22 +69,14 @@ class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
     """
 
     kind: ClassVar[str] = "topic_adherence"
+    all_typed: ClassVar[bool] = True
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"turns.input", "turns.actual_output"})
     scope: ClassVar = "conversation"
     prompts: ClassVar[tuple[str, ...]] = ("topic_adherence.txt",)
     example: ClassVar[Example] = {"relevant_topics": ["railway tickets", "timetables"]}
 
     relevant_topics: tuple[NonBlank, ...] = Field(min_length=1)
     """The subjects that the application is for."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The messages of the user and the application."""
-        return frozenset({"turns.input", "turns.actual_output"})
-
-    @property
-    def needs_writer(self) -> bool:
-        """See `Evaluator.needs_writer`: the items are the turns."""
-        return False
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from evaluators.mechanisms.conversation_ratio import ConversationRatio, ConversationRatioSpec
-from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 
 
 class TurnRelevancy(ConversationRatio):
@@ -18,9 +18,6 @@ class TurnRelevancy(ConversationRatio):
     kind: ClassVar[str] = "turn_relevancy"
     spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
         "turn_relevancy",
-        ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes", "unclear"}), empty_score=1.0, noun="answers", predicate="fit"
-        ),
+        ratio=RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="answers", predicate="fit"),
         required_fields=("input", "actual_output"),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from evaluators.asking.judge_input import (
     build_judge_input,
@@ -145,6 +145,10 @@ class CallVerdicts(VerdictSettings, WindowSettings, Evaluator[Turn]):
     """The share of a turn's tool calls whose verdict counts. A kind of it says which spec it makes."""
 
     spec: ClassVar[CallVerdictSpec]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.prompts = cls.spec.prompts
 
     def items(self, case: Turn) -> Sequence[Json]:
         """The items that get a verdict: every call."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -113,7 +112,10 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
     max_tokens: int | None = Field(default=None, ge=1)
     """Length limit of an answer."""
 
+    all_typed: ClassVar[bool] = True
     prompts: ClassVar[tuple[str, ...]] = CLASSIFIER_PROMPTS
+    ready: ClassVar[Mapping[str, LabelDefinition]]
+    """The labels of a kind that has its own; its first prompt says what they mean."""
 
     def instructions(
         self,
@@ -153,20 +155,15 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
         return QuestionGroup(guide, (ChoiceQuestion(("label",), _WHICH, tuple(options)),))
 
     @property
-    def needs_writer(self) -> bool:
-        """See `Evaluator.needs_writer`: a label has a typed form."""
-        return False
-
-    @property
     def templates(self) -> tuple[str, ...]:
         """See `Evaluator.templates`."""
         later = (self.template("classifier_form"),) if self.reason != "before" else ()
         return (*self.prompts, *later)
 
     @property
-    @abstractmethod
     def label_definitions(self) -> Mapping[str, LabelDefinition]:
-        """The labels by name, with what they are worth."""
+        """The labels by name, with what they are worth: those of the kind, unless they are the user's own."""
+        return self.ready
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -179,6 +176,11 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
             return self.passed(score.value)
         labels = self.label_definitions
         return labels[score.label].passes if score.label is not None and score.label in labels else None
+
+    async def classify_ready(self, judge: Judge, material: JudgeInput) -> Score:
+        """Ask for one of the kind's own labels."""
+        instructions = fill(load(self.prompts[0]), {"form": self.label_form_text(self.ready)})
+        return await self.classify(judge, instructions, material)
 
     async def classify(self, judge: Judge, instructions: str, material: JudgeInput) -> Score:
         """Ask for a label. Its score is the mean of what the labels are worth, by the judge's token probabilities where

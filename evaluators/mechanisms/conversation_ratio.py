@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from evaluators.asking.transcript import ConversationSettings, Transcript, build_windows
 from evaluators.asking.windows import draw_windows, split
@@ -124,12 +124,12 @@ class ConversationRatio(VerdictSettings, ConversationSettings, Evaluator[Convers
     """The share of a conversation's items whose verdict counts. A kind of it says which spec it makes."""
 
     scope: ClassVar = "conversation"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"turns.input", "turns.actual_output"})
     spec: ClassVar[ConversationRatioSpec]
 
-    @property
-    def requires(self) -> frozenset[str]:
-        """The messages of the user and the application."""
-        return frozenset({"turns.input", "turns.actual_output"})
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.prompts = cls.spec.prompts
 
     @property
     def rounds(self) -> int:

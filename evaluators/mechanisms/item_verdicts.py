@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, create_model, field_validator
 
@@ -31,6 +31,9 @@ VerdictWord = Literal["yes", "no", "unclear"]
 
 WORDS: tuple[VerdictWord, ...] = ("yes", "no", "unclear")
 """The same, the most decisive first."""
+
+YES_OR_UNCLEAR: frozenset[VerdictWord] = frozenset({"yes", "unclear"})
+"""The verdicts that count where an item is good unless the judge says no."""
 
 VERDICT_PROMPTS = ("items_form.txt", "verdicts_form.txt")
 """The templates of the forms of the answers: part of every version of an evaluator that takes a share."""
@@ -65,18 +68,14 @@ class ItemVerdicts(Reply):
 
 
 class VerdictSettings(BaseModel):
-    """How a verdict counts."""
+    """How a verdict counts. It has a typed form; those who list items first say so."""
 
+    all_typed: ClassVar[bool] = True
     verdicts: Annotated[Literal["words", "probabilities"], ADDED_LATER] = Field(
         default="words",
         description="Whether a verdict counts as the judge wrote it, or by the probabilities of yes, no and unclear "
         "where the judge gives them.",
     )
-
-    @property
-    def needs_writer(self) -> bool:
-        """See `Evaluator.needs_writer`: a verdict has a typed form; those who list items first say so."""
-        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +103,10 @@ class RatioSpec:
     `noun` names the items, `predicate` the property that counts: "statements" that "are relevant".
     """
 
-    counting_verdicts: frozenset[VerdictWord]
     empty_score: float
     noun: str
     predicate: str
+    counting_verdicts: frozenset[VerdictWord] = frozenset({"yes"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,16 +14,14 @@ from evaluators.asking.judge_input import JudgeInput, is_program_field
 from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Judge
 from evaluators.mechanisms.g_eval_definition import describe_fields
-from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, score_ratio
+from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, YES_OR_UNCLEAR, ItemWindow, RatioSpec, score_ratio
 from evaluators.mechanisms.rating import RATING_PROMPTS, NonBlank, Rating
 from evaluators.prompts import fill, load, placeholders
 from evaluators.results import Score
 
 GUIDELINE_PROMPTS = ("guidelines_verdicts.txt", *VERDICT_PROMPTS)
 
-_RATIO = RatioSpec(
-    counting_verdicts=frozenset({"yes", "unclear"}), empty_score=1.0, noun="guidelines", predicate="are kept"
-)
+_RATIO = RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="guidelines", predicate="are kept")
 
 
 async def score_guidelines(

@@ -75,6 +75,7 @@ class Rating(ReasonSettings, TextSettings):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     default_scale: ClassVar[Scale] = Scale(0, 10)
+    all_typed: ClassVar[bool] = True
     prompts: ClassVar[tuple[str, ...]] = RATING_PROMPTS
 
     rubric: tuple[Rubric, ...] = Field(default=(), description="What ranges of the scale stand for.")
@@ -146,11 +147,6 @@ class Rating(ReasonSettings, TextSettings):
     def score_range(self) -> tuple[float, float]:
         """The ends of the scale."""
         return self.raw_scale.bounds
-
-    @property
-    def needs_writer(self) -> bool:
-        """See `Evaluator.needs_writer`: a number has a typed form."""
-        return False
 
     @property
     def form(self) -> str:

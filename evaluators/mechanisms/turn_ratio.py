@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from evaluators.answers.trivial_answer import is_trivial_answer
 from evaluators.asking.judge_input import build_judge_input, cut, longest_field, shorten, size_of, split_text
@@ -49,6 +49,11 @@ class TurnRatioSpec:
             else (f"{self.name}_items.txt", f"{self.name}_verdicts.txt")
         )
         return (*own, *VERDICT_PROMPTS)
+
+    @property
+    def needed_fields(self) -> frozenset[str]:
+        """The material that the judge is shown."""
+        return frozenset(filter(None, (*self.extract_from, self.list_field, *self.companion_fields)))
 
     async def score(
         self,
@@ -146,10 +151,11 @@ class TurnRatio(VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     spec: ClassVar[TurnRatioSpec]
 
-    @property
-    def requires(self) -> frozenset[str]:
-        """The material that the judge is shown."""
-        return frozenset(filter(None, (*self.spec.extract_from, self.spec.list_field, *self.spec.companion_fields)))
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.prompts = cls.spec.prompts
+        if "needed_fields" not in vars(cls):
+            cls.needed_fields = cls.spec.needed_fields
 
     @property
     def rounds(self) -> int:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from evaluators.cases import Json, ToolCall, Turn
 from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec, call_item
-from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 from evaluators.mechanisms.rating import NonBlank
 
 _HANDOVER = re.compile(
@@ -28,22 +28,15 @@ class AgentHandover(CallVerdicts):
     """
 
     kind: ClassVar[str] = "agent_handover"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
     spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
         "agent_handover_verdicts.txt",
-        RatioSpec(
-            counting_verdicts=frozenset({"yes", "unclear"}), empty_score=1.0, noun="hand-overs", predicate="are right"
-        ),
+        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="hand-overs", predicate="are right"),
         ("input", "history", "system_prompt", "tools_offered", "tools_called", "actual_output"),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
 
     tools: tuple[NonBlank, ...] = ()
     """Names of further tools by which agents hand over, such as those named after agents."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The request."""
-        return frozenset({"input"})
 
     def items(self, case: Turn) -> Sequence[Json]:
         """Every call that hands over."""

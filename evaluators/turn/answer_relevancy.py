@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 
 
@@ -18,17 +18,11 @@ class AnswerRelevancy(TurnRatio):
     kind: ClassVar[str] = "answer_relevancy"
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "answer_relevancy",
-        ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes", "unclear"}),
-            empty_score=1.0,
-            noun="statements",
-            predicate="are relevant",
-        ),
+        ratio=RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="statements", predicate="are relevant"),
         extract_from=("actual_output",),
         extract_beside=("input",),
         companion_fields=("input",),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
 
     @property
     def lowest_if_trivial(self) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec
-from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 
 
 class ArgumentGrounding(CallVerdicts):
@@ -15,19 +15,9 @@ class ArgumentGrounding(CallVerdicts):
     """
 
     kind: ClassVar[str] = "argument_grounding"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
     spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
         "argument_grounding_verdicts.txt",
-        RatioSpec(
-            counting_verdicts=frozenset({"yes", "unclear"}),
-            empty_score=1.0,
-            noun="tool calls",
-            predicate="are grounded",
-        ),
+        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="tool calls", predicate="are grounded"),
         ("input", "history", "system_prompt", "tools_called"),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The request."""
-        return frozenset({"input"})

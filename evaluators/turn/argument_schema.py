@@ -258,16 +258,12 @@ class ArgumentSchema(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "argument_schema"
+    needed_fields: ClassVar[frozenset[str]] = frozenset()
     needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
 
     only_offered: bool = False
     """Whether a call of a tool that was not offered is wrong."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """Nothing: a turn without calls has no wrong ones."""
-        return frozenset()
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -24,13 +24,9 @@ class AttackSigns(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "attack_signs"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
     direction: ClassVar[Direction] = "lower_is_better"
     needs_judge: ClassVar[bool] = False
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The user's messages."""
-        return frozenset({"input"})
 
     @property
     def label_names(self) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ class Bias(TurnRatio):
     direction: ClassVar[Direction] = "lower_is_better"
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "bias",
-        ratio=RatioSpec(counting_verdicts=frozenset({"yes"}), empty_score=0.0, noun="opinions", predicate="are biased"),
+        ratio=RatioSpec(empty_score=0.0, noun="opinions", predicate="are biased"),
         extract_from=("actual_output",),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts

@@ -20,9 +20,7 @@ from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, ItemWindow, Rat
 from evaluators.results import Score
 from evaluators.skip_reasons import SkipReason
 
-_RATIO = RatioSpec(
-    counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="cited statements", predicate="are supported"
-)
+_RATIO = RatioSpec(empty_score=1.0, noun="cited statements", predicate="are supported")
 
 
 class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
@@ -35,15 +33,11 @@ class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "citation_support"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
     prompts: ClassVar[tuple[str, ...]] = ("citation_support_verdicts.txt", *VERDICT_PROMPTS)
 
     first_number: int = Field(default=1, ge=0, le=1)
     """The number of the first passage, unless they begin with their own."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer. Its sources may be of two kinds, of which a turn needs one."""
-        return frozenset({"actual_output"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

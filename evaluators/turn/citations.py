@@ -25,6 +25,7 @@ class Citations(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "citations"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
     needs_judge: ClassVar[bool] = False
 
     required: bool = False
@@ -33,11 +34,6 @@ class Citations(Evaluator[Turn]):
     """Whether links are citations, too."""
     first_number: int = Field(default=1, ge=0, le=1)
     """The number of the first passage, unless they begin with their own."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer. Its sources may be of two kinds, of which a turn needs one."""
-        return frozenset({"actual_output"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

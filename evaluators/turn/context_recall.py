@@ -20,20 +20,13 @@ class ContextRecall(TurnRatio):
     """
 
     kind: ClassVar[str] = "context_recall"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"expected_output", "retrieval_context"})
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "context_recall",
-        ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="claims", predicate="are in the passages"
-        ),
+        ratio=RatioSpec(empty_score=1.0, noun="claims", predicate="are in the passages"),
         extract_from=("expected_output",),
         extract_beside=("input",),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The reference and the passages."""
-        return frozenset({"expected_output", "retrieval_context"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -17,10 +17,7 @@ class ContextualRelevancy(TurnRatio):
     kind: ClassVar[str] = "contextual_relevancy"
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "contextual_relevancy",
-        ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes"}), empty_score=0.0, noun="passages", predicate="help to answer"
-        ),
+        ratio=RatioSpec(empty_score=0.0, noun="passages", predicate="help to answer"),
         list_field="retrieval_context",
         companion_fields=("input",),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts

@@ -15,7 +15,7 @@ from evaluators.results import Score
 
 
 def _claims_in(name: str, source: str, other: str, predicate: str) -> TurnRatioSpec:
-    ratio = RatioSpec(counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="claims", predicate=predicate)
+    ratio = RatioSpec(empty_score=1.0, noun="claims", predicate=predicate)
     return TurnRatioSpec(
         name, ratio=ratio, extract_from=(source,), extract_beside=("input",), companion_fields=(other,)
     )
@@ -30,6 +30,7 @@ class FactualCorrectness(TwoRatios):
     """
 
     kind: ClassVar[str] = "factual_correctness"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output", "expected_output"})
     first: ClassVar[TurnRatioSpec] = _claims_in(
         "claim_precision", "actual_output", "expected_output", "are in the reference"
     )
@@ -39,11 +40,6 @@ class FactualCorrectness(TwoRatios):
     prompts: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys((*first.prompts, *second.prompts)))
 
     measure_by: Literal["f1", "precision", "recall"] = Field(default="f1", description="The share that is the score.")
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer and a reference."""
-        return frozenset({"actual_output", "expected_output"})
 
     @property
     def rounds(self) -> int:

@@ -9,7 +9,7 @@ from evaluators.answers.trivial_answer import is_trivial_answer, worst_score
 from evaluators.asking.sources import find_sources
 from evaluators.cases import Turn
 from evaluators.judge import Judge
-from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 from evaluators.results import Score
 
@@ -24,26 +24,18 @@ class Faithfulness(TurnRatio):
     """
 
     kind: ClassVar[str] = "faithfulness"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "faithfulness",
         ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes", "unclear"}),
-            empty_score=1.0,
-            noun="claims",
-            predicate="keep to the sources",
+            counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="claims", predicate="keep to the sources"
         ),
         extract_from=("actual_output",),
         extract_beside=("input",),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
 
     penalize_unclear: bool = False
     """Whether claims beyond the sources count as unfaithful."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer. Its sources may be of two kinds, of which a turn needs one."""
-        return frozenset({"actual_output"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -19,10 +19,7 @@ class Hallucination(TurnRatio):
     direction: ClassVar[Direction] = "lower_is_better"
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "hallucination",
-        ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes"}), empty_score=0.0, noun="texts", predicate="are contradicted"
-        ),
+        ratio=RatioSpec(empty_score=0.0, noun="texts", predicate="are contradicted"),
         list_field="context",
         companion_fields=("actual_output",),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts

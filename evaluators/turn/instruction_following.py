@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 
 
@@ -17,20 +17,10 @@ class InstructionFollowing(TurnRatio):
     """
 
     kind: ClassVar[str] = "instruction_following"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"system_prompt", "input", "actual_output"})
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "instruction_following",
-        ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes", "unclear"}),
-            empty_score=1.0,
-            noun="instructions",
-            predicate="are kept",
-        ),
+        ratio=RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="instructions", predicate="are kept"),
         extract_from=("system_prompt",),
         companion_fields=("history", "input", "tools_called", "actual_output"),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The instructions, the request and the answer."""
-        return frozenset({"system_prompt", "input", "actual_output"})

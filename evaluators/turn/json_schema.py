@@ -31,6 +31,7 @@ class JsonSchema(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "json_schema"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
     needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
     example: ClassVar[Example] = {"json_schema": {"type": "object", "required": ["order_id"]}}
@@ -55,11 +56,6 @@ class JsonSchema(Evaluator[Turn]):
         """1 where the schema has never taken prose for JSON: it takes no text."""
         types = self.json_schema.get("type", "string")
         return 2 if "string" in ([types] if isinstance(types, str) else types) else 1
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer."""
-        return frozenset({"actual_output"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

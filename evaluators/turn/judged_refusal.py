@@ -9,14 +9,7 @@ from evaluators.asking.judge_input import build_judge_input
 from evaluators.cases import Turn
 from evaluators.judge import Judge
 from evaluators.mechanisms.classification import Classification, LabelDefinition, ready_labels
-from evaluators.prompts import fill, load
 from evaluators.results import Score
-
-_LABELS = ready_labels(
-    "judged_refusal.txt",
-    {"answered": 1, "unable": 1, "refused rightly": 1, "refused wrongly": 0},
-    failing=["refused wrongly"],
-)
 
 _FIELDS = ("input", "actual_output", "system_prompt")
 
@@ -29,20 +22,15 @@ class JudgedRefusal(Classification[Turn]):
     """
 
     kind: ClassVar[str] = "judged_refusal"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"input", "actual_output"})
     prompts: ClassVar[tuple[str, ...]] = ("judged_refusal.txt", "classifier_form.txt")
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The request and the answer."""
-        return frozenset({"input", "actual_output"})
-
-    @property
-    def label_definitions(self) -> Mapping[str, LabelDefinition]:
-        """See `Classification.label_definitions`."""
-        return _LABELS
+    ready: ClassVar[Mapping[str, LabelDefinition]] = ready_labels(
+        "judged_refusal.txt",
+        {"answered": 1, "unable": 1, "refused rightly": 1, "refused wrongly": 0},
+        failing=["refused wrongly"],
+    )
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         material = build_judge_input(case, _FIELDS, self.longest_text)
-        instructions = fill(load("judged_refusal.txt"), {"form": self.label_form_text(_LABELS)})
-        return await self.classify(judge, instructions, material)
+        return await self.classify_ready(judge, material)

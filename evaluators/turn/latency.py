@@ -17,6 +17,7 @@ class Latency(Evaluator[Turn]):
     """1 up to the target, then falling evenly to 0 at the limit, by the seconds from request to answer."""
 
     kind: ClassVar[str] = "latency"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"started_at", "ended_at"})
     needs_judge: ClassVar[bool] = False
     needs_content: ClassVar[bool] = False
     example: ClassVar[Example] = {"target": 2.0, "limit": 10.0}
@@ -31,11 +32,6 @@ class Latency(Evaluator[Turn]):
         if self.limit <= self.target:
             raise ValueError("target and limit: the limit has to be above the target")
         return self
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """When it began and ended."""
-        return frozenset({"started_at", "ended_at"})
 
     @property
     def score_range(self) -> tuple[float, float]:

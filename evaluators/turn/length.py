@@ -26,6 +26,7 @@ class Length(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "length"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
     needs_judge: ClassVar[bool] = False
     example: ClassVar[Example] = {"maximum": 200}
 
@@ -43,11 +44,6 @@ class Length(Evaluator[Turn]):
         if self.maximum is not None and self.maximum < self.minimum:
             raise ValueError("minimum and maximum: the maximum is below the minimum")
         return self
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer."""
-        return frozenset({"actual_output"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -74,6 +74,7 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
 
     revision: ClassVar[int] = 2
     kind: ClassVar[str] = "llm_judge_strict_json"
+    all_typed: ClassVar[bool] = True
     prompts: ClassVar[tuple[str, ...]] = ("llm_judge_strict_json.txt",)
 
     target_output_key: TargetKey = "*"
@@ -113,11 +114,6 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
     def score_range(self) -> tuple[float, float]:
         """All lost, nothing lost."""
         return (0.0, 100.0)
-
-    @property
-    def needs_writer(self) -> bool:
-        """See `Evaluator.needs_writer`: a label for each key has a typed form."""
-        return False
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

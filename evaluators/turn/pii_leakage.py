@@ -28,6 +28,7 @@ class PiiLeakage(TurnRatio):
     """
 
     kind: ClassVar[str] = "pii_leakage"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "pii_leakage",
         ratio=RatioSpec(
@@ -39,13 +40,7 @@ class PiiLeakage(TurnRatio):
         extract_from=("actual_output",),
         companion_fields=("input",),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
     revision: ClassVar[int] = 2
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer; it is judged also where nobody knows what was asked."""
-        return frozenset({"actual_output"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

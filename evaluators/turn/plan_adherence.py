@@ -84,23 +84,18 @@ class PlanAdherence(CallVerdicts):
     """
 
     kind: ClassVar[str] = "plan_adherence"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"input", "actual_output"})
     spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
         "plan_adherence_verdicts.txt",
-        RatioSpec(counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="steps", predicate="were followed"),
+        RatioSpec(empty_score=1.0, noun="steps", predicate="were followed"),
         ("input", "tools_called", "actual_output"),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
     example: ClassVar[Example] = {"plan": ["Look the order up.", "Check the refund policy.", "Answer."]}
 
     plan: tuple[NonBlank, ...] = Field(default=(), max_length=50)
     """The steps, in order; those that the agent wrote down, if left out."""
     plan_tools: Annotated[tuple[NonBlank, ...], ADDED_LATER] = PLAN_TOOLS
     """Names of the tools by which the agent writes its plan down."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The request and the answer."""
-        return frozenset({"input", "actual_output"})
 
     def items(self, case: Turn) -> Sequence[Json]:
         """Every step of the plan."""

@@ -27,13 +27,9 @@ class PromptAttack(VerdictSettings, WindowSettings, Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "prompt_attack"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
     direction: ClassVar[Direction] = "lower_is_better"
     prompts: ClassVar[tuple[str, ...]] = ("prompt_attack_verdicts.txt", *VERDICT_PROMPTS)
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The user's messages."""
-        return frozenset({"input"})
 
     @property
     def label_names(self) -> tuple[str, ...]:

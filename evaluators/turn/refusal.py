@@ -62,17 +62,13 @@ class Refusal(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "refusal"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
     direction: ClassVar[Direction] = "lower_is_better"
     needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
 
     phrases: tuple[NonBlank, ...] = ()
     """Further phrases that mark a refusal, in any case."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer."""
-        return frozenset({"actual_output"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

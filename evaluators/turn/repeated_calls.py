@@ -26,17 +26,13 @@ class RepeatedCalls(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "repeated_calls"
+    needed_fields: ClassVar[frozenset[str]] = frozenset()
     needs_judge: ClassVar[bool] = False
 
     allowed: int = Field(default=0, ge=0)
     """How often the same call may be repeated."""
     ignore: tuple[NonBlank, ...] = ()
     """Names of tools whose calls may be repeated."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """Nothing: a turn without tools repeats none."""
-        return frozenset()
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

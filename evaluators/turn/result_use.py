@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from evaluators.cases import Json, Turn
 from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec, call_item
-from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 
 
 class ResultUse(CallVerdicts):
@@ -18,22 +18,12 @@ class ResultUse(CallVerdicts):
     """
 
     kind: ClassVar[str] = "result_use"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"input", "actual_output"})
     spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
         "result_use_verdicts.txt",
-        RatioSpec(
-            counting_verdicts=frozenset({"yes", "unclear"}),
-            empty_score=1.0,
-            noun="results",
-            predicate="are used rightly",
-        ),
+        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="results", predicate="are used rightly"),
         ("input", "tools_called", "actual_output"),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The request and the answer."""
-        return frozenset({"input", "actual_output"})
 
     def items(self, case: Turn) -> Sequence[Json]:
         """Every call that something came of."""

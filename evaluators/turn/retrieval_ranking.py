@@ -31,12 +31,8 @@ class RetrievalRanking(VerdictSettings, WindowSettings, Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "retrieval_ranking"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"input", "retrieval_context"})
     prompts: ClassVar[tuple[str, ...]] = ("contextual_relevancy_verdicts.txt", *VERDICT_PROMPTS)
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The input and the passages."""
-        return frozenset({"input", "retrieval_context"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -22,23 +22,13 @@ class RetrievalSufficiency(TurnRatio):
     """
 
     kind: ClassVar[str] = "retrieval_sufficiency"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "retrieval_sufficiency",
-        ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes"}),
-            empty_score=1.0,
-            noun="pieces of information",
-            predicate="were retrieved",
-        ),
+        ratio=RatioSpec(empty_score=1.0, noun="pieces of information", predicate="were retrieved"),
         extract_from=("input",),
         extract_beside=("history",),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The input. The retrieved material may be of two kinds, of which a turn needs one."""
-        return frozenset({"input"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -19,14 +19,10 @@ class RunLimits(RunBounds, Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "run_limits"
+    needed_fields: ClassVar[frozenset[str]] = frozenset()
     needs_judge: ClassVar[bool] = False
     needs_content: ClassVar[bool] = False
     example: ClassVar[Example] = {"max_tool_calls": 8}
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """Nothing that every turn has: what is bounded is looked for."""
-        return frozenset()
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

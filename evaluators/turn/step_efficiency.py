@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec
-from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 
 
 class StepEfficiency(CallVerdicts):
@@ -17,16 +17,9 @@ class StepEfficiency(CallVerdicts):
     """
 
     kind: ClassVar[str] = "step_efficiency"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
     spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
         "step_efficiency_verdicts.txt",
-        RatioSpec(
-            counting_verdicts=frozenset({"yes", "unclear"}), empty_score=1.0, noun="calls", predicate="were needed"
-        ),
+        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="calls", predicate="were needed"),
         ("input", "history", "tools_called", "actual_output"),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The request."""
-        return frozenset({"input"})

@@ -22,27 +22,19 @@ class Summarization(TwoRatios):
     """
 
     kind: ClassVar[str] = "summarization"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"input", "actual_output"})
     first: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "summary_alignment",
-        ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="statements", predicate="are in the source"
-        ),
+        ratio=RatioSpec(empty_score=1.0, noun="statements", predicate="are in the source"),
         extract_from=("actual_output",),
     )
     second: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "summary_coverage",
-        ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="key facts", predicate="are in the summary"
-        ),
+        ratio=RatioSpec(empty_score=1.0, noun="key facts", predicate="are in the summary"),
         extract_from=("input",),
         companion_fields=("actual_output",),
     )
     prompts: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys((*first.prompts, *second.prompts)))
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The source and the summary."""
-        return frozenset({"input", "actual_output"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -16,15 +16,10 @@ class TaskCompletion(TurnRatio):
     """
 
     kind: ClassVar[str] = "task_completion"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output", "input"})
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "task_completion",
-        ratio=RatioSpec(counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="wishes", predicate="were met"),
+        ratio=RatioSpec(empty_score=1.0, noun="wishes", predicate="were met"),
         extract_from=("input", "history"),
         companion_fields=("input", "actual_output", "tools_called"),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The request and the answer; not every turn has a history or tools."""
-        return frozenset({"actual_output", "input"})

@@ -20,15 +20,11 @@ class ToolErrors(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "tool_errors"
+    needed_fields: ClassVar[frozenset[str]] = frozenset()
     needs_judge: ClassVar[bool] = False
 
     count_recovered: bool = True
     """Whether a failed call counts as good once its tool works."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """Nothing: a turn without tools has no errors of tools."""
-        return frozenset()
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

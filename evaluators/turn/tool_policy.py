@@ -21,6 +21,7 @@ class ToolPolicy(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "tool_policy"
+    needed_fields: ClassVar[frozenset[str]] = frozenset()
     needs_judge: ClassVar[bool] = False
     example: ClassVar[Example] = {"forbidden": ["delete_account"]}
 
@@ -40,11 +41,6 @@ class ToolPolicy(Evaluator[Turn]):
         if wrong := sorted(name for name, count in self.most.items() if count < 1):
             raise ValueError(f"most: {wrong[0]} may be called less than once; write it into forbidden")
         return self
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """Nothing: a turn without tools breaks no rule about them."""
-        return frozenset()
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

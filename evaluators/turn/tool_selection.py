@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import ADDED_LATER
 from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec
-from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 
 NOTHING_LEFT_OUT = "no tool that was offered and needed was left out"
 
@@ -22,25 +22,15 @@ class ToolSelection(CallVerdicts):
     """
 
     kind: ClassVar[str] = "tool_selection"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"input", "tools_offered"})
     spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
         "tool_selection_verdicts.txt",
-        RatioSpec(
-            counting_verdicts=frozenset({"yes", "unclear"}),
-            empty_score=1.0,
-            noun="choices of tools",
-            predicate="are right",
-        ),
+        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="choices of tools", predicate="are right"),
         ("input", "history", "system_prompt", "tools_offered", "tools_called", "actual_output"),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
 
     parameters: Annotated[bool, ADDED_LATER] = False
     """Whether the judge sees what arguments each tool takes, where the trace tells."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The request, and the tools that were offered."""
-        return frozenset({"input", "tools_offered"})
 
     def companions(self, case: Turn) -> Mapping[str, Json]:
         """The arguments that the tools take, if they are to be shown."""

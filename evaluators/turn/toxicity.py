@@ -19,12 +19,6 @@ class Toxicity(TurnRatio):
     direction: ClassVar[Direction] = "lower_is_better"
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "toxicity",
-        ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes"}),
-            empty_score=0.0,
-            noun="passages with an attitude",
-            predicate="are toxic",
-        ),
+        ratio=RatioSpec(empty_score=0.0, noun="passages with an attitude", predicate="are toxic"),
         extract_from=("actual_output",),
     )
-    prompts: ClassVar[tuple[str, ...]] = spec.prompts
