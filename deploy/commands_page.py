@@ -19,9 +19,12 @@ INTRODUCTION = """\
 `make reference` writes this page from the command line itself; `evalstream COMMAND --help` prints the same.
 
 Exit status: 0 done, 1 the work failed, 2 the command or its configuration is wrong. Data goes to stdout, messages go
-to stderr. Where a command prints a table, `--json` prints data. Colours appear only on a terminal, and not when
-`NO_COLOR` is set. `evalstream --install-completion` makes your shell complete commands and options.
+to stderr. `--config`, `-c` names the configuration file (`evalstream.yaml`), and `--json` prints JSON, wherever a
+command has them. Colours appear only on a terminal, and not when `NO_COLOR` is set. `evalstream --install-completion`
+makes your shell complete commands and options.
 """
+EVERYWHERE = {"The configuration file.", "Print JSON."}
+"""The help of the options that the introduction explains."""
 
 
 def document() -> str:
@@ -38,10 +41,12 @@ def _commands(path: str, command: Any) -> Iterator[str]:
         arguments = [_argument(each) for each in command.params if isinstance(each, TyperArgument)]
         yield f"## {path}\n"
         yield f"{inspect.cleandoc(command.help or '')}\n"
-        yield f"Usage: `{' '.join([path, '[OPTIONS]', *arguments])}`\n"
-        options = [_row(each) for each in command.params if isinstance(each, TyperOption) and not each.hidden]
-        if options:
-            yield "\n".join(["| option | default | meaning |", "|---|---|---|", *options]) + "\n"
+        common = [f"[{each.opts[0]}]" for each in command.params if getattr(each, "help", None) in EVERYWHERE]
+        yield f"Usage: `{' '.join([path, *common, '[OPTIONS]', *arguments])}`\n"
+        options = [each for each in command.params if isinstance(each, TyperOption) and not each.hidden]
+        own = [_row(option) for option in options if option.help not in EVERYWHERE]
+        if own:
+            yield "\n".join(["| option | default | meaning |", "|---|---|---|", *own]) + "\n"
 
 
 def _argument(argument: TyperArgument) -> str:

@@ -1,11 +1,11 @@
-"""The configuration reference, made from the models that check the configuration."""
+"""The two pages of configuration keys, made from the models that check the configuration."""
 
 # ruff: noqa: INP001 - scripts beside the pages that they write
 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
@@ -20,18 +20,63 @@ from collector.config.settings import Settings
 from collector.durations import seconds
 
 INTRODUCTION = """\
-# Configuration reference
+# Configuration
 
-Every key of `evalstream.yaml`. `make reference` writes this page from the models that check the file.
-`evalstream check` says what is wrong with a file and what the file means; with `--schema configuration` it prints the
-same keys as a JSON Schema, [for editors](files-and-replay.md#schema). Complete examples:
-a [chatbot](../examples/chatbot.yaml), a
-[RAG service](../examples/rag.yaml), an [agent](../examples/agent.yaml).
+These are the keys of `evalstream.yaml` that most deployments set. [Advanced configuration](configuration-advanced.md)
+has all others, [Evaluators](evaluators.md#all-evaluators) those of each kind. `evalstream check` says what a file means
+and what is wrong with it. `evalstream check --schema configuration` prints the keys as a JSON Schema,
+[for editors](files-and-replay.md#schema). `make reference` writes this page from the models that check the file.
 
-Durations are written like `250ms`, `10s`, `15m`, `1h` or `7d`; a plain number is seconds. `${env:NAME}` anywhere in
-the file is replaced by that environment variable, `${env:NAME:-default}` by the variable or a default. Keys in
-**bold** are required.
+Complete examples: a [chatbot](../examples/chatbot.yaml), a [RAG service](../examples/rag.yaml), an
+[agent](../examples/agent.yaml), and the [recipes](recipes.md).
+
+Write durations like `250ms`, `10s`, `15m`, `1h` or `7d`; a plain number is seconds. `${env:NAME}` is replaced by that
+environment variable, `${env:NAME:-default}` by the variable or a default. Keys in **bold** are required.
 """
+ADVANCED = """\
+# Advanced configuration
+
+The keys of `evalstream.yaml` that are not on [the first page](configuration.md). Most deployments need none of them.
+"""
+FIRST: Mapping[str, str] = {
+    "": "store_text plugins",
+    "redact": "enabled detectors patterns",
+    "log": "kind path retention",
+    "log.kafka": "bootstrap_servers prefix partitions replication_factor",
+    "log.kafka.security": "protocol mechanism username password ca",
+    "receive": "files",
+    "receive.otlp_http": "host port",
+    "receive.otlp_http.auth": "tokens",
+    "receive.otlp_http.tls": "certificate key",
+    "receive.otlp_grpc": "port",
+    "receive.kafka[]": "bootstrap_servers traces logs group start",
+    "assemble": "idle_timeout attributes fields",
+    "assemble.identity": "conversation user",
+    "judges.<name>": "model base_url api api_key api_key_file timeout concurrency temperature max_tokens fallback"
+    " usd_per_million_input_tokens usd_per_million_output_tokens requests_per_minute cache_size",
+    "juries.<name>": "judges combine",
+    "cascades.<name>": "first then doubt share",
+    "evaluators.<name>": "kind judge scope threshold",
+    "monitors.<name>": "evaluators match subjects sample idle_timeout packs",
+    "monitors.<name>.evaluators[]": "name sample",
+    "monitors.<name>.boost": "error negative_feedback",
+    "monitors.<name>.budget": "usd_per_hour usd_per_day",
+    "monitors.<name>.alerts": "targets turns_per_hour enabled",
+    "monitors.<name>.alerts.shares.<name>": "at_most at_least",
+    "evaluate": "concurrency",
+    "evaluate.budget": "usd_per_hour usd_per_day",
+    "alerts": "false_alarm_days max_lag no_traffic_after expected_usd_per_hour runbooks dashboards labels webhook",
+    "golden": "path interval",
+    "page": "host port url",
+    "page.auth": "tokens",
+    "page.trace_link": "kind url",
+    "export.prometheus": "port segment_by",
+    "export.otlp": "endpoint headers",
+    "export.jsonl": "path",
+    "export.langfuse": "endpoint public_key secret_key",
+    "export.phoenix": "endpoint api_key project",
+}
+"""The keys of the first page, by their section."""
 
 
 class Row(NamedTuple):
@@ -43,19 +88,74 @@ class Row(NamedTuple):
     meaning: str
 
 
+class Section(NamedTuple):
+    """Keys with the same path."""
+
+    path: str
+    meaning: str
+    rows: tuple[Row, ...]
+
+
 def document() -> str:
-    """The whole reference as Markdown."""
-    parts = [INTRODUCTION, *_sections("", Settings)]
-    parts.append("## evaluators.&lt;name&gt;\n\nThese keys belong to every evaluator; those of each kind follow:\n")
-    parts.append(_table(_common_rows()))
-    for kind in plugins.names(plugins.EVALUATORS):
-        evaluator = plugins.evaluator_class(kind)
-        own = {name: each for name, each in evaluator.model_fields.items() if name not in ("name", "threshold")}
-        parts.append(f"### kind: {kind}\n")
-        parts.append(_table(_rows(own)) if own else "No keys of its own.\n")
+    """The first page as Markdown: the keys that most deployments set."""
+    return "\n".join([INTRODUCTION, *_tables(map(_first, _all_sections()), {})])
+
+
+def advanced() -> str:
+    """All other keys as Markdown; a key that the first page has elsewhere in the same words is only named."""
+    first = {row: section.path for section in reversed([*map(_first, _all_sections())]) for row in section.rows}
+    return "\n".join([ADVANCED, *_tables(map(_others, _all_sections()), first)])
+
+
+def own_keys(kind: str) -> tuple[Row, ...]:
+    """The keys of a kind of evaluator, but for those of every one."""
+    fields = plugins.evaluator_class(kind).model_fields
+    return tuple(_rows({name: field for name, field in fields.items() if name not in ("name", "threshold")}))
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Keys as a Markdown table."""
+    lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _all_sections() -> Iterator[Section]:
+    yield from _sections("", Settings)
+    yield Section("evaluators.<name>", "How something is scored. These keys belong to every kind.", (*_common_rows(),))
     for name in plugins.names(plugins.EXPORTERS):
-        parts += _sections(f"export.{name}", plugins.load(plugins.EXPORTERS, name).Settings)
-    return "\n".join(parts)
+        yield from _sections(f"export.{name}", plugins.load(plugins.EXPORTERS, name).Settings)
+
+
+def _first(section: Section) -> Section:
+    keys = FIRST.get(section.path, "").split()
+    return section._replace(rows=tuple(row for row in section.rows if row.key.strip("*") in keys))
+
+
+def _others(section: Section) -> Section:
+    keys = FIRST.get(section.path, "").split()
+    meaning = "" if keys else section.meaning
+    return Section(section.path, meaning, tuple(row for row in section.rows if row.key.strip("*") not in keys))
+
+
+def _tables(sections: Iterable[Section], shown: Mapping[Row, str]) -> Iterator[str]:
+    """Each section with its keys; a key that another section has in the same words is named, not explained again."""
+    places = dict(shown)
+    for section in sections:
+        if not section.rows:
+            continue
+        yield f"## {_escaped(section.path) or 'The whole file'}\n"
+        if section.meaning:
+            yield f"{section.meaning}\n"
+        again: dict[str, list[str]] = {}
+        for row in section.rows:
+            if row in places:
+                again.setdefault(places[row], []).append(f"`{row.key.strip('*')}`")
+        if again:
+            yield " ".join(f"As in `{place}`: {', '.join(names)}." for place, names in again.items()) + "\n"
+        if rows := [row for row in section.rows if row not in places]:
+            yield table(rows)
+        places |= {row: places.get(row, section.path) for row in section.rows}
 
 
 def undescribed() -> list[str]:
@@ -68,7 +168,7 @@ def undescribed() -> list[str]:
     return [
         f"{path}.{name}".lstrip(".")
         for prefix, whole in models.items()
-        for path, model in _models(prefix, whole)
+        for path, model, _ in _models(prefix, whole)
         for name, field in model.model_fields.items()
         if not (field.description or _model_in(field.annotation))
     ]
@@ -90,21 +190,27 @@ def _common_rows() -> Iterator[Row]:
     yield _row("threshold", field)
 
 
-def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
-    for place, each in _models(path, model):
-        yield f"## {_escaped(place) or 'The whole file'}\n"
-        if place and each.__doc__:
-            yield f"{_escaped(_one_line(each.__doc__))}\n"
-        yield _table(_rows(each.model_fields))
+def _sections(path: str, whole: type[BaseModel]) -> Iterator[Section]:
+    """The sections of a model; what a section stands for is said with it, not in the table above it."""
+    for place, model, said in _models(path, whole):
+        fields = {
+            name: field
+            for name, field in model.model_fields.items()
+            if field.is_required() or _model_in(field.annotation) is None
+        }
+        document = _one_line(model.__doc__ or "")
+        meaning = f"{said} {document.partition('. ')[2]}" if said else document
+        yield Section(place, _escaped(meaning.strip()) if place else "", tuple(_rows(fields)))
 
 
-def _models(path: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """A model and those inside it, each with the path of its keys."""
-    yield path, model
+def _models(path: str, model: type[BaseModel], said: str = "") -> Iterator[tuple[str, type[BaseModel], str]]:
+    """A model and those inside it, each with the path of its keys and the description of the key that holds it."""
+    yield path, model, said
     for name, field in model.model_fields.items():
         inner = _model_in(field.annotation)
         if inner is not None:
-            yield from _models(f"{path}.{name}{_steps(field.annotation)}".lstrip("."), inner)
+            place = f"{path}.{name}{_steps(field.annotation)}".lstrip(".")
+            yield from _models(place, inner, _one_line(field.description or ""))
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -189,7 +295,7 @@ def _default(field: FieldInfo, kind: str) -> str:
         return ""
     value = field.get_default(call_default_factory=True)
     if value is None or isinstance(value, BaseModel | SecretStr) or value in ({}, [], ()):
-        return "–"
+        return ""
     if kind.startswith("duration"):
         return f"`{_duration(value)}`"
     return f"`{orjson.dumps(value, default=_jsonable).decode()}`".replace('`"', "`").replace('"`', "`")
@@ -214,9 +320,3 @@ def _escaped(text: str) -> str:
     """Text that Markdown shows as it is; what stands between backticks needs no escape."""
     parts = text.split("`")
     return "`".join(part if i % 2 else part.replace("<", "&lt;").replace(">", "&gt;") for i, part in enumerate(parts))
-
-
-def _table(rows: Iterator[Row]) -> str:
-    lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(lines) + "\n"

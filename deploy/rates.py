@@ -49,7 +49,7 @@ def redaction_table() -> str:
         (
             rates,
             _table("kind", "kind", personal, found, "found"),
-            _table("language", "language", personal, found, "found"),
+            _exceptions("language", personal, found),
             _table("harmless texts", "about", harmless, changed, "changed"),
         )
     )
@@ -61,16 +61,14 @@ def is_marked(case: Case) -> bool:
 
 
 def injection_table() -> str:
-    """How many attacks and how many ordinary texts are marked, by language, and of those held out."""
+    """How many attacks and how many ordinary texts are marked, and in which languages attacks are missed."""
     attacks, clean = read_cases("injection/attacks.json"), read_cases("injection/clean.json")
     rows: list[str] = []
-    for language in sorted({case["language"] for case in (*attacks, *clean)}):
-        counts = [_marked(cases, "language", language) for cases in (attacks, clean)]
-        rows.append(f"| {language} | {counts[0]} | {counts[1]} |")
-    for name, held_out in (("**all but those held out**", False), ("**held out**", True)):
+    for name, held_out in (("seen while the words were chosen", False), ("held out", True)):
         counts = [_marked(cases, "held_out", held_out) for cases in (attacks, clean)]
         rows.append(f"| {name} | {counts[0]} | {counts[1]} |")
-    return "\n".join(("| language | attacks marked | ordinary texts marked |", "|---|---|---|", *rows))
+    table = "\n".join(("| cases | attacks marked | ordinary texts marked |", "|---|---|---|", *rows))
+    return f"{table}\n\n{_exceptions('language', attacks, list(filter(is_marked, attacks)))}"
 
 
 def _marked(cases: Sequence[Case], key: str, value: object) -> str:
@@ -82,6 +80,14 @@ def _table(title: str, key: str, cases: Sequence[Case], matching: Iterable[Case]
     total, counted = Counter(case[key] for case in cases), Counter(case[key] for case in matching)
     rows = (f"| {'none' if name == '-' else name} | {counted[name]} | {total[name]} |" for name in sorted(total))
     return "\n".join((f"| {title} | {column} | of |", "|---|---|---|", *rows))
+
+
+def _exceptions(key: str, cases: Sequence[Case], matching: Iterable[Case]) -> str:
+    total, counted = Counter(case[key] for case in cases), Counter(case[key] for case in matching)
+    missed = (f"{name} ({counted[name]} of {total[name]})" for name in sorted(total) if counted[name] < total[name])
+    return (
+        f"The cases are in {len(total.keys() - {'-'})} languages; some were missed in: {', '.join(missed) or 'none'}."
+    )
 
 
 def _share(count: int, total: int) -> str:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from collector.dialects import catalogue as dialects
 from collector.telemetry import series
-from deploy import chart_schema, commands_page, configuration_page, public_names, rates
-from evaluators import catalogue as evaluators
+from deploy import chart_schema, commands_page, configuration_page, evaluators_page, public_names, rates
 from evaluators import skip_reasons
 
 DOCS = Path(__file__).with_name("docs")
@@ -23,13 +22,12 @@ def pages() -> dict[Path, Callable[[], str]]:
     """Every page that is generated, in whole or between two markers, with what makes the text that it should have."""
     return {
         DOCS / "configuration.md": configuration_page.document,
+        DOCS / "configuration-advanced.md": configuration_page.advanced,
         DOCS / "commands.md": commands_page.document,
         chart_schema.PATH: chart_schema.document,
         public_names.PATH: public_names.document,
         public_names.STUB: public_names.stub,
-        DOCS / "evaluators.md": lambda: _spliced(
-            "evaluators", {"evaluators": f"{evaluators.markdown_table()}\n{evaluators.markdown_sections()}"}
-        ),
+        DOCS / "evaluators.md": lambda: _spliced("evaluators", {"evaluators": evaluators_page.document()}),
         DOCS / "dialects.md": lambda: _spliced("dialects", {"dialects": f"{dialects.table()}\n{dialects.sections()}"}),
         DOCS / "metrics.md": lambda: _spliced("metrics", {"reasons": skip_reasons.table(), "metrics": series.table()}),
         DOCS / "security.md": lambda: _spliced(

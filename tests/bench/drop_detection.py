@@ -1,6 +1,6 @@
 """False alarms and delays of the alerts on scores, simulated: `python tests/bench/drop_detection.py [--quick]`.
 
-Prints the tables of deploy/docs/alerts.md. Scores on five levels, in control of mean 0.80 and standard deviation 0.27, held
+Prints the tables of tests/bench/ALERTS.md. Scores on five levels, in control of mean 0.80 and standard deviation 0.27, held
 to 0.77; Poisson arrivals; one look a minute. The detector is the service's own (collector.statistics.drop_detector): its bets,
 coefficients and threshold; `alert_lives.py` runs many streams of it at once. False alarms are notifications per 30 days
 and series: two belong together if less than five minutes lie between. "edge" is a mean of exactly 0.77: as bad as it may

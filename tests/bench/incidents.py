@@ -1,6 +1,6 @@
 """Recoveries, second incidents and uneven streams, simulated: `python tests/bench/incidents.py [--quick]`.
 
-Prints the tables of deploy/docs/alerts.md on the life of alerts. As in `drop_detection.py`: in control of mean 0.80, held
+Prints the tables of tests/bench/ALERTS.md on the life of alerts. As in `drop_detection.py`: in control of mean 0.80, held
 to 0.77. A mean falls for a day, is repaired for a day and a half, falls again for a day, and is repaired. Figures are
 hours in half and in nine of ten of the streams.
 """

@@ -1,4 +1,4 @@
-"""Writes the figures of `make chaos` and `make soak` into deploy/docs/promises.md: give it the files with their output.
+"""Writes the figures of `make chaos` and `make soak` into tests/chaos/README.md: give it the files with their output.
 
 make chaos > chaos.txt; make soak > soak.txt
 .venv/bin/python tests/chaos/page_figures.py chaos.txt soak.txt
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "promises.md"
+PAGE = Path(__file__).with_name("README.md")
 
 
 def figures_in(path: Path) -> Mapping[str, Any]:

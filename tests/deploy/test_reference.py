@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from collector.telemetry import series
-from deploy.configuration_page import document, undescribed
+from deploy.configuration_page import FIRST, advanced, document, undescribed
 from deploy.reference import DOCS, pages, write
 
 
@@ -27,12 +27,21 @@ def test_generated_pages_are_current(page: Path) -> None:
 
 
 def test_keys_have_types_units_and_defaults() -> None:
-    rows = {tuple(line.split(" | ")[:3]) for line in document().splitlines() if line.startswith("| ")}
+    lines = (document() + advanced()).splitlines()
+    rows = {tuple(line.split(" | ")[:3]) for line in lines if line.startswith("| ")}
     assert ("| **model**", "text", "") in rows
     assert ("| timeout", "duration", "`1m`") in rows
-    assert ("| usd_per_hour", "number above 0, US dollars", "–") in rows
+    assert ("| usd_per_hour", "number above 0, US dollars", "") in rows
     assert ("| max_open_bytes", "integer from 1,048,576, bytes", "`268435456`") in rows
     assert ("| when_open", "`pause` or `shed`", "`pause`") in rows
+
+
+def test_the_first_page_has_a_hundred_keys_that_exist() -> None:
+    named = sorted(key for keys in FIRST.values() for key in keys.split())
+    again = re.findall(r"`(\w+)`", "".join(re.findall(r"As in `[^`]+`:([^.]*)", document())))
+    shown = re.findall(r"^\| \**(\w+)\** \| (?!type)", document(), re.MULTILINE)
+    assert sorted([*again, *shown]) == named
+    assert len(named) <= 100
 
 
 @pytest.mark.parametrize("page", [*DOCS.glob("*.md"), *DOCS.parent.glob("runbooks/*.md")], ids=lambda page: page.stem)

@@ -177,7 +177,7 @@ async def run_until_ready(folder: Path) -> None:
     path = folder / "evalstream.yaml"
     configuration = yaml.safe_load(path.read_text())
     configuration["receive"] = {"otlp_http": {"port": 0}}
-    configuration["export"]["prometheus"]["port"] = configuration["page"]["port"] = 0
+    configuration["export"]["prometheus"]["port"] = configuration.setdefault("page", {})["port"] = 0
     path.write_text(yaml.safe_dump(configuration))
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "collector.cli", "run", stderr=subprocess.PIPE, env=dict(os.environ)

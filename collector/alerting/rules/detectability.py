@@ -121,7 +121,7 @@ def _rounded(end: float, gap: float) -> str:
 class DelayModel:
     """How many evaluations a page takes: `per_variance` · variance / gap² + `fixed`, in a share of all cases.
 
-    Fitted to the simulation in deploy/docs/alerts.md (`tests/bench/drop_detection.py --only delays`), within a factor
+    Fitted to the simulation in tests/bench/ALERTS.md (`tests/bench/drop_detection.py --only delays`), within a factor
     of two. The test of the mean needs so many at four standard errors; the drop detector 2.6 times its threshold in
     half of all cases. Whichever is earlier pages.
     """

@@ -1,6 +1,6 @@
 """Sizing on paper: the processes, partitions, broker traffic, judge requests, tokens and money that a traffic needs.
 
-The costs are measured: deploy/docs/sizing.md says how they come out of the figures of `make bench`. Another machine has
+The costs are measured: tests/bench/SIZING.md says how they come out of the figures of `make bench`. Another machine has
 others, and so has other traffic: the result tells tens of processes from one, not seven from eight.
 """
 

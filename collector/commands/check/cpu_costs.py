@@ -1,6 +1,6 @@
 """The CPU time of spans, turns and evaluations, as measured: in pure Python, and compiled as in the image.
 
-deploy/docs/sizing.md says how the figures come out of those of `make bench`. Another machine has others, and so has
+tests/bench/SIZING.md says how the figures come out of those of `make bench`. Another machine has others, and so has
 other traffic.
 """
 

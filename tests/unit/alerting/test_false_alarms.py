@@ -1,6 +1,6 @@
 """False alarms of the drop detector behind samplers, through the exporter's and the watcher's own code.
 
-`tests/bench/drop_detection.py` measures it over many streams; the table is in deploy/docs/alerts.md.
+`tests/bench/drop_detection.py` measures it over many streams; the table is in tests/bench/ALERTS.md.
 """
 
 from __future__ import annotations

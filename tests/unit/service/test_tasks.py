@@ -18,7 +18,7 @@ from collector.service.tasks import TASKS, Tasks, open_tasks
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import TASK_FAILURES
 
-CONCEPTS = Path("deploy/docs/concepts.md")
+TASKS_PAGE = Path("deploy/docs/inside.md")
 ENDING = sorted(kind for kind, failing in TASKS.items() if failing == "ends the process")
 OTHERS = sorted(set(TASKS) - set(ENDING))
 ERRORS: Sequence[Exception] = (
@@ -147,7 +147,7 @@ async def test_a_record_in_which_a_pausing_consumer_fails_again_and_again_is_lef
 
 def test_the_page_of_concepts_lists_every_task_with_its_rule() -> None:
     """Its table is the one in the code."""
-    text = CONCEPTS.read_text()
+    text = TASKS_PAGE.read_text()
     rows = {
         cells[0].strip().strip("`"): cells[-1].strip()
         for line in text.splitlines()

@@ -1,7 +1,7 @@
 """Errors and pages where conversations last for minutes, hours or days, on made-up streams of 150 scores an hour.
 
 The streams are summed up in numpy, many conversations at once; `test_it_is_what_the_service_sums_up` compares that with
-the service's own sums. The figures are in `deploy/docs/alerts.md`.
+the service's own sums. The figures are in `tests/bench/ALERTS.md`.
 """
 
 from __future__ import annotations
