@@ -10,9 +10,11 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from evaluators.answers.reply_parser import find_object
+from evaluators.answers.token_places import TokenPlaces, place_tokens
 from evaluators.errors import JudgeReplyInvalid
 from evaluators.judge import Answer, Token, texts_of
 from evaluators.scale import plain_word
@@ -54,13 +56,11 @@ def word_distributions(answer: Answer[Any], field: str, words: Sequence[str]) ->
     None for a text whose words cannot be determined: a grammar forced its alternatives, or too little of their
     probability lay on the words. Empty if the answer has no tokens that spell it.
     """
-    if not answer.tokens:
-        return ()
-    placed = _placed(answer.text, answer.tokens)
-    if placed is None:
+    places = place_tokens(answer.text, texts_of(answer.tokens))
+    if len(places.misspelt) == len(answer.tokens):
         return ()
     spans = list(_value_spans(answer.text, field))
-    return [_distribution(answer, placed, span, words) for span in spans]
+    return [_distribution(answer, places, span, words) for span in spans]
 
 
 def as_written(text: str, field: str) -> Sequence[Mapping[str, Any]]:
@@ -86,40 +86,18 @@ def _value_spans(text: str, field: str) -> Iterator[tuple[int, int]]:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _PlacedToken:
-    index: int
-    text: str
-    start: int
-    end: int
-
-
-def _placed(text: str, tokens: Sequence[Token]) -> Sequence[_PlacedToken] | None:
-    """Tokens with their places in the text; None if they do not spell it."""
-    texts = texts_of(tokens)
-    joined = "".join(texts)
-    offset = joined.find(text.strip())  # servers cut white space and leave end-of-turn tokens
-    if offset < 0:
-        return None
-    at = len(text) - len(text.lstrip()) - offset
-    placed: list[_PlacedToken] = []
-    for index, spelt in enumerate(texts):
-        placed.append(_PlacedToken(index, spelt, at, at + len(spelt)))
-        at += len(spelt)
-    return placed
-
-
 def _distribution(
-    answer: Answer[Any], placed: Sequence[_PlacedToken], span: tuple[int, int], words: Sequence[str]
+    answer: Answer[Any], places: TokenPlaces, span: tuple[int, int], words: Sequence[str]
 ) -> WordDistribution | None:
     plain = {plain_word(word): word for word in words}
     masses: dict[str, float] = {}
     prefix, mass = "", 1.0
-    for token in placed:
-        if token.end <= span[0] or token.start > span[1]:
+    for number, (start, end) in enumerate(pairwise(places.bounds)):
+        if end <= span[0] or start > span[1]:
             continue
-        before = answer.text[token.start : span[0]] if token.start < span[0] else ""
-        weighed = _weighed(answer.tokens[token.index], before)
+        before = answer.text[start : span[0]] if start < span[0] else ""
+        token = answer.tokens[number]
+        weighed = None if number in places.misspelt else _weighed(token, before)
         if weighed is None:
             return None
         own, others = weighed

@@ -184,6 +184,22 @@ class Words(Reply):
     second: str
 
 
+@pytest.mark.parametrize("pieces", [("\\xf0\\x9f", "\\x99\\x82"), ("\ufffd", "\ufffd"), (" \\xf0\\x9f\\x99", "\ufffd")])
+def test_a_character_in_pieces_hides_no_word_behind_it(pieces):
+    """As endpoints give the bytes of 🙂 in a reason."""
+    text = '{"reason": "Fine 🙂 so far", "label": "yes"}'
+    tokens = [
+        token('{"reason": "Fine '),
+        *map(token, pieces),
+        token(' so far", "label": "'),
+        token("yes", yes=0.8, no=0.2),
+    ]
+    [weighed] = word_distributions(
+        Answer(Words(first="", second=""), text, [*tokens, token('"}')]), "label", ("yes", "no")
+    )
+    assert weighed.masses == pytest.approx({"yes": 0.8, "no": 0.2})
+
+
 def test_tokens_that_do_not_spell_the_answer_say_nothing():
     text = '{"first": "yes", "second": "no"}'
     assert word_distributions(Answer(Words(first="yes", second="no"), text, [token("else")]), "first", ("yes",)) == ()
