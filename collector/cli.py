@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
@@ -276,6 +275,9 @@ def check(
             metavar="NAME",
         ),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print every detail of the plan instead of a summary.")
+    ] = False,
     traces: Annotated[
         list[Path] | None,
         typer.Option(metavar="<path>", help="Show which texts of these traces no dialect reads, and the remedy."),
@@ -283,17 +285,19 @@ def check(
 ) -> None:
     """Validate a configuration and print its plan.
 
-    The plan says what is received, sampled, evaluated and exported, what alerts detect, which capacity the traffic
-    needs, which topics, groups and permissions Kafka must have and who is in the groups, and, if the service runs on
-    this machine, its traffic so far. Of traces in receive.files or --traces it says which text nobody reads, by which
-    setting or mapping it is read, and which ids never repeat. With --diff or --against it says what the file would
-    change instead; status 1 if the running service would refuse it.
+    In about ten lines, what needs attention first. With --verbose it says what is received, sampled, evaluated and
+    exported, what alerts detect, which capacity the traffic needs, which topics, groups and permissions Kafka must have
+    and who is in the groups, and, if the service runs on this machine, its traffic so far. Of traces in receive.files
+    or --traces it says which text nobody reads, by which setting or mapping it is read, and which ids never repeat.
+    With --diff or --against it says what the file would change instead; status 1 if the running service would refuse
+    it.
     """
     from collector.commands.check.check import report
     from collector.commands.check.deferred_plan import batch_lines
     from collector.commands.check.kafka_plan import kafka_lines
     from collector.commands.check.plan_json import plan_json
     from collector.commands.check.retention import retention_lines
+    from collector.commands.check.summary import summary
     from collector.commands.check.traffic import counts_of, trace_lines, traffic
 
     if schema is not None:
@@ -308,9 +312,12 @@ def check(
     if json:
         print(plan_json(checked, counts_of(checked)), end="")
         return
-    parts = (report(checked), kafka_lines(checked), batch_lines(checked), traffic(checked), retention_lines(checked))
-    for line in chain(*parts, trace_lines(checked, traces or ())):
-        print(fitting(line, _terminal_width()))
+    running = list(traffic(checked))
+    parts = (report(checked), kafka_lines(checked), batch_lines(checked), running, retention_lines(checked))
+    plan = [line for part in parts for line in part]
+    lines = plan if verbose else [*summary(checked, plan), *running[:8], "details    evalstream check --verbose"]
+    for line in (*lines, *trace_lines(checked, traces or ())):
+        print(fitting(line, _line_width()))
 
 
 def _print_changes(config: Config, against: Path | None, *, json: bool) -> None:
@@ -324,24 +331,22 @@ def _print_changes(config: Config, against: Path | None, *, json: bool) -> None:
         print(changes_json(config, compared), end="")
     else:
         for line in change_lines(config, compared):
-            print(fitting(line, _terminal_width()))
+            print(fitting(line, _line_width()))
     if other is None and compared.changes_by(config).restart:
         raise typer.Exit(FAILED)  # the running service would refuse it
 
 
-def _terminal_width() -> int | None:
-    """The columns of the terminal, at least 60; None if the output is not a terminal."""
+def _line_width() -> int:
+    """The columns of the terminal, from 60 to 100; 100 if the output is not a terminal."""
     if not sys.stdout.isatty():
-        return None
+        return 100
     import shutil
 
-    return max(60, shutil.get_terminal_size().columns)
+    return min(100, max(60, shutil.get_terminal_size().columns))
 
 
-def fitting(line: str, width: int | None) -> str:
-    """A line of the plan in lines of at most `width` columns; as it is without one."""
-    if width is None:
-        return line
+def fitting(line: str, width: int) -> str:
+    """A line of the plan in lines of at most `width` columns."""
     import textwrap
 
     return textwrap.fill(line, width, subsequent_indent=" " * 13, break_long_words=False, break_on_hyphens=False)
@@ -1228,6 +1233,7 @@ def init(
     Options answer their questions in advance.
     """
     from collector.commands.check.check import report
+    from collector.commands.check.summary import summary
     from collector.commands.init import answers_of, configuration
     from collector.config.loading import check as check_values
     from collector.config.yaml_file import parse, substitute
@@ -1248,8 +1254,8 @@ def init(
         config.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{config}: cannot be written ({error.strerror}); name another file with -c") from error
-    for line in report(checked):
-        print(line)
+    for line in summary(checked, report(checked)):
+        print(fitting(line, _line_width()))
     print(f"Next: evalstream run -c {config}", file=sys.stderr)
 
 

@@ -1,6 +1,6 @@
 """The layers around a judge, as data: the list's order is the order in which a question passes them.
 
-`evalstream check` prints the list, and `open_judges` folds it around the judge that sends the requests.
+`open_judges` folds the list around the judge that sends the requests.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from collector.config.settings import JudgeSettings
-from collector.judging.endpoint_limits import EndpointLimits
 from collector.judging.outage_reporter import OutageReporter, ReportPolicy
 from collector.logs.log import Confirm
 from collector.telemetry.registry import Telemetry
@@ -105,52 +104,39 @@ class LayerContext:
     confirm: Confirm
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """A wrapper around a judge. `text` names it with its setting, as `evalstream check` shows it."""
-
-    text: str
-    wrap: Callable[[Judge, LayerContext], Judge]
+Layer = Callable[[Judge, LayerContext], Judge]
+"""Wraps a judge."""
 
 
-def layers_of(settings: JudgeSettings, limits: EndpointLimits) -> Sequence[Layer]:
+def layers_of(settings: JudgeSettings) -> Sequence[Layer]:
     """The layers of a judge, from the question to the request."""
-    cache = [Layer(f"answer cache ({settings.cache_size:,})", _cache_answers)] if settings.cache_size else []
-    order = [Layer("one question of a subject before the others", _ask_one_first)] if settings.subject_first else []
     return [
-        *cache,
-        Layer("definition cache", _cache_definitions),
-        *order,
-        Layer(_when_open(settings), _queue_while_open),
+        *([_cache_answers] if settings.cache_size else []),
+        _cache_definitions,
+        *([_ask_one_first] if settings.subject_first else []),
+        _queue_while_open,
         # The rate limit is inside the retries: a question that waits for its next attempt holds no slot.
-        Layer(f"retry until {settings.deadline:g} s", _retry),
+        _retry,
         # The breaker is inside the rate limit: what waited for a slot while the breaker opened is not sent any more.
-        Layer(f"rate limit ({limits.text})", _limit_rate),
-        Layer(f"circuit breaker ({settings.breaker.failures} failures)", _break_circuit),
-        Layer("ownership check", _confirm_ownership),
-        Layer("outage reports", _report_outages),
-        Layer("metrics", _instrument),
+        _limit_rate,
+        _break_circuit,
+        _confirm_ownership,
+        _report_outages,
+        _instrument,
     ]
 
 
-def chain_text(settings: JudgeSettings, limits: EndpointLimits) -> str:
-    """The layers in one line, with the request that they end in."""
-    request = f"request (timeout {settings.timeout:g} s)"
-    return " → ".join([*(layer.text for layer in layers_of(settings, limits)), request])
-
-
-def wrapped(judge: Judge, context: LayerContext, limits: EndpointLimits) -> Judge:
+def wrapped(judge: Judge, context: LayerContext) -> Judge:
     """The judge with its layers around it."""
-    for layer in reversed(layers_of(context.settings, limits)):
-        judge = layer.wrap(judge, context)
+    for layer in reversed(layers_of(context.settings)):
+        judge = layer(judge, context)
     return judge
 
 
 def wrapped_for_batches(judge: Judge, context: LayerContext) -> Judge:
     """The judge with the layers that a question passes on its way into a batch, which no limit or breaker guards."""
-    cache = [Layer("answer cache", _cache_answers)] if context.settings.cache_size else []
-    for layer in (Layer("metrics", _instrument), Layer("definition cache", _cache_definitions), *cache):
-        judge = layer.wrap(judge, context)
+    for layer in (_instrument, _cache_definitions, *([_cache_answers] if context.settings.cache_size else [])):
+        judge = layer(judge, context)
     return judge
 
 
@@ -165,14 +151,6 @@ def _behind_cache(judge: Judge) -> Judge:
     if isinstance(judge, Audited):
         return without_answer_cache(judge.judge)
     return judge.inner if isinstance(judge, AnswerCache) else judge
-
-
-def _when_open(settings: JudgeSettings) -> str:
-    breaker = settings.breaker
-    if breaker.when_open == "shed":
-        return "fail while the breaker is open"
-    longest = "" if breaker.max_pause is None else f" (up to {breaker.max_pause:g} s)"
-    return f"queue while the breaker is open{longest}"
 
 
 def _cache_answers(judge: Judge, context: LayerContext) -> Judge:

@@ -128,7 +128,7 @@ async def open_judges(
             judges[name] = await stack.enter_async_context(opened)
         unpriced = [name for name in names if not configured[name].priced and configured[name].kind == "openai"]
         if unpriced:
-            logger.info("no price is known for judge %s: its cost is not counted; see `check`", ", ".join(unpriced))
+            logger.info("no price is known for judge %s: its cost is unknown; see `check`", ", ".join(unpriced))
         # What others see of these judges begins when all are open: where one cannot be, those of before stay in sight.
         for name in names:
             settings = configured[name]
@@ -147,7 +147,7 @@ async def open_judges(
             if settings.takes_batches and batches is not None:
                 judges[name] = wrapped_for_batches(judges[name], context)
             else:
-                judges[name] = wrapped(judges[name], context, limits[endpoint])
+                judges[name] = wrapped(judges[name], context)
         if batches is not None:
             await batches.start()
         if health is not None and names:

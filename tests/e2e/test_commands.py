@@ -76,9 +76,13 @@ def test_check_prints_the_plan(tmp_path: Path) -> None:
     written(tmp_path, GOOD)
     done = evalstream("check", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "helpful (g_eval): each turn, by main" in done.stdout
-    assert "retry until 300 s → rate limit (32 at once) → circuit breaker (20 failures)" in done.stdout
     assert "OTLP/HTTP on http://127.0.0.1:4318" in done.stdout
+    assert len(done.stdout.splitlines()) <= 12
+    details = evalstream("check", "--verbose", folder=tmp_path).stdout
+    assert "helpful (g_eval): each turn, by main" in details
+    assert "32 at once, 60 s each, repeated for 300 s; after 20 failures in a row requests wait" in details
+    for line in (*done.stdout.splitlines(), *details.splitlines()):
+        assert len(line) <= 100, line
 
 
 def test_a_stage_that_does_not_exist(tmp_path: Path) -> None:

@@ -167,14 +167,14 @@ async def test_check_says_whether_there_are_batches(
 ) -> None:
     async with batch_server(refuse=refuse) as server:
         path = configure(tmp_path, server.base_url)
-        done = await asyncio.to_thread(CliRunner().invoke, app, ["check", "-c", str(path)])
+        done = await asyncio.to_thread(CliRunner().invoke, app, ["check", "-v", "-c", str(path)])
         assert done.exit_code == 0, (done.output, done.exception)
-        (line,) = [each for each in done.output.splitlines() if each.startswith("batches ")]
+        line = " ".join(done.output.partition("\nbatches ")[2].split())
         assert f"judges.main at {server.base_url}" in line
         assert expected in line
         assert set(server.calls) <= {"list"}
         config = path.read_text().replace("urgency: hours", "urgency: now")
         path.write_text(config)
         server.calls.clear()
-        done = await asyncio.to_thread(CliRunner().invoke, app, ["check", "-c", str(path)])
+        done = await asyncio.to_thread(CliRunner().invoke, app, ["check", "-v", "-c", str(path)])
         assert not server.calls, "nothing is asked where nothing may wait"

@@ -209,8 +209,10 @@ async def test_references_are_redacted_like_turns_and_read_from_files(world: Wor
 async def test_check_says_who_waits_and_who_never_can(world: World) -> None:
     settings = settings_of(world)
     world.configure(**settings)
-    shown = (await world.command("check")).stdout
-    assert "- exact (exact_match): each turn (waits up to 1 h for references), without a judge" in shown
+    shown = (await world.command("check", "-v")).stdout
+    assert "- exact (exact_match): each turn (waits up to 1 h for references), without a judge" in " ".join(
+        shown.split()
+    )
     assert "- short (length): each turn, without a judge" in shown
     notes = [line for line in shown.splitlines() if line.startswith("note ")]
     assert notes == ["note       no evaluator asks the judge main"], shown

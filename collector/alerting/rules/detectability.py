@@ -55,7 +55,7 @@ def alert_lines(config: Config) -> Iterator[str]:
 
 
 def _threshold_lines(every: Sequence[Target], config: Config) -> Iterator[str]:
-    """Targets that nobody chose: a mean that falls to the threshold, from wherever, does not alert."""
+    """Targets that nobody chose: a mean that falls to the threshold does not alert."""
     named = {name: monitor.alerts.targets for name, monitor in config.settings.monitors.items()}
     scored = [target for target in every if target.mean is not None and target.label is None]
     unnamed = [target for target in scored if target.source not in named[target.monitor]]
@@ -66,10 +66,8 @@ def _threshold_lines(every: Sequence[Target], config: Config) -> Iterator[str]:
     verb = "rises" if first.lower_is_better else "falls"
     names = ", ".join(f"{target.monitor}/{target.evaluator}" for target in unnamed)
     yield f"alerts     targets of {names}: pass thresholds, as none are set;"
-    yield (
-        f"           a mean that {verb} to {_two_decimals(first.mean)}, from wherever, never alerts: "
-        "`evalstream plan targets` proposes some"
-    )
+    mean = _two_decimals(first.mean)
+    yield f"           a mean that {verb} to {mean} never alerts: `evalstream plan targets` proposes some"
 
 
 def _limited(config: Config) -> frozenset[str]:
@@ -96,8 +94,8 @@ def _describe(target: Target, drop_detector: DropDetector, page: float) -> str:
     if target.scope == "conversation":
         return text
     clustered = smallest_detectable_drop(drop_detector, 24.0 * hourly, page, clustered=True)
-    reached = f"one to {_end(drop_detector, clustered)}" if clustered <= most else "none"
-    return f"{text}; where conversations of 3 turns are good or bad as a whole, {reached}"
+    reached = f"only a {change} to {_end(drop_detector, clustered)}" if clustered <= most else f"no {change}"
+    return f"{text}; if all turns of a conversation score alike, {reached}"
 
 
 def _end(of: DropDetector, gap: float) -> str:

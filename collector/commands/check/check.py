@@ -24,7 +24,6 @@ from collector.config.settings import (
     CascadeSettings,
     JudgeSettings,
     LinkSettings,
-    LogSettings,
     LowScoreSettings,
     MonitorSettings,
     PlannedRate,
@@ -35,7 +34,6 @@ from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
 from collector.golden.cases import case_notes, read_cases
 from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
-from collector.judging.layers import chain_text
 from collector.judging.open_judges import judges_in_use
 from collector.link.turn_router import EVERY
 from collector.logs.kafka_security import KafkaSecuritySettings
@@ -55,9 +53,8 @@ def report(config: Config) -> Iterator[str]:
     settings = config.settings
     yield f"{config.source}: valid"
     yield ""
-    linking, page, spans = settings.assemble.link is not None, settings.page is not None, "spans" in settings.export
-    yield f"logs       {_logs(settings.log, names_of(linking=linking, page=page, judged_spans=spans))}"
-    for line in _receivers(config):
+    yield f"logs       {logs_text(config)}"
+    for line in receivers(config):
         yield f"receive    {line}"
     yield f"assemble   a trace is assembled {_time(settings.assemble.idle_timeout)} after its last span"
     yield f"           {_link(settings.assemble.link)}"
@@ -86,7 +83,9 @@ def report(config: Config) -> Iterator[str]:
     yield from _warnings(config)
 
 
-def _logs(log: LogSettings, names: Sequence[str]) -> str:
+def logs_text(config: Config) -> str:
+    """The place of the records, and their retention."""
+    settings, log = config.settings, config.settings.log
     match log.kind:
         case "memory":
             return "in memory; lost when the process ends"
@@ -94,6 +93,12 @@ def _logs(log: LogSettings, names: Sequence[str]) -> str:
             return f"SQLite, {log.path}; retention: {_time(log.retention)} after last use"
         case "kafka":
             assert log.kafka is not None
+            linking, page, spans = (
+                settings.assemble.link is not None,
+                settings.page is not None,
+                "spans" in settings.export,
+            )
+            names = names_of(linking=linking, page=page, judged_spans=spans)
             topics = ", ".join(f"{log.kafka.prefix}.{name}" for name in names)
             partitions = plural(log.kafka.partitions, "partition")
             secured = _secured(log.kafka.security)
@@ -109,7 +114,8 @@ def _secured(security: KafkaSecuritySettings | None) -> str:
     return f" ({security.protocol}{by if security.mechanism else ''}{certificate})"
 
 
-def _receivers(config: Config) -> Iterator[str]:
+def receivers(config: Config) -> Iterator[str]:
+    """Return what comes in, with the access that senders need."""
     receive = config.settings.receive
     if receive.otlp_http is not None:
         http = receive.otlp_http
@@ -181,19 +187,20 @@ def _access(settings: OtlpSettings) -> str:
 
 
 def _judges(config: Config) -> Iterator[str]:
-    """Every judge, and the layers that its questions pass, if an evaluator asks it."""
+    """Every judge, and how its requests are limited and repeated, if an evaluator asks it."""
     judges, names = config.settings.judges, judges_in_use(config)
     limits = limits_by_endpoint(judges[name] for name in names)
     for name, judge in judges.items():
-        yield f"judge      {name}: {_judge(judge)}"
+        yield f"judge      {name}: {judge_text(judge)}"
         if name in names:
-            yield f"           {chain_text(judge, limits[endpoint_of(judge)])}"
+            text = f"{limits[endpoint_of(judge)].text}, {judge.timeout:g} s each, repeated for {judge.deadline:g} s"
+            then = "evaluations fail" if judge.breaker.when_open == "shed" else "requests wait"
+            yield f"           {text}; after {judge.breaker.failures} failures in a row {then}"
 
 
-def _judge(judge: JudgeSettings) -> str:
-    price = (
-        "" if judge.usd_per_million_input_tokens is not None else "; cost is not counted (no price set, none listed)"
-    )
+def judge_text(judge: JudgeSettings) -> str:
+    """A judge in words: its model, its address and the source of its prices."""
+    price = "" if judge.usd_per_million_input_tokens is not None else "; cost unknown (no price set, none listed)"
     if judge.at_list_prices:
         price = f"; cost by list prices of {date_of_list()}"
     if judge.kind == "openai" and not _has_key(judge) and not _is_near(judge.base_url):
@@ -222,7 +229,7 @@ def _is_near(url: str) -> bool:
 
 
 def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[str]:
-    yield f"monitor    {name}: {_matched(monitor)}; {_sampled(monitor)}"
+    yield f"monitor    {name}: {matched(monitor)}; {sampled(monitor)}"
     for use in monitor.uses:
         each, configured = use.name, config.evaluators[use.name]
         evaluator = configured.evaluator
@@ -288,7 +295,8 @@ def judge_calls(monitor: MonitorSettings, config: Config) -> float:
     return sum(rates.values())
 
 
-def _sampled(monitor: MonitorSettings) -> str:
+def sampled(monitor: MonitorSettings) -> str:
+    """The share of a monitor's conversations that is judged."""
     rate = monitor.rate
     if isinstance(rate, PlannedRate):
         error = f"a standard error of {rate.standard_error:g}"
@@ -345,7 +353,8 @@ def _golden(config: Config) -> Iterator[str]:
         yield from (f"note       {note}" for note in case_notes(cases, asking))
 
 
-def _matched(monitor: MonitorSettings) -> str:
+def matched(monitor: MonitorSettings) -> str:
+    """The turns that a monitor watches."""
     subjects = "runs of agents" if monitor.subjects == "agent_runs" else "turns"
     if not monitor.match:
         return "all runs of agents inside turns" if monitor.subjects == "agent_runs" else "every turn"

@@ -86,7 +86,7 @@ def running_service(config: Config) -> RunningService:
 
 
 def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
-    """What /metrics says on this machine: its text, the hashes of the running sections, and why there are none."""
+    """Read /metrics on this machine: its text, the hashes of the running sections, and why there are none."""
     exporter: Any = config.exporters.get("prometheus")
     if exporter is None or not exporter.port:
         return "", {}, "no port is configured for /metrics"

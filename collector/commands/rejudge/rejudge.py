@@ -176,7 +176,7 @@ def _summary(
     spent: float,
     outstanding: Mapping[str, str],
 ) -> list[str]:
-    """What is to be made and its cost; of the `unknown` evaluators a judge has no price."""
+    """The evaluations to make and their cost; of the `unknown` evaluators a judge has no price."""
     lines = [
         f"{monitor}  {evaluator}  {count:,}{_usd(count * expected[evaluator], evaluator in unknown)}"
         for (monitor, evaluator), count in sorted(counts.items())

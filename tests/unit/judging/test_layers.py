@@ -1,4 +1,4 @@
-"""The layers around a judge: their order is that of the list, and the list is what `evalstream check` prints."""
+"""The layers around a judge: their order is that of the list."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collector.config.configured import Config
 from collector.config.loading import check
 from collector.config.settings import JudgeSettings
 from collector.judging.endpoint_limits import limits_by_endpoint
-from collector.judging.layers import chain_text, without_answer_cache
+from collector.judging.layers import without_answer_cache
 from collector.judging.open_judges import open_judges
 from collector.telemetry.registry import Telemetry
 from evaluators.judges.jury import Jury
@@ -63,22 +63,6 @@ async def test_a_jury_without_answer_caches_has_the_same_rules_and_its_judges_wi
         assert isinstance(fresh, Jury)
         assert [chain(each) for each in fresh.judges] == [WRAPPERS[1:]] * 2
         assert (fresh.model, fresh.combine, fresh.quorum) == ("mean(m, n)", "mean", 1)
-
-
-def text(**settings: Any) -> str:
-    judge = JudgeSettings(model="m", **settings)
-    return chain_text(judge, limits_by_endpoint([judge])[judge.base_url, "m"])
-
-
-def test_the_chain_in_words_has_every_layer_with_its_setting() -> None:
-    assert text(cache_size=1000, deadline=600, concurrency=8, requests_per_minute=60) == (
-        "answer cache (1,000) → definition cache → queue while the breaker is open → retry until 600 s → "
-        "rate limit (8 at once, 60 requests/min) → circuit breaker (20 failures) → ownership check → "
-        "outage reports → metrics → request (timeout 60 s)"
-    )
-    assert text().startswith("definition cache → queue"), "a layer that does nothing is not there"
-    assert "→ fail while the breaker is open →" in text(breaker={"when_open": "shed"})
-    assert "→ queue while the breaker is open (up to 30 s) →" in text(breaker={"max_pause": 30})
 
 
 def test_judges_of_one_endpoint_share_the_strictest_of_their_limits() -> None:

@@ -256,10 +256,10 @@ def test_check_says_what_alerts_see():
     assert (
         "chatbot/exact: target 0.77; at 1,000 evaluations/h a lasting drop to 0.76 pages within 24 h in 9" in lines[0]
     )
-    assert lines[0].endswith("where conversations of 3 turns are good or bad as a whole, one to 0.74")
+    assert lines[0].endswith("if all turns of a conversation score alike, only a drop to 0.74")
     assert "chatbot/free: no score alert" in lines[1]
     assert lines[2] == "alerts     targets of chatbot/exact: pass thresholds, as none are set;"
-    assert "a mean that falls to 0.77, from wherever, never alerts: `evalstream plan targets` proposes some" in lines[3]
+    assert "a mean that falls to 0.77 never alerts: `evalstream plan targets` proposes some" in lines[3]
     assert "90 days over 1 series" in lines[4]
     chosen = "\n".join(alert_lines(configured(targets={"exact": 0.8})))
     assert "evalstream plan targets" not in chosen

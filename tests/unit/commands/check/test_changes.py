@@ -45,7 +45,7 @@ def test_the_same_changes_nothing(tmp_path: Path) -> None:
         app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old"), "--diff"]
     )
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[2] == "changes    nothing"
+    assert "changes    nothing" in result.stdout.splitlines()
 
 
 def test_versions_rates_budgets_targets_cost_and_rules(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_what_only_a_start_reads_is_said(tmp_path: Path) -> None:
     changes = compared(tmp_path, FILE, FILE.replace("{kind: memory}", "{kind: memory, retention: 3d}"))
     assert changes.restart == ("log.retention",)
     result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
-    assert "a running service refuses the whole file" in result.stdout
+    assert "a running service refuses the whole file" in " ".join(result.stdout.split())
 
 
 def test_the_cost_is_that_of_the_traffic_which_the_new_one_expects(tmp_path: Path) -> None:
@@ -91,11 +91,11 @@ def test_a_judge_without_a_price_costs_something_unknown(tmp_path: Path) -> None
     written(tmp_path, "old", TRAFFIC + FILE)
     written(tmp_path, "new", TRAFFIC + unpriced)
     result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
-    assert "→ unknown (a judge has no price) a day" in result.stdout
+    assert "→ unknown (a judge has no price) a day" in " ".join(result.stdout.split())
     written(tmp_path, "new", unpriced.replace("0.1", "0.2"))
     written(tmp_path, "old", unpriced)
     result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
-    assert "cost       unknown (a judge has no price) for 1,000 matching turns, as before" in result.stdout
+    assert "cost unknown (a judge has no price) for 1,000 matching turns, as before" in " ".join(result.stdout.split())
 
 
 def test_as_json(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The plan in a terminal: no line is wider than it; elsewhere a line stays a line."""
+"""The plan in a terminal: no line is wider than it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,3 @@ def test_lines_fit_the_terminal() -> None:
     assert all(line.startswith(" " * 13) for line in others)
     assert fitting("           - helpful (g_eval)", 80) == "           - helpful (g_eval)"
     assert fitting("", 80) == ""
-
-
-def test_elsewhere_a_line_stays_a_line() -> None:
-    assert fitting(LINE, None) == LINE

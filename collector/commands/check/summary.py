@@ -1,0 +1,68 @@
+"""A configuration in about ten lines: first what needs attention, then what comes in, and what is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from collector.alerting.rules.targets import targets
+from collector.commands.check.check import judge_calls, judge_text, logs_text, matched, receivers, sampled
+from collector.config.configured import Config
+from collector.service.plan_builder import known_usd
+from collector.wording import listed, plural
+
+_MOST = 3
+"""Monitors and judges that have a line; of more the number is said."""
+_ATTENTION = ("note", "lost", "retention", "traces")
+_MISSING = ("does not exist", "now unknown")
+
+
+def summary(config: Config, details: Iterable[str]) -> Iterator[str]:
+    """The lines. `details` are those of the whole plan, of which the ones that ask for attention are repeated."""
+    settings = config.settings
+    yield f"{config.source}: valid"
+    yield from (line for line in details if _asks_for_attention(line))
+    yield f"receive    {'; '.join(receivers(config))}"
+    monitors = list(settings.monitors.items())
+    for name, monitor in monitors[:_MOST]:
+        calls = plural(round(1000 * judge_calls(monitor, config)), "judge call")
+        yield f"monitor    {name}: {matched(monitor)}; {sampled(monitor)}; ≈ {calls} per 1,000 turns"
+        yield f"           by {listed([use.name for use in monitor.uses])}"
+    if len(monitors) > _MOST:
+        yield f"           and {plural(len(monitors) - _MOST, 'more monitor')}"
+    yield from _judges(config)
+    yield from _alerts(config)
+    page = [] if settings.page is None else [f"page at http://{settings.page.host}:{settings.page.port}/"]
+    yield f"out        {', '.join([*settings.export, *page]) or 'nothing: no exporter and no page'}"
+    yield f"log        {logs_text(config)}"
+
+
+def _asks_for_attention(line: str) -> bool:
+    return line.startswith(_ATTENTION) or line.endswith(_MISSING) or any(f"{each} (" in line for each in _MISSING)
+
+
+def _judges(config: Config) -> Iterator[str]:
+    judges = config.settings.judges
+    for name, judge in list(judges.items())[:_MOST]:
+        yield f"judge      {name}: {judge_text(judge)}"
+    if len(judges) > _MOST:
+        yield f"           and {plural(len(judges) - _MOST, 'more judge')}"
+    costs = [
+        (known_usd(config, use.name), monitor.rate_of(use))
+        for monitor in config.settings.monitors.values()
+        for use in monitor.uses
+        if config.evaluators[use.name].evaluator.scope == "turn"
+    ]
+    if judges and costs and all(usd is not None for usd, _ in costs):
+        usd = 1000.0 * sum((usd or 0.0) * rate for usd, rate in costs)
+        yield f"           ≈ {usd:.2g} USD for 1,000 turns that match"
+
+
+def _alerts(config: Config) -> Iterator[str]:
+    """Targets, and what has none; how small a drop pages is in the details."""
+    every = [target for target in targets(config) if target.label is None]
+    aims = [f"{target.evaluator} {target.mean:g}" for target in every if target.mean is not None]
+    without = [target.evaluator for target in every if target.mean is None]
+    if aims:
+        yield f"alerts     a mean below its target pages: {', '.join(dict.fromkeys(aims))}"
+    if without:
+        yield f"           no score alert: {listed(list(dict.fromkeys(without)))} (no threshold, no target)"

@@ -1,0 +1,37 @@
+"""The summary of `evalstream check`: what needs attention is in it, and it is short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from collector.commands.check.check import report
+from collector.commands.check.summary import summary
+from collector.config.loading import check
+
+
+def summed(**more: Any) -> list[str]:
+    values: dict[str, Any] = {
+        "judges": {"main": {"model": "m"}},
+        "evaluators": {
+            f"e{number}": {"kind": "g_eval", "criteria": "?", "evaluation_params": ["input"]} for number in range(30)
+        },
+        "monitors": {f"m{number}": {"evaluators": [f"e{number}"]} for number in range(9)},
+        **more,
+    }
+    config = check(values, "c.yaml")
+    return list(summary(config, report(config)))
+
+
+def test_what_needs_attention_comes_first() -> None:
+    lines = summed(monitors={"all": {"evaluators": ["e0"], "references": {"wait": 60}}})
+    assert lines[0] == "c.yaml: valid"
+    assert lines[1].startswith("note ")
+    assert any("references does nothing" in line for line in lines)
+
+
+def test_many_monitors_and_an_unknown_cost_are_said_briefly() -> None:
+    lines = summed()
+    assert len([line for line in lines if not line.startswith("note ")]) <= 14
+    assert "           and 6 more monitors" in lines
+    assert any("cost unknown (no price set, none listed)" in line for line in lines)
+    assert not any("USD" in line for line in lines)
