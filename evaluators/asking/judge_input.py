@@ -117,8 +117,11 @@ class TextSettings(BaseModel):
 
 
 _ABSENT_IF_EMPTY = frozenset(
-    {"input", "expected_output", "context", "retrieval_context", "system_prompt", "tools_offered", "feedback"}
-)
+    {
+        "input", "expected_output", "context", "retrieval_context", "system_prompt", "tools_offered", "feedback",
+        "attachments",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

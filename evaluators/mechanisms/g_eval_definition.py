@@ -17,8 +17,10 @@ from evaluators.scale import Reply
 G_EVAL_PROMPTS = ("g_eval.txt", "g_eval_steps.txt", *RATING_PROMPTS)
 
 
-Preset = Literal["helpfulness", "coherence", "fluency", "conciseness", "sycophancy"]
-"""Criteria whose steps come with evalstream."""
+Preset = Literal[
+    "helpfulness", "coherence", "fluency", "conciseness", "sycophancy", "image_coherence", "image_helpfulness"
+]
+"""Criteria whose steps come with evalstream. Those of images need a judge that sees pictures."""
 
 
 class Steps(Reply):

@@ -33,8 +33,9 @@ class GEval(GEvalDefinition, Evaluator[Turn]):
 
     @property
     def requires(self) -> frozenset[str]:
-        """The fields of `evaluation_params`."""
-        return frozenset(self.evaluation_params)
+        """The fields of `evaluation_params`; for a preset of images also a picture."""
+        pictures = {"attachments"} if (self.preset or "").startswith("image_") else set[str]()
+        return frozenset(self.evaluation_params) | pictures
 
     @property
     def lowest_if_trivial(self) -> str | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from evaluators.cases import ToolCall, Turn
+from evaluators.cases import Attachment, ToolCall, Turn
 from evaluators.catalogue import load_evaluators
 from evaluators.evaluation import evaluate
-from evaluators.results import Score
+from evaluators.results import Score, Skipped
 from evaluators.testing import ScriptedJudge, a_moment
 
 TURN = Turn(
@@ -82,3 +83,14 @@ async def test_presets_bring_their_steps(preset: str) -> None:
     )
     assert (score.value, len(judge.questions)) == (0.5, 1)
     assert "1. " in judge.questions[0].prompt.instructions
+
+
+@pytest.mark.parametrize("preset", ["image_coherence", "image_helpfulness"])
+async def test_presets_of_images_judge_no_answer_without_a_picture(preset: str) -> None:
+    fields: dict[str, Any] = {"preset": preset, "evaluation_params": ["input", "actual_output"]}
+    shown = replace(TURN, attachments=(Attachment(kind="image", url="https://cdn.example.com/a.png"),))
+    score, judge = await scored("g_eval", {"reason": "so", "score": 5}, turn=shown, **fields)
+    assert score.value == 0.5
+    assert "picture" in judge.questions[0].prompt.instructions
+    without = await evaluate(load_evaluators()["g_eval"](name="x", **fields), TURN, ScriptedJudge([]), now=a_moment)
+    assert without.outcome == Skipped("missing_field: attachments")
