@@ -93,4 +93,4 @@ async def test_presets_of_images_judge_no_answer_without_a_picture(preset: str) 
     assert score.value == 0.5
     assert "picture" in judge.questions[0].prompt.instructions
     without = await evaluate(load_evaluators()["g_eval"](name="x", **fields), TURN, ScriptedJudge([]), now=a_moment)
-    assert without.outcome == Skipped("missing_field: attachments")
+    assert without.outcome == Skipped(reason="missing_field: attachments")
