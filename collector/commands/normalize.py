@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from codecs import BOM_UTF8, getincrementaldecoder
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from collector.dialects.registry import Dialects
 from collector.errors import BadInput, ConfigError
 from collector.otlp.decode import Signal, read_request, split_by_trace
 from collector.otlp.inline_media import omit_from_json, omit_from_request
-from collector.receive.parsed_request import give_traces
+from collector.receive.parsed_request import give_traces, list_events_without_trace
 from collector.records.attachments import within_limits
 from collector.records.foreign_shapes import csv_rows, rows_of
 from collector.records.json import turn_to_json
@@ -107,15 +108,17 @@ def normalize(paths: Sequence[Path], assembler: Assembler | None = None) -> Iter
             yield from (turn.turn for turn in assembler.assemble(items).turns)
 
 
-def pieces_in(paths: Sequence[Path], stored_media: int = 0) -> dict[str, list[TracePiece]]:
-    """The pieces of the traces in files, by trace id.
+def pieces_in(
+    paths: Sequence[Path], stored_media: int = 0, unread: Counter[str] | None = None
+) -> dict[str, list[TracePiece]]:
+    """The pieces of the traces in files, by trace id. `unread` counts log records without a trace by their events.
 
     Raises:
         ConfigError: as for `normalize`.
     """
     traces: dict[str, list[TracePiece]] = {}
     for path in _find_files(paths):
-        for item in _read_file(path, stored_media):
+        for item in _read_file(path, stored_media, unread):
             if not isinstance(item, Turn):
                 traces.setdefault(item[0], []).append(item[1])
     return traces
@@ -123,13 +126,26 @@ def pieces_in(paths: Sequence[Path], stored_media: int = 0) -> dict[str, list[Tr
 
 def _explain(paths: Sequence[Path], assembler: Assembler, *, as_json: bool) -> Iterator[str]:
     """How each trace was read; at the end, what is unread in all of them."""
-    traces = pieces_in(paths, assembler.media.stored_bytes)
+    unread: Counter[str] = Counter()
+    traces = pieces_in(paths, assembler.media.stored_bytes, unread)
     for trace_id, pieces in traces.items():
         explained = explain(trace_id, pieces, assembler)
         yield from [orjson.dumps(explained).decode()] if as_json else format_lines(explained)
     examination = examine(traces.values(), assembler)
     if examination:
         yield from [orjson.dumps(examination.as_json()).decode()] if as_json else examination.lines()
+    if unread:
+        yield orjson.dumps({"records_without_trace": unread}).decode() if as_json else describe_unread(unread)
+
+
+_MOST_EVENTS = 6
+
+
+def describe_unread(unread: Counter[str]) -> str:
+    """Say how many log records without a trace were not read, of which events."""
+    named = ", ".join(f"{name or 'no event name'} ({count})" for name, count in unread.most_common(_MOST_EVENTS))
+    more = ", …" if len(unread) > _MOST_EVENTS else ""
+    return f"not read: {unread.total()} log records with neither a trace id nor a prompt's id: {named}{more}"
 
 
 def _find_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
@@ -146,7 +162,9 @@ def _find_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
             raise ConfigError(f"{path}: no such file or directory")
 
 
-def _read_file(file: tuple[Path, bool], stored_media: int) -> Iterator[Turn | tuple[str, TracePiece]]:
+def _read_file(
+    file: tuple[Path, bool], stored_media: int, unread: Counter[str] | None = None
+) -> Iterator[Turn | tuple[str, TracePiece]]:
     path, is_named = file
     name = "standard input" if path == STDIN else str(path)
     try:
@@ -160,9 +178,9 @@ def _read_file(file: tuple[Path, bool], stored_media: int) -> Iterator[Turn | tu
         if path.suffix == ".csv":
             yield from _parse_csv(data, path, stored_media)
         elif path.suffix in {".pb", ".bin"} or data.lstrip()[:1] not in {b"{", b"["}:
-            yield from _parse_protobuf(data, _possible_signals(path), stored_media)
+            yield from _parse_protobuf(data, _possible_signals(path), stored_media, unread)
         else:
-            yield from _parse_json(data, path, stored_media, is_named=is_named)
+            yield from _parse_json(data, path, stored_media, unread, is_named=is_named)
     except BadInput as error:
         reason = str(error) if data.lstrip()[:1] in {b"{", b"["} else _what_it_is(data, path)
         raise ConfigError(f"{name}: {reason}") from None
@@ -193,7 +211,9 @@ def _possible_signals(path: Path) -> Sequence[Signal]:
     return ("traces",) if "trace" in name or "span" in name else _SIGNALS
 
 
-def _parse_protobuf(data: bytes, signals: Sequence[Signal], stored_media: int) -> Iterator[tuple[str, TracePiece]]:
+def _parse_protobuf(
+    data: bytes, signals: Sequence[Signal], stored_media: int, unread: Counter[str] | None
+) -> Iterator[tuple[str, TracePiece]]:
     """Parse the pieces of a request. Every possible signal is tried: a wrong one gives an error or no trace ids."""
     problem: BadInput | None = None
     for signal in signals:
@@ -205,6 +225,8 @@ def _parse_protobuf(data: bytes, signals: Sequence[Signal], stored_media: int) -
             problem = problem or error
             continue
         if split.pieces or signal == signals[-1]:
+            if unread is not None:
+                unread.update(list_events_without_trace(request))
             yield from ((trace_id, TracePiece(signal, value)) for trace_id, value in split.pieces)
             return
     if problem is not None:
@@ -212,7 +234,7 @@ def _parse_protobuf(data: bytes, signals: Sequence[Signal], stored_media: int) -
 
 
 def _parse_json(
-    data: bytes, path: Path, stored_media: int, *, is_named: bool
+    data: bytes, path: Path, stored_media: int, unread: Counter[str] | None, *, is_named: bool
 ) -> Iterator[Turn | tuple[str, TracePiece]]:
     """Parse the requests or turns of a JSON file: one document, or one per line."""
     data, _ = omit_from_json(data, stored_media)
@@ -220,7 +242,7 @@ def _parse_json(
         signal = _find_signal(document)
         values = rows_of(document) or (cast("list[object]", document) if isinstance(document, list) else [document])
         if signal is not None:
-            yield from _parse_protobuf(text, [signal], stored_media)
+            yield from _parse_protobuf(text, [signal], stored_media, unread)
         elif values and all(map(is_readymade, values)):
             for index, value in enumerate(values):
                 place = f"line {line}" if line else f"element {index + 1}" if len(values) > 1 else ""

@@ -14,6 +14,8 @@ from collector.dialects.decode import as_dict, decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.messages import parse_messages, parse_system_text, split_system_prompt
 from collector.dialects.parts import parse_arguments
+from collector.dialects.prompt_logs import NAMES as PROMPT_LOGS
+from collector.dialects.prompt_logs import read_prompt
 from collector.otlp.span import NOTHING, Attributes, LogRecord, Span
 from evaluators.cases import Incomplete, Json, TokenCount, ToolCall
 
@@ -32,7 +34,9 @@ def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
     )
     if span.name.startswith(_PREFIX):
         return _read_span(span, log)
-    return log.read() if log.records else None
+    if log.records:
+        return log.read()
+    return read_prompt(records) if span.name in PROMPT_LOGS else None
 
 
 class _Log:
@@ -175,10 +179,11 @@ DIALECT = Dialect(
     read=read,
     evidence=(),
     scopes=(_SCOPE,),
-    records=_NAMES | {_PREFIX + name for name in _NAMES},
+    records=_NAMES | {_PREFIX + name for name in _NAMES} | PROMPT_LOGS,
     own_records=_NAMES | {_PREFIX + name for name in _NAMES},
     coverage=Coverage(
-        libraries="Claude Code and the Claude Agent SDK (log records, and the spans of its beta)",
+        libraries="Claude Code and the Claude Agent SDK (log records, and the spans of its beta); "
+        "Gemini CLI, Qwen Code and Codex by their log records (Codex writes no answers)",
         messages="prompts, answers, requests and responses, as far as they are opted in",
         tools="responses; else tool spans, names alone",
         conversation="session.id",

@@ -45,28 +45,44 @@ from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, NOTED, RECEIVE_BYTES, RECEIVE_ITEMS
 
 _EVENT = "gen_ai.evaluation.result"
-_NAME, _RESPONSE, _PROMPT, _SESSION = "event.name", "gen_ai.response.id", "prompt.id", "session.id"
-_NAMES = frozenset((_NAME, _RESPONSE, _PROMPT, _SESSION))
+_NAME, _RESPONSE = "event.name", "gen_ai.response.id"
+_PROMPTS = ("prompt.id", "prompt_id")
+_SESSIONS = ("session.id", "conversation.id")
+_NAMES = frozenset((_NAME, _RESPONSE, *_PROMPTS, *_SESSIONS))
+_TIMED = "codex.user_prompt"
+"""An event that names no prompt: the time of each is its id."""
 
 
 def give_traces(request: Request) -> bool:
     """Give such records their trace ids; says whether there were any."""
+    return any([_give_trace(record) for record in _list_without_trace(request)])
+
+
+def list_events_without_trace(request: Request) -> list[str]:
+    """The names of the events whose log records have no trace id."""
+    return [_read_texts(record).get(_NAME) or record.event_name for record in _list_without_trace(request)]
+
+
+def _list_without_trace(request: Request) -> list[LogRecord]:
     if not isinstance(request, ExportLogsServiceRequest):
-        return False
-    changed = False
-    for resource in request.resource_logs:
-        for scope in resource.scope_logs:
-            for record in scope.log_records:
-                if not any(record.trace_id):
-                    changed |= _give_trace(record)
-    return changed
+        return []
+    scopes = (scope for resource in request.resource_logs for scope in resource.scope_logs)
+    return [record for scope in scopes for record in scope.log_records if not any(record.trace_id)]
+
+
+def _read_texts(record: LogRecord) -> dict[str, str]:
+    return {pair.key: pair.value.string_value for pair in record.attributes if pair.key in _NAMES}
 
 
 def _give_trace(record: LogRecord) -> bool:
-    texts = {pair.key: pair.value.string_value for pair in record.attributes if pair.key in _NAMES}
-    if texts.get(_PROMPT) and texts.get(_SESSION):
-        key = f"{texts[_SESSION]}\x1f{texts[_PROMPT]}"
-    elif (record.event_name or texts.get(_NAME)) == _EVENT:
+    texts = _read_texts(record)
+    name = texts.get(_NAME) or record.event_name
+    session, prompt = (next((texts[key] for key in keys if texts.get(key)), "") for keys in (_SESSIONS, _PROMPTS))
+    if name == _TIMED and not prompt:
+        prompt = str(record.time_unix_nano or record.observed_time_unix_nano)
+    if prompt and session:
+        key = f"{session}\x1f{prompt}"
+    elif name == _EVENT:
         key = texts.get(_RESPONSE, "")
     else:
         return False

@@ -5,6 +5,7 @@ Lines of `check` about traces in files: text that no dialect reads, with the rem
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.unread.examination import examine
-from collector.commands.normalize import pieces_in
+from collector.commands.normalize import describe_unread, pieces_in
 from collector.config.configured import Config
 from collector.config.section_hashes import differences, section_hashes
 from collector.errors import ConfigError
@@ -229,7 +230,8 @@ def trace_lines(config: Config, named: Sequence[Path] = ()) -> Iterator[str]:
         ConfigError: a named file does not exist or has other content.
     """
     settings = config.settings
-    traces = pieces_in(named) if named else _pieces_of_received(map(Path, settings.receive.files))
+    unread: Counter[str] = Counter()
+    traces = pieces_in(named, 0, unread) if named else _pieces_of_received(map(Path, settings.receive.files))
     first = list(islice(traces.values(), MOST_TRACES))
     examination = examine(first, build_assembler(settings.assemble, settings.dialects)) if first else None
     if examination:
@@ -238,6 +240,8 @@ def trace_lines(config: Config, named: Sequence[Path] = ()) -> Iterator[str]:
         yield from (f"           {line}" for line in examination.lines())
     elif named:
         yield f"traces     of {len(first)} traces no text is unread" if first else "traces     there are none"
+    if unread:
+        yield f"           {describe_unread(unread)}"
 
 
 def _pieces_of_received(paths: Iterable[Path]) -> dict[str, list[TracePiece]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,16 @@ def test_files_without_turns_are_not_an_error(tmp_path: Path) -> None:
         err = io.StringIO()
         assert main([path], io.StringIO(), err, explained=explained) == 0
         assert err.getvalue() == f"evalstream: {path}: {message}\n"
+
+
+def test_log_records_that_no_trace_has_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "logs.json"
+    record = {"attributes": [{"key": "event.name", "value": {"stringValue": "codex.sse_event"}}]}
+    path.write_text(json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [record, record]}]}]}))
+    out = io.StringIO()
+    assert main([path], out, io.StringIO(), explained=True) == 0
+    said = "not read: 2 log records with neither a trace id nor a prompt's id: codex.sse_event (2)\n"
+    assert out.getvalue() == said
 
 
 @pytest.mark.parametrize(
