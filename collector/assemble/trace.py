@@ -29,6 +29,7 @@ from collector.assemble.model_calls import ModelCall, find_model_calls
 from collector.assemble.rag_prompt import PassageIndex, find_question_hints, split_prompt
 from collector.assemble.read_spans import ParsedSpan, SpanTree, read_spans
 from collector.assemble.sole_turn import find_sole_turn
+from collector.assemble.speech import NAMES as SPEECH
 from collector.assemble.thin_turns import assembled, combine, count_spans, dialects_of, list_thin_spans, list_thin_turns
 from collector.assemble.trace_references import TraceReferences
 from collector.assemble.turn_drafts import TurnDraft, draft_turns, sort_by_end
@@ -193,7 +194,7 @@ class Assembler:
         self.identity = identity or IdentityLookup()
         self.application = application or ApplicationAttributes()
         self.references = references or TraceReferences()
-        self.names: frozenset[str] = self.application.names | self.references.names
+        self.names: frozenset[str] = self.application.names | self.references.names | SPEECH
         self.media = media
         self.agent_runs = agent_runs
 

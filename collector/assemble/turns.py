@@ -20,6 +20,7 @@ from collector.assemble.identity import ConversationAndUser, IdentityLookup, may
 from collector.assemble.losses import NO_LOSSES, Losses
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan, SpanTree
+from collector.assemble.speech import describe_speech
 from collector.assemble.tools import ToolSpans, find_tools_called, find_tools_offered
 from collector.assemble.trace_references import References, TraceReferences
 from collector.assemble.turn_drafts import TurnDraft, find_program_fields
@@ -124,7 +125,10 @@ class TurnBuilder:
             trace_state=span.trace_state or None,
             attachments=media.attachments,
             program_fields=find_program_fields(draft, question, answer),
-            attributes=_collect_attributes(draft, span, call, declared, media.left_out, ",".join(cut)),
+            attributes={
+                **describe_speech(self._list_around(draft, span)),
+                **_collect_attributes(draft, span, call, declared, media.left_out, ",".join(cut)),
+            },
         )
         enclosing = draft.enclosing_span.span.span_id if draft.enclosing_span is not None else None
         return AssembledTurn(turn, own, declared, enclosing, models)
@@ -195,8 +199,12 @@ class TurnBuilder:
     def _find_references(self, draft: TurnDraft, span: Span) -> References:
         """Find the references: on the spans of the model's call, its ancestors, the resource."""
         assert self._references is not None
+        return self._references.find(self._list_around(draft, span), self._losses)
+
+    def _list_around(self, draft: TurnDraft, span: Span) -> list[Span]:
+        """The spans of the model's call and their ancestors, nearest first."""
         ancestors = (self._tree.spans.get(span_id) for span_id in self._tree.ancestors(span.span_id))
-        return self._references.find([span, *_other_spans(draft, span), *filter(None, ancestors)], self._losses)
+        return [span, *_other_spans(draft, span), *filter(None, ancestors)]
 
     def _find_ids(self, span: Span) -> ConversationAndUser:
         """Find the ids that a span has; once, since many turns may be below a span with long texts."""

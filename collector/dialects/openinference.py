@@ -32,6 +32,10 @@ _KIND = "openinference.span.kind"
 _JSON = "application/json"
 _INPUT = "llm.input_messages."
 _OUTPUT = "llm.output_messages."
+_INPUT_TRANSCRIPT = "input.audio.transcript"
+_OUTPUT_TRANSCRIPT = "output.audio.transcript"
+_END = "end_reason"
+"""The end of a spoken turn: `complete`, `interrupted`, `session_closed`."""
 
 _KINDS: dict[str, Kind] = {
     "LLM": "model",
@@ -43,6 +47,8 @@ _KINDS: dict[str, Kind] = {
     "EVALUATOR": "auxiliary",
     "EMBEDDING": "other",
     "PROMPT": "other",
+    "USER": "other",  # what the user said, which the turn around it has, too
+    "AUDIO": "agent",  # a turn of a conversation by voice
 }
 
 
@@ -59,6 +65,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         return _read_structured(span)
     if kind == "auxiliary" and attributes.get("type") in _GUARDED:
         return _read_guarded(span)
+    if name.upper() == "AUDIO":
+        return _read_spoken(span)
     return _READERS[kind](span, kind)
 
 
@@ -71,6 +79,8 @@ def glance(span: Span) -> Kind | None:
     if _may_have_feedback(attributes):
         return None
     kind = _KINDS.get(name.upper(), "chain")
+    if name.upper() == "AUDIO":
+        return None
     return kind if kind != "model" or _has_plain_answer(attributes) else None
 
 
@@ -216,6 +226,9 @@ def _parse_output(span: Span) -> Content:
     messages = _parse_indexed(span.attributes, _OUTPUT)
     if messages and any(message.text or message.tool_calls for message in messages):
         return Content(messages)
+    spoken = find_text(span.attributes, _OUTPUT_TRANSCRIPT)
+    if spoken and not messages:
+        return Content((ChatMessage("assistant", spoken),))
     raw = span.attributes.get("output.value")
     if messages:  # a refusal is in the raw response only
         content = (
@@ -339,6 +352,28 @@ def _read_enclosing(span: Span, kind: Kind) -> Call:
     )
 
 
+def _read_spoken(span: Span) -> Call:
+    """Read a turn by voice; a span with one side alone speaks or listens for another one."""
+    attributes = span.attributes
+    question, answer = (
+        find_text(attributes, _INPUT_TRANSCRIPT, "input.value"),
+        find_text(attributes, _OUTPUT_TRANSCRIPT, "output.value"),
+    )
+    if not (question and answer) and _END not in attributes and not span.failed:
+        return _make_call(span, kind="other")
+    settings = as_dict(decode(attributes.get("llm.invocation_parameters")))
+    return _make_call(
+        span,
+        kind="agent",
+        system=find_text(settings, "instructions"),
+        input=(ChatMessage("user", question),) if question else None,
+        output=(ChatMessage("assistant", answer),) if answer else None,
+        input_incomplete=find_redaction(question),
+        output_incomplete=find_redaction(answer),
+        error=find_error(span, answered=answer is not None),
+    )._replace(agent=find_text(attributes, "agent.name"))
+
+
 def _find_crew_task(attributes: Attributes) -> str | None:
     """Find the task of CrewAI's agent, or of its crew if that has a single task."""
     if "crew_tasks" in attributes:
@@ -459,6 +494,9 @@ def _find_message_sources(span: Span, kind: Kind, messages: tuple[ChatMessage, .
             sources[field] = raw if is_raw else f"{beginning}*"
         elif raw in attributes:
             sources[field] = raw
+    for field, spoken in (("input", _INPUT_TRANSCRIPT), ("output", _OUTPUT_TRANSCRIPT)):
+        if spoken in attributes and kind in {"model", "agent"}:
+            sources.setdefault(field, spoken)
     return sources
 
 

@@ -34,6 +34,11 @@ _VARIABLE = "gen_ai.prompt.variable."
 _INPUT = "gen_ai.input.messages"
 _OUTPUT = "gen_ai.output.messages"
 _SYSTEM = "gen_ai.system_instructions"
+_SPOKEN = {
+    _INPUT: ("lk.pii.user_input", "lk.user_input", "lk.pii.user_transcript", "lk.user_transcript"),
+    _OUTPUT: ("lk.pii.response.text", "lk.response.text"),
+}
+"""LiveKit's names for both, on the turn of an agent that speaks."""
 _PLAIN_TEXT = {_INPUT: "gen_ai.content.prompt", _OUTPUT: "gen_ai.content.completion"}
 """Quarkus' names for them: the texts of all messages, one after the other, without roles."""
 
@@ -41,9 +46,10 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("chat", "generate_content", "text_completion", "completion", "generate", "responses"), "model"),
     **dict.fromkeys(("acompletion", "atext_completion", "aresponses", "anthropic_messages"), "model"),  # LiteLLM
     **dict.fromkeys(("chat.completions", "text.completions"), "model"),  # Semantic Kernel
+    "realtime_inference": "model",
     "invoke_agent": "agent",
     "invoke_workflow": "workflow",
-    **dict.fromkeys(("embeddings", "embedding", "create_agent"), "other"),
+    **dict.fromkeys(("embeddings", "embedding", "create_agent", "fetch_response", "user_speech"), "other"),
     "execute_tool": "tool",
     "retrieval": "retrieval",
     **dict.fromkeys(("rerank", "evaluate", "evaluation", "guardrail", "moderation"), "auxiliary"),
@@ -217,7 +223,8 @@ def _parse_content(
         return transcript.messages or None, transcript.incomplete or find_redaction(value)
     if events:
         return events, None
-    plain = find_text(attributes, _PLAIN_TEXT[key])
+    names = (_PLAIN_TEXT[key], *_SPOKEN[key]) if "lk.generation_id" in attributes else (_PLAIN_TEXT[key],)
+    plain = find_text(attributes, *names)
     if plain is not None:
         return (ChatMessage(role, plain),), find_redaction(plain)
     if value in ("", "[]", []) and role == "assistant":  # the model answered nothing
@@ -261,8 +268,9 @@ def _find_message_sources(attributes: Attributes, events: message_events.EventMe
     if events.output:
         sources.setdefault("output", message_events.CHOICE)
     for key, plain in _PLAIN_TEXT.items():
-        if plain in attributes:
-            sources.setdefault(_FIELDS[key], plain)
+        for name in (plain, *_SPOKEN[key]):
+            if name in attributes:
+                sources.setdefault(_FIELDS[key], name)
     return sources
 
 

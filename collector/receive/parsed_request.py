@@ -55,7 +55,7 @@ _TIMED = "codex.user_prompt"
 
 def give_traces(request: Request) -> bool:
     """Give such records their trace ids; says whether there were any."""
-    return any([_give_trace(record) for record in _list_without_trace(request)])
+    return sum(map(_give_trace, _list_without_trace(request))) > 0
 
 
 def list_events_without_trace(request: Request) -> list[str]:

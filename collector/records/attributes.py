@@ -25,6 +25,8 @@ DERIVED = ("tools", "language", "tenant")
 STANDARD = (*FIELDS, *RECORDED, *DERIVED)
 
 _OF_TURNS = ("span_name", "scope", "root", "finish", "input_uncertain", "attachments_left_out", "truncated_fields")
+SPOKEN = ("speech_interrupted", "speech_latency_ms")
+"""Attributes of turns by voice: whether the user interrupted the answer, and ms until it began."""
 OF_EVALUATIONS = ("closed_by", "turns", "gaps", "incomplete", "fallback_judge", "replay_of")
 _NAMESPACES = ("evalstream.", "conversation.", "outcome.")
 
@@ -46,7 +48,7 @@ def is_reserved(name: str) -> bool:
 
 def is_undeclared(name: str) -> bool:
     """Whether turns may have an attribute of this name although it is not declared."""
-    return name in {*RECORDED, *_OF_TURNS} or name.startswith(_NAMESPACES)
+    return name in {*RECORDED, *_OF_TURNS, *SPOKEN} or name.startswith(_NAMESPACES)
 
 
 def plain_value(value: Json) -> Json:

@@ -1,0 +1,63 @@
+"""Turns by voice: transcripts as question and answer, an interruption, and the wait after the user's speech."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up import ASSEMBLER, Trace, chat
+
+from collector.commands.normalize import normalize
+
+CAPTURE = Path(__file__).parents[2] / "golden" / "otlp" / "openinference-openai-agents-realtime"
+
+
+def _spoken(turn: Any) -> tuple[Any, Any]:
+    return turn.attributes.get("speech_interrupted"), turn.attributes.get("speech_latency_ms")
+
+
+def test_a_realtime_session_of_openai_agents() -> None:
+    spoken = [_spoken(turn) for turn in normalize([CAPTURE], ASSEMBLER)]
+    assert spoken == [(None, 201.0), ("true", 0.0), (None, 1.0), (None, 0.0)]
+
+
+def test_a_span_that_only_speaks_is_no_turn() -> None:
+    held = {"openinference.span.kind": "AUDIO", "input.value": "Good morning.", "output.audio.url": "data:audio/wav;…"}
+    assert Trace().span(1, "speech", held).turns() == []
+
+
+def test_an_audio_model_alone_is_a_turn() -> None:
+    held = {"openinference.span.kind": "AUDIO", "input.audio.transcript": "Windy?", "output.audio.transcript": "Yes."}
+    turn = Trace().span(1, "gpt-audio", held).turn()
+    assert (turn.input, turn.actual_output) == ("Windy?", "Yes.")
+
+
+def test_realtime_inference_of_the_conventions() -> None:
+    held = {**chat("Windy?", "Yes, nine"), "gen_ai.operation.name": "realtime_inference"}
+    trace = Trace().span(1, "user_speech", {"gen_ai.operation.name": "user_speech", "gen_ai.request.model": "m"})
+    turn = trace.span(2, "realtime_inference m", held).turn()
+    assert (turn.input, turn.actual_output) == ("Windy?", "Yes, nine")
+
+
+@pytest.mark.parametrize("pii", ["", "pii."])
+def test_livekits_agent_turn_has_both_transcripts(pii: str) -> None:
+    held = {"gen_ai.operation.name": "invoke_agent", "lk.generation_id": "g1", "lk.interrupted": True}
+    words = {f"lk.{pii}user_input": "Windy?", f"lk.{pii}response.text": "Yes, nine", "lk.e2e_latency": 0.8125}
+    trace = Trace().span(1, "agent_session", {"gen_ai.operation.name": "invoke_workflow"}, took=9)
+    trace.span(2, "agent_turn", {**held, **words}, parent=1)
+    about = {"gen_ai.operation.name": "realtime_inference", "gen_ai.request.model": "gpt-realtime"}
+    turn = trace.span(3, "realtime_inference", {**about, "gen_ai.usage.output_tokens": 9}, parent=2).turn()
+    assert (turn.input, turn.actual_output, *_spoken(turn)) == ("Windy?", "Yes, nine", "true", 812.5)
+
+
+def test_pipecats_turn_is_around_the_model() -> None:
+    around = {"turn.was_interrupted": True, "turn.user_bot_latency_seconds": 1.2}
+    turn = Trace().span(1, "turn", around, took=9).span(2, "llm", chat("Windy?", "Yes."), parent=1).turn()
+    assert _spoken(turn) == ("true", 1200.0)
+
+
+@pytest.mark.parametrize("latency", ["1", True, -1, float("nan"), float("inf")])
+def test_a_latency_that_is_none_is_left_out(latency: Any) -> None:
+    held = {**chat("Windy?", "Yes."), "time_to_first_token_ms": latency, "end_reason": True}
+    assert _spoken(Trace().span(1, "llm", held).turn()) == (None, None)
