@@ -19,11 +19,11 @@ INTRODUCTION = """\
 `make reference` writes this page from the command line itself; `evalstream COMMAND --help` prints the same.
 
 Exit status: 0 done, 1 the work failed, 2 the command or its configuration is wrong. Data goes to stdout, messages go
-to stderr. `--config`, `-c` names the configuration file (`evalstream.yaml`), and `--json` prints JSON, wherever a
-command has them. Colours appear only on a terminal, and not when `NO_COLOR` is set. `evalstream --install-completion`
-makes your shell complete commands and options.
+to stderr. Wherever a command has them, `--config`, `-c` names the configuration file (`evalstream.yaml`), `--json`
+prints JSON, and `--to` is the end (exclusive) of the time that begins with `--from`. Colours appear only on a terminal,
+and not when `NO_COLOR` is set. `evalstream --install-completion` makes your shell complete commands and options.
 """
-EVERYWHERE = {"The configuration file.", "Print JSON."}
+EVERYWHERE = {"The configuration file.", "Print JSON.", "End (exclusive), written in the same way; now by default."}
 """The help of the options that the introduction explains."""
 
 
@@ -42,9 +42,10 @@ def _commands(path: str, command: Any) -> Iterator[str]:
         yield f"## {path}\n"
         yield f"{inspect.cleandoc(command.help or '')}\n"
         common = [f"[{each.opts[0]}]" for each in command.params if getattr(each, "help", None) in EVERYWHERE]
-        yield f"Usage: `{' '.join([path, *common, '[OPTIONS]', *arguments])}`\n"
         options = [each for each in command.params if isinstance(each, TyperOption) and not each.hidden]
         own = [_row(option) for option in options if option.help not in EVERYWHERE]
+        usage = [path, *common, *(["[OPTIONS]"] if own else []), *arguments]
+        yield f"Usage: `{' '.join(usage)}`\n"
         if own:
             yield "\n".join(["| option | default | meaning |", "|---|---|---|", *own]) + "\n"
 

@@ -262,7 +262,7 @@ def _type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
 def _plain_type(annotation: Any) -> str:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "section"
-    named = {bool: "true or false", int: "integer", float: "number", str: "text", Path: "path", SecretStr: "secret"}
+    named = {bool: "boolean", int: "integer", float: "number", str: "text", Path: "path", SecretStr: "secret"}
     return named.get(annotation, "any value")
 
 

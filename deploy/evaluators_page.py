@@ -26,8 +26,9 @@ def document() -> str:
     counted = Counter(row for cls in kinds for row in own_keys(cls.kind))
     shared = {row for row, count in counted.items() if count >= SHARED_BY}
     named = sorted(shared, key=lambda row: row.key)
-    parts = [_index(kinds), "### Keys of several kinds\n", table(named), *(_section(cls, shared) for cls in kinds)]
-    return "\n".join(parts)
+    shown: dict[Row, str] = {}
+    sections = [_section(cls, shared, shown) for cls in kinds]
+    return "\n".join([_index(kinds), "### Keys of several kinds\n", table(named), *sections])
 
 
 def _index(kinds: list[type[Evaluator[Any]]]) -> str:
@@ -41,20 +42,24 @@ def _index(kinds: list[type[Evaluator[Any]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section(cls: type[Evaluator[Any]], shared: set[Row]) -> str:
+def _section(cls: type[Evaluator[Any]], shared: set[Row], shown: dict[Row, str]) -> str:
     evaluator = make_example(cls)
     lowest, highest = evaluator.score_range
     needs = ", ".join(f"`{name}`" for name in sorted(evaluator.requires)) or "nothing"
-    better = "higher" if cls.direction == "higher_is_better" else "lower"
-    facts = f"Needs {needs} · {lowest:g} to {highest:g}, {better} is better"
-    return "\n".join(
-        [f"### {cls.kind}\n\n{inspect.cleandoc(cls.__doc__ or '')}\n\n{facts}\n", *_keys(cls.kind, shared)]
-    )
+    better = "" if cls.direction == "higher_is_better" else ", lower is better"
+    facts = f"Needs {needs} · {lowest:g} to {highest:g}{better}"
+    keys = _keys(cls.kind, shared, shown)
+    return "\n".join([f"### {cls.kind}\n\n{inspect.cleandoc(cls.__doc__ or '')}\n\n{facts}\n", *keys])
 
 
-def _keys(kind: str, shared: set[Row]) -> Iterator[str]:
+def _keys(kind: str, shared: set[Row], shown: dict[Row, str]) -> Iterator[str]:
+    """The keys of a kind: those of several kinds by name, those of an earlier kind by its name, its own in a table."""
     rows = own_keys(kind)
     if common := [f"`{row.key}`" for row in rows if row in shared]:
         yield f"Shared keys: {', '.join(common)}\n"
-    if own := [row for row in rows if row not in shared]:
+    for other in dict.fromkeys(shown[row] for row in rows if row in shown):
+        names = (f"`{row.key.strip('*')}`" for row in rows if shown.get(row) == other)
+        yield f"As in [{other}](#{other}): {', '.join(names)}\n"
+    if own := [row for row in rows if row not in shared and row not in shown]:
         yield table(own)
+        shown |= dict.fromkeys(own, kind)

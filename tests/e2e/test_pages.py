@@ -197,12 +197,12 @@ async def run_until_ready(folder: Path) -> None:
 @pytest.mark.parametrize("block", runnable("yaml"))
 def test_the_configurations_are_valid(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece, put into the README's example, as a file."""
-    for name in re.findall(r"\$\{env:(\w+)", block.text + README):
+    for name in re.findall(r"\$\{env:(\w+)\}", block.text + README):
         monkeypatch.setenv(name, "a secret of at least 16 characters")
     piece: dict[str, Any] = yaml.safe_load(block.text)
     whole = dict(EXAMPLE)
     for section, value in piece.items():
-        whole[section] = {**whole.get(section, {}), **value}
+        whole[section] = {**whole.get(section, {}), **value} if isinstance(value, dict) else value
     named = {
         each if isinstance(each, str) else each["name"]
         for monitor in whole["monitors"].values()
@@ -218,6 +218,25 @@ def test_the_configurations_are_valid(block: Block, tmp_path: Path, monkeypatch:
     load(path)
     _, warnings = with_current_names(piece)
     assert list(warnings) == []
+
+
+RECIPES = [block for block in BLOCKS if block.page == "recipes.md" and block.language == "yaml"]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.marked)
+def test_the_recipes_pass_check(recipe: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each recipe is a whole configuration."""
+    for name in re.findall(r"\$\{env:(\w+)\}", recipe.text):
+        monkeypatch.setenv(name, "a secret of at least 16 characters")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / recipe.marked).write_text(recipe.text)
+    done = CliRunner().invoke(app, ["check", "-c", recipe.marked])
+    assert done.exit_code == 0, done.output
+
+
+def test_there_are_ten_recipes() -> None:
+    assert len(RECIPES) == 10
 
 
 @pytest.mark.parametrize("block", runnable("json"))
