@@ -25,7 +25,7 @@ def document() -> str:
     kinds = sorted(load_evaluators().values(), key=lambda cls: (cls.scope != "turn", cls.kind))
     counted = Counter(row for cls in kinds for row in own_keys(cls.kind))
     shared = {row for row, count in counted.items() if count >= SHARED_BY}
-    named = sorted(shared, key=lambda row: row.key)
+    named = sorted(shared)
     shown: dict[Row, str] = {}
     sections = [_section(cls, shared, shown) for cls in kinds]
     return "\n".join([_index(kinds), "### Keys of several kinds\n", table(named), *sections])
