@@ -1,8 +1,10 @@
 """Recorded answers of real judges, put through the evaluators: the figures are those published or measured for them."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -102,6 +104,32 @@ def test_what_states_no_rating_is_none_and_not_0():
     rescued = [answer for _, answer in zeroed if plain_rating(answer, FIVE, LABELS) is not None]
     assert "Consistency: 4" in rescued
     assert len(rescued) > 40
+
+
+@pytest.mark.parametrize(
+    ("judge", "ours", "leading"),
+    [
+        ("gpt-4-0613", 0.09, 0.10),
+        ("gpt-4.1-2025-04-14", 0.37, 0.42),
+        ("gpt-4.1-mini-2025-04-14", 0.98, 1.77),
+        ("gpt-4.1-nano-2025-04-14", 1.98, 3.21),
+        ("gpt-4o-2024-08-06", 2.08, 3.71),
+        ("gpt-4o-mini-2024-07-18", 1.32, 3.42),
+    ],
+)
+def test_the_mean_is_nearer_to_peoples_than_with_zeroes_for_what_is_not_read(judge, ours, leading):
+    of_judge = [row for row in SUMMARIES if row["judge"] == judge]
+    errors = []
+    for read in (lambda answer: plain_rating(answer, FIVE, LABELS), leading_number):
+        means = [fmean([value for each in row["answers"] if (value := read(each)) is not None]) for row in of_judge]
+        errors.append(fmean(abs(mean - row["human"]) for mean, row in zip(means, of_judge, strict=True)))
+    assert errors == pytest.approx([ours, leading], abs=0.006)
+
+
+def leading_number(answer):
+    """As the script that came with the answers reads them."""
+    found = re.match(r" ?([\d.]+)", answer)
+    return float(found[1]) if found else 0.0
 
 
 def test_where_both_read_a_number_it_is_the_same():
