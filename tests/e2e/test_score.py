@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from service import free_port
 
 from collector.cli import main
 from collector.commands.check.plan_json import plan_json
@@ -159,7 +158,7 @@ async def test_a_judge_that_talks_nonsense_gives_no_score(tmp_path: Path) -> Non
 
 
 async def test_an_unreachable_judge_is_reported_at_once(tmp_path: Path) -> None:
-    url = f"http://localhost:{free_port()}/v1"
+    url = "http://localhost:9/v1"
     prepare(tmp_path, url, 2)
     done = await finished(tmp_path, "turns.jsonl", "--json", "-o", "out.jsonl")
     assert done.returncode == 1

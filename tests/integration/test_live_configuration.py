@@ -139,7 +139,7 @@ async def test_a_prompt_changes_at_one_position(tmp_path: Path) -> None:
 async def test_what_a_judge_that_is_out_has_left_is_made_by_the_new_definition(tmp_path: Path) -> None:
     """The usual cure, without a restart; the waiting questions are those that had filled the queue."""
     async with serve_judge() as url:
-        file = ConfigFile(tmp_path, f"http://127.0.0.1:{free_port()}/v1")
+        file = ConfigFile(tmp_path, "http://127.0.0.1:9/v1")
         file.change(lambda values: values.update(evaluate={"shutdown_grace": 0, "max_waiting": 5, "concurrency": 2}))
         async with running(load(file.path), {"evaluate"}, path=file.path) as service:
             await put(service, range(40))
@@ -520,7 +520,7 @@ async def test_evaluators_begin_and_cease_to_ask_together(tmp_path: Path) -> Non
     """What waits while the judge is out is asked as the newest configuration has it: together, each once."""
     judge = StandInJudge()
     async with serve_judge(judge) as url:
-        file = ConfigFile(tmp_path, f"http://127.0.0.1:{free_port()}/v1")
+        file = ConfigFile(tmp_path, "http://127.0.0.1:9/v1")
         file.change(lambda values: values["evaluators"].update(also=dict(values["evaluators"]["answers"])))
         file.change(lambda values: values["monitors"]["all"].update(evaluators=["answers", "also"]))
         file.change(lambda values: values.update(evaluate={"shutdown_grace": 0}))

@@ -185,7 +185,7 @@ async def test_a_wrong_token_and_no_page_are_sentences(desk: Desk) -> None:
     assert result.is_error
     assert "EVALSTREAM_PAGE_TOKEN" in result.content[0].text
     with pytest.raises(PageUnavailable, match="start `evalstream run`"):
-        await PageReader(f"http://127.0.0.1:{free_port()}", None).get("/api/overview")
+        await PageReader("http://127.0.0.1:9", None).get("/api/overview")
     with pytest.raises(PageUnavailable, match="is not evalstream's page"):
         await PageReader(desk.page, TOKEN).get("/")
 
