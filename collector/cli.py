@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from collector.errors import ConfigError, EvalstreamError
+from collector.telemetry.plain import show
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -166,7 +167,7 @@ def _finish(work: Coroutine[Any, Any, int]) -> NoReturn:
 
 
 def _say(error: object, status: int) -> int:
-    print(f"evalstream: {error}", file=sys.stderr)
+    show(f"evalstream: {error}", err=True)
     return status
 
 
@@ -176,7 +177,7 @@ def _load(path: Path, *, complete: bool = True) -> Config:
 
     config = load(path, complete=complete)
     for warning in config.warnings:
-        print(f"evalstream: {config.source}: warning: {warning}", file=sys.stderr)
+        show(f"evalstream: {config.source}: warning: {warning}", err=True)
     return config
 
 
@@ -196,7 +197,7 @@ def _version(letters: bool) -> None:
 
         from collector.telemetry.compilation import is_compiled
 
-        print(f"evalstream {version('evalstream')}{', compiled' if is_compiled() else ''}")
+        show(f"evalstream {version('evalstream')}{', compiled' if is_compiled() else ''}")
         raise typer.Exit
 
 
@@ -303,21 +304,21 @@ def check(
     if schema is not None:
         from collector.commands.schema import schema_text
 
-        sys.stdout.write(schema_text(schema))
+        show(schema_text(schema), end="")
         return
     checked = _load_for_traffic(config)
     if diff or against is not None:
         _print_changes(checked, against, json=json)
         return
     if json:
-        print(plan_json(checked, counts_of(checked)), end="")
+        show(plan_json(checked, counts_of(checked)), end="")
         return
     running = list(traffic(checked))
     parts = (report(checked), kafka_lines(checked), batch_lines(checked), running, retention_lines(checked))
     plan = [line for part in parts for line in part]
     lines = plan if verbose else [*summary(checked, plan), *running[:8], "details    evalstream check --verbose"]
     for line in (*lines, *trace_lines(checked, traces or ())):
-        print(fitting(line, _line_width()))
+        show(fitting(line, _line_width()))
 
 
 def _print_changes(config: Config, against: Path | None, *, json: bool) -> None:
@@ -328,10 +329,10 @@ def _print_changes(config: Config, against: Path | None, *, json: bool) -> None:
     other = None if against is None else _load(against)
     compared = asyncio.run(running_configuration(config)) if other is None else Compared(other, str(against))
     if json:
-        print(changes_json(config, compared), end="")
+        show(changes_json(config, compared), end="")
     else:
         for line in change_lines(config, compared):
-            print(fitting(line, _line_width()))
+            show(fitting(line, _line_width()))
     if other is None and compared.changes_by(config).restart:
         raise typer.Exit(FAILED)  # the running service would refuse it
 
@@ -372,10 +373,10 @@ def rules(
     loaded = _load_for_traffic(config)
     if output is not None:
         for path in write(loaded, formats or [], output):
-            print(path)
+            show(path)
         return
     for content in render(loaded, formats or ["prometheus"]).values():
-        print(content, end="")
+        show(content, end="")
 
 
 @app.command()
@@ -427,7 +428,7 @@ def fetch(
         token_file=token_file,
         headers=tuple(header or ()),
     )
-    _finish(fetch_traces(options, os.environ, print))
+    _finish(fetch_traces(options, os.environ, show))
 
 
 @app.command()
@@ -477,12 +478,11 @@ def list_letters(
     json: Json = False,
 ) -> None:
     """List the dead letters: id, stage, position, attempts and reason."""
-    from rich.console import Console
-
     from collector.commands.dead_letters import LetterFilter, list_letters
+    from collector.commands.wide_console import wide_console
 
     letters = LetterFilter(stage=stage, redriven=all_)
-    _finish(list_letters(_load(config), letters, Console(), as_json=json))
+    _finish(list_letters(_load(config), letters, wide_console(), as_json=json))
 
 
 @letters.command("show")
@@ -493,7 +493,7 @@ def show_letter(
     """Show one dead letter, with the beginning of its value if that is stored."""
     from collector.commands.dead_letters import show_letter
 
-    _finish(show_letter(_load(config), letter_id, print))
+    _finish(show_letter(_load(config), letter_id, show))
 
 
 @letters.command("redrive")
@@ -505,7 +505,7 @@ def redrive_letters(
     """Reprocess dead letters, once their cause is fixed."""
     from collector.commands.dead_letters import LetterFilter, redrive_letters
 
-    _finish(redrive_letters(_load(config), LetterFilter(ids=ids or (), stage=stage), print))
+    _finish(redrive_letters(_load(config), LetterFilter(ids=ids or (), stage=stage), show))
 
 
 @app.command()
@@ -670,7 +670,7 @@ def dataset(
         output=output,
         name=name,
     )
-    _finish(write_cases(_load(config), options, print))
+    _finish(write_cases(_load(config), options, show))
 
 
 @comparisons.command("evaluators")
@@ -798,7 +798,7 @@ def rejudge(
         batch=batch,
         output=output,
     )
-    _finish(rejudge_past(_load_for_traffic(config), options, print))
+    _finish(rejudge_past(_load_for_traffic(config), options, show))
 
 
 @app.command()
@@ -816,7 +816,7 @@ def audit(
     """
     from collector.commands.audit.audit import audit
 
-    _finish(audit(_load(config), print, drained=drained, json=as_json))
+    _finish(audit(_load(config), show, drained=drained, json=as_json))
 
 
 @logs.command("copy")
@@ -831,7 +831,7 @@ def copy_log(
     """
     from collector.commands.log_copy.log_copy import copy_logs
 
-    _finish(copy_logs(_load(config), _load(to), print))
+    _finish(copy_logs(_load(config), _load(to), show))
 
 
 @app.command()
@@ -862,7 +862,7 @@ def erase(
         dry_run=dry_run,
         json=json,
     )
-    _finish(erase_person(_load(config), options, print))
+    _finish(erase_person(_load(config), options, show))
 
 
 @exports.command("again")
@@ -883,7 +883,7 @@ def export(
     options = ExportOptions(
         since=_parse_moment("--from", since), until=_parse_moment("--to", until), exporters=tuple(exporter or ())
     )
-    _finish(export_again(_load(config), options, print))
+    _finish(export_again(_load(config), options, show))
 
 
 @exports.command("parquet")
@@ -909,7 +909,7 @@ def parquet(
         until=_parse_moment("--to", until) or datetime.now(UTC),
         texts=texts,
     )
-    _finish(write_parquet(_load(config), options, print))
+    _finish(write_parquet(_load(config), options, show))
 
 
 @app.command()
@@ -956,7 +956,7 @@ def explain(
     """
     from collector.commands.trace import trace_evaluation
 
-    _finish(trace_evaluation(_load(config), evaluation_id, print, as_json=json))
+    _finish(trace_evaluation(_load(config), evaluation_id, show, as_json=json))
 
 
 @app.command()
@@ -991,7 +991,7 @@ def diagnose(
         against=_parse_moment("--against", against),
         evaluators=tuple(evaluator or ()),
     )
-    _finish(explain(loaded, options, print, as_json=json))
+    _finish(explain(loaded, options, show, as_json=json))
 
 
 @comparisons.command("releases")
@@ -1026,7 +1026,7 @@ def compare(
         baseline=baseline,
         version=version,
     )
-    _finish(compare_versions(loaded, options, print, as_json=json))
+    _finish(compare_versions(loaded, options, show, as_json=json))
 
 
 @plans.command("targets")
@@ -1049,7 +1049,7 @@ def targets(
         until=_parse_moment("--to", until) or datetime.now(UTC),
         monitor=monitor,
     )
-    _finish(propose(_load_for_traffic(config), options, print, as_json=json))
+    _finish(propose(_load_for_traffic(config), options, show, as_json=json))
 
 
 @plans.command("sampling")
@@ -1083,7 +1083,7 @@ def plan(
         evaluator=evaluator,
         usd_per_label=usd_per_label,
     )
-    _finish(print_plan(loaded, options, print, as_json=json))
+    _finish(print_plan(loaded, options, show, as_json=json))
 
 
 def _monitor(config: Config, name: str | None) -> str:
@@ -1135,7 +1135,7 @@ def calibrate(
         labels=labels, evaluator=evaluator, target=target, plot=plot, json=json, random=random, certify=certify
     )
     result = measure(_load(config), options)
-    print(printed(result, options), end="")
+    show(printed(result, options), end="")
     if result.certificate is not None and not result.certificate.certified:
         raise typer.Exit(1)
 
@@ -1213,8 +1213,8 @@ def labels_next(
     options = LabelsNextOptions(number=n, evaluator=evaluator, monitor=monitor, by=by, without=tuple(without or ()))
     tasks = next_labels(_load(config), options)
     for line in tasks.lines:
-        typer.echo(line, nl=False)
-    typer.echo(summary(tasks), err=True)
+        show(line, end="")
+    show(summary(tasks), err=True)
 
 
 @app.command()
@@ -1255,13 +1255,13 @@ def init(
     except OSError as error:
         raise ConfigError(f"{config}: cannot be written ({error.strerror}); name another file with -c") from error
     for line in summary(checked, report(checked)):
-        print(fitting(line, _line_width()))
-    print(f"Next: evalstream run -c {config}", file=sys.stderr)
+        show(fitting(line, _line_width()))
+    show(f"Next: evalstream run -c {config}", err=True)
 
 
 def _ask(question: str) -> str:
     """Ask on stderr, so that stdout is data."""
-    print(question, end=" ", file=sys.stderr, flush=True)
+    show(question, end=" ", err=True)
     return sys.stdin.readline().strip()
 
 

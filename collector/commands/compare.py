@@ -18,6 +18,7 @@ from collector.past.evaluations import EvaluationFilter, selected_in
 from collector.records.attributes import OF_EVALUATIONS, STANDARD
 from collector.service.open_logs import open_stored_logs
 from collector.service.releases import WITHIN, release_rules, release_view
+from collector.telemetry.plain import plain
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
 
@@ -64,7 +65,7 @@ async def compare(config: Config, options: CompareOptions, say: Callable[[str], 
         say(orjson.dumps({"monitor": options.monitor, "releases": views}, option=orjson.OPT_INDENT_2).decode())
         return DONE
     for line in _lines(compared, options, rules):
-        say(line)
+        say(plain(line))
     return DONE
 
 

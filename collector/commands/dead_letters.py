@@ -23,7 +23,7 @@ from collector.redact.open_redactor import open_redactor
 from collector.redact.redactor import Redactor
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.own_items import own_items
-from collector.telemetry.logging import plain
+from collector.telemetry.plain import plain
 
 Print = Callable[[str], None]
 

@@ -28,6 +28,7 @@ from collector.records.foreign_shapes import csv_rows, rows_of
 from collector.records.json import turn_to_json
 from collector.records.ready_made import is_readymade, turns_in
 from collector.service.assembly_builder import build_assembler, link_turns
+from collector.telemetry.plain import plain, printable
 from evaluators.cases import Turn
 from evaluators.texts.exact_json import parse_exactly
 
@@ -66,10 +67,10 @@ def main(
             lines = map(_to_json, link_turns(normalize(paths, assembler), settings))
         is_empty = True
         for line in lines:
-            out.write(f"{line}\n")
+            out.write(f"{printable(line)}\n")
             is_empty = False
     except ConfigError as error:
-        err.write(f"evalstream: {error}\n")
+        err.write(f"evalstream: {plain(str(error))}\n")
         return 2
     if is_empty:
         reason = "no traces found" if explained else "no turns found; --explain shows why"
@@ -130,7 +131,7 @@ def _explain(paths: Sequence[Path], assembler: Assembler, *, as_json: bool) -> I
     traces = pieces_in(paths, assembler.media.stored_bytes, unread)
     for trace_id, pieces in traces.items():
         explained = explain(trace_id, pieces, assembler)
-        yield from [orjson.dumps(explained).decode()] if as_json else format_lines(explained)
+        yield from [orjson.dumps(explained).decode()] if as_json else map(plain, format_lines(explained))
     examination = examine(traces.values(), assembler)
     if examination:
         yield from [orjson.dumps(examination.as_json()).decode()] if as_json else examination.lines()

@@ -30,6 +30,7 @@ from collector.records.turns import conversation_key
 from collector.service.assembly_builder import build_assembler
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import evaluator_version_in
+from collector.telemetry.plain import plain
 from collector.wording import plural
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
@@ -75,7 +76,7 @@ async def trace_evaluation(config: Config, evaluation_id: str, say: Callable[[st
         say(orjson.dumps(steps(traced, config), option=orjson.OPT_INDENT_2).decode())
     else:
         for line in lines(traced, config):
-            say(line)
+            say(plain(line))
     return DONE
 
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sqlite3
 import ssl
-import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from collector.config.configured import Config
 from collector.config.settings import JudgeSettings
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Confirm
+from collector.telemetry.plain import show
 from collector.wording import plural
 from evaluators.errors import JudgeError
 from evaluators.judges.apis.writing import WritingApi
@@ -229,7 +229,7 @@ def home_of(name: str, settings: JudgeSettings) -> str:
 
 def to_terminal(report: str) -> None:
     """Say something to who waits for the command."""
-    print(f"evalstream: {report}", file=sys.stderr, flush=True)  # noqa: T201 - stderr is talk
+    show(f"evalstream: {report}", err=True)
 
 
 @contextmanager

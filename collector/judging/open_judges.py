@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import ssl
-import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -23,6 +22,7 @@ from collector.judging.layers import LayerContext, wrapped, wrapped_for_batches
 from collector.judging.outage_reporter import ReportPolicy
 from collector.logs.log import Confirm, certain
 from collector.telemetry.health import Health
+from collector.telemetry.plain import show
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BREAKER_OPENED, BREAKER_STATE
 from evaluators.judge import Judge
@@ -356,7 +356,7 @@ def _ssl_context(name: str, tls: JudgeTlsSettings) -> ssl.SSLContext:
 
 
 def _to_terminal(report: str) -> None:
-    print(f"evalstream: {report}", file=sys.stderr, flush=True)  # noqa: T201 - stderr is talk
+    show(f"evalstream: {report}", err=True)
 
 
 _FOR_COMMANDS = ReportPolicy(_to_terminal, REPEAT_TO_TERMINAL, awaited=True)

@@ -14,6 +14,7 @@ from collector.config.alerts import AlertSettings
 from collector.config.configured import Config
 from collector.page.sources import AlertView, ReleaseView
 from collector.service.process import Apply, Process
+from collector.telemetry.plain import in_chat
 
 WITHIN: Mapping[str, str] = {"service_version": "service", "model": "service", "prompt_version": "prompt"}
 """Attributes whose values mean something only within a value of another one."""
@@ -125,9 +126,9 @@ def _worse(release: Release, settings: AlertSettings) -> AlertInstance:
         "evaluator": release.judged.evaluator,
         "evaluator_version": release.judged.version,
         "attribute": release.place.attribute,
-        "within": release.place.within,
-        "baseline": release.baseline,
-        "version": release.version,
+        "within": in_chat(release.place.within),
+        "baseline": in_chat(release.baseline),
+        "version": in_chat(release.version),
     }
     summary = f"{labels['evaluator']} of {labels['monitor']}: {release.version} is worse than {release.baseline}"
     description = f"{_sentence(release)}. The two may have had different traffic: see the runbook."

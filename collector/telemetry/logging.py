@@ -14,11 +14,11 @@ from typing import Literal
 
 import orjson
 
+from collector.telemetry.plain import plain
 from collector.telemetry.sparse_log import EVERY
 
 LogLevel = Literal["info", "warning", "error"]
 
-_LONGEST = 4_000
 _TALKATIVE = ("httpx2", "openai", "kafka")
 """Libraries that write a line for each request to a judge, or each step of a connection; with passwords, at DEBUG."""
 _REPETITIVE = ("kafka",)
@@ -26,9 +26,6 @@ _REPETITIVE = ("kafka",)
 _VARIES = re.compile(r"\d++|'[^']{0,99}'|<[^>]{0,99}>|\([^()]{0,99}\)")
 """The parts in which two lines of one kind differ."""
 _MOST_KINDS = 500
-_CONTROL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]|[\U000e0000-\U000e007f]"
-)
 
 
 class JsonLines(logging.Formatter):
@@ -54,12 +51,6 @@ class JsonLines(logging.Formatter):
                 f"{summary.filename}:{summary.lineno}" for summary in traceback.extract_tb(error.__traceback__)[-8:]
             ]
         return orjson.dumps(fields).decode()
-
-
-def plain(text: str) -> str:
-    """The text with control characters escaped, and cut off beyond 4,000 characters."""
-    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} […]"
-    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", cut)
 
 
 class OncePerMinute(logging.Filter):

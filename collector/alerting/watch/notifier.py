@@ -14,6 +14,7 @@ import orjson
 from collector.alerting.diagnosis.recent_scores import Cause
 from collector.backoff import FailureLog
 from collector.export.acceptance import no_acceptance
+from collector.telemetry.plain import in_chat
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import WATCH_NOTIFICATIONS
 from evaluators.wire.http_client import HttpClient
@@ -116,10 +117,15 @@ class Notifier:
         return True
 
 
+def _annotations(alert: AlertInstance) -> dict[str, str]:
+    """They hold values of attributes, which anybody may have written; the addresses are ours."""
+    return {name: text if name.endswith("_url") else in_chat(text) for name, text in alert.annotations.items()}
+
+
 def _v2(known: _TrackedAlert, ends: float) -> dict[str, Any]:
     return {
         "labels": dict(known.alert.labels),
-        "annotations": dict(known.alert.annotations),
+        "annotations": _annotations(known.alert),
         "startsAt": _time(known.since),
         "endsAt": _time(ends),
     }
@@ -130,7 +136,7 @@ def _message(status: Literal["firing", "resolved"], changed: Sequence[_TrackedAl
         {
             "status": status,
             "labels": dict(alert.alert.labels),
-            "annotations": dict(alert.alert.annotations),
+            "annotations": _annotations(alert.alert),
             "startsAt": _time(alert.since),
             "endsAt": _time(now) if status == "resolved" else "0001-01-01T00:00:00Z",
             "generatorURL": "",

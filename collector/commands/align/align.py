@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from itertools import count
@@ -33,6 +32,7 @@ from collector.errors import ConfigError
 from collector.judging.open_judges import open_judges
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
+from collector.telemetry.plain import show
 from collector.wording import plural, unknown
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator
@@ -74,9 +74,9 @@ def align(config: Config, options: AlignOptions) -> int:
     if report.chosen is not None and report.refusal is None:
         assert report.output is not None
         _write(report.output, as_yaml(report, report.chosen))
-    print((as_json if options.json else as_text)(report), end="")  # noqa: T201 - the command's data
+    show((as_json if options.json else as_text)(report), end="")
     if report.refusal is not None:
-        print(f"evalstream: no better {options.evaluator}: {report.refusal}", file=sys.stderr)  # noqa: T201
+        show(f"evalstream: no better {options.evaluator}: {report.refusal}", err=True)
     return GAINED if report.refusal is None else NOT_GAINED
 
 

@@ -11,7 +11,7 @@ import yaml
 from pydantic import Field
 
 from collector.errors import EvalstreamError
-from collector.telemetry.logging import plain
+from collector.telemetry.plain import plain
 from evaluators.asking.judge_input import cut, shorten_all, size_of
 from evaluators.cases import Json
 from evaluators.errors import JudgeError

@@ -26,6 +26,7 @@ from collector.past.evaluations import REPLAY_OF, evaluations_in
 from collector.records.attributes import STANDARD
 from collector.service.open_logs import open_stored_logs
 from collector.statistics.intervals import Z
+from collector.telemetry.plain import plain
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
 
@@ -80,7 +81,7 @@ async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str]
         say(orjson.dumps(_document(made, options), option=orjson.OPT_INDENT_2).decode())
     else:
         for line in _lines(made, options):
-            say(line)
+            say(plain(line))
     return DONE
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from collector.judging.layers import without_answer_cache
 from collector.judging.open_judges import open_judges
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
+from collector.telemetry.plain import show
 from collector.wording import unknown
 from evaluators.identity import conversation_id_of, judged_version, make_evaluation_id, subject_id_of
 from evaluators.judge import Judge
@@ -65,14 +65,14 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     if options.max_usd is not None:
         require_prices(config, judges)
     made, result = asyncio.run(_run(config, name, judges, cases, options))
-    print((as_json if options.json else as_text)(result, len(cases)), end="")  # noqa: T201 - the command's data
+    show((as_json if options.json else as_text)(result, len(cases)), end="")
     if options.plot is not None:
         _write(options.plot, bench_svg(result))
     problems = [limit_message(made, options.max_usd, options.output)] if made.left and options.max_usd else []
     if result.take is None:
         problems.append("no judge could score enough of the cases; the failures are in the table")
     for problem in problems:
-        print(f"evalstream: {problem}", file=sys.stderr)  # noqa: T201
+        show(f"evalstream: {problem}", err=True)
     return FAILED if problems else DONE
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -40,6 +39,7 @@ from collector.past.writing import write_into_log
 from collector.records.attributes import with_declared
 from collector.service.open_logs import Logs, open_logs, require_stored_logs
 from collector.service.plan_builder import build_assignment, known_usd, with_pack
+from collector.telemetry.plain import show
 from collector.wording import plural, unknown
 from evaluators.identity import subject_id_of
 from evaluators.results import Evaluation
@@ -94,14 +94,14 @@ def replay(config: Config, new: Config, options: ReplayOptions) -> int:
     try:
         report = asyncio.run(_replay(config, new, options))
     except KeyboardInterrupt:
-        print(f"evalstream: interrupted{resume_hint(options.output)}", file=sys.stderr)  # noqa: T201
+        show(f"evalstream: interrupted{resume_hint(options.output)}", err=True)
         raise
     if options.json:
-        print(as_json(report.figures), end="")  # noqa: T201 - the command's data
+        show(as_json(report.figures), end="")
     else:
         as_text(report.figures, wide_console())
     for problem in report.problems:
-        print(f"evalstream: {problem}", file=sys.stderr)  # noqa: T201
+        show(f"evalstream: {problem}", err=True)
     if interim and report.logged:
         INTERIM.unlink(missing_ok=True)
     return FAILED if report.problems else DONE
@@ -294,7 +294,7 @@ async def _not_in_log(log: Log, jobs: Sequence[PastJob]) -> list[PastJob]:
             "evaluators and judges; change them (--with, --judge, --by), or leave out --into-log to compare only"
         )
     if known := len(jobs) - len(missing):
-        print(f"evalstream: {plural(known, 'evaluation')} in the log already, not made again", file=sys.stderr)  # noqa: T201
+        show(f"evalstream: {plural(known, 'evaluation')} in the log already, not made again", err=True)
     return missing
 
 
@@ -305,7 +305,7 @@ def _say_price(new: Config, past: Sequence[PastEvaluation], jobs: Sequence[PastJ
     about = f", for roughly {guess:.2f} USD" if guess else ""
     if any(known_usd(new, name) is None for name in {job.assignment.evaluator.name for _, job in jobs}):
         about = ", at an unknown cost (a judge has no price)"
-    print(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}", file=sys.stderr)  # noqa: T201
+    show(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}", err=True)
 
 
 def _report(

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from collector.commands.replay.comparison import Comparison, EvaluationPair, MeanChange
-from collector.telemetry.logging import plain
+from collector.telemetry.plain import plain
 from collector.wording import plural
 from evaluators.results import Evaluation
 

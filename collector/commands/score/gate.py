@@ -11,6 +11,7 @@ from typing import Literal
 from collector.commands.replay.comparison import Comparison, EvaluationPair, compare
 from collector.commands.score.output import read_earlier
 from collector.errors import ConfigError
+from collector.telemetry.plain import plain
 from evaluators.results import Evaluation
 
 Verdict = Literal["worse", "better", "alike", "unsure", "no pairs"]
@@ -149,7 +150,8 @@ def as_junit(results: Sequence[GateResult]) -> bytes:
 def _examples(result: GateResult) -> str:
     """The cases that differ most, by their ids: no judged text."""
     pairs = result.comparison.worst if result.comparison is not None else ()
-    return "\n".join(
+    lines = [
         f"{pair.new.subject.turn_id or pair.new.subject.conversation_id}: {pair.old.score:.3f} -> {pair.new.score:.3f}"
         for pair in pairs
-    )
+    ]
+    return "\n".join(map(plain, lines))

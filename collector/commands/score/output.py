@@ -12,6 +12,7 @@ import orjson
 
 from collector.errors import ConfigError
 from collector.records.json import evaluation_to_json
+from collector.telemetry.plain import cell
 from evaluators.batch import read_results
 from evaluators.private_files import open_private
 from evaluators.results import Evaluation
@@ -98,7 +99,7 @@ class _Csv:
         self._rows.writerow(COLUMNS)
 
     def write(self, *evaluations: Evaluation) -> None:
-        self._rows.writerows(map(_row, evaluations))
+        self._rows.writerows([cell(value) for value in _row(evaluation)] for evaluation in evaluations)
         self._file.flush()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -20,6 +19,7 @@ from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Job
 from collector.evaluate.scheduling.dispatch import utc_now
 from collector.redact.open_redactor import open_redactors
+from collector.telemetry.plain import show
 from collector.telemetry.registry import Telemetry
 from collector.wording import plural
 from evaluators.evaluation import Result
@@ -73,7 +73,7 @@ async def run_jobs(
     for evaluation in made:
         del wanted[evaluation.evaluation_id]
     if again := len(failed_earlier(output) & wanted.keys()):
-        print(f"evalstream: {plural(again, 'evaluation')} of an earlier run failed, made again", file=sys.stderr)  # noqa: T201
+        show(f"evalstream: {plural(again, 'evaluation')} of an earlier run failed, made again", err=True)
     spend_limit = SpendLimit(max_usd)
     todo = deque(_packs(wanted.values()))
     with open_writer(output) as writer, progress_bar() as progress:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import glob
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -32,6 +31,7 @@ from collector.records.attributes import with_declared
 from collector.service.assembly_builder import build_assembler, link_turns
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import build_plan
+from collector.telemetry.plain import show
 from collector.wording import plural, suggestion
 from evaluators.cases import Turn
 
@@ -84,17 +84,17 @@ def score(config: Config, options: ScoreOptions) -> int:
     try:
         made = asyncio.run(_score(config, options, turns))
     except KeyboardInterrupt:
-        print(f"evalstream: interrupted{resume_hint(options.output)}", file=sys.stderr)  # noqa: T201
+        show(f"evalstream: interrupted{resume_hint(options.output)}", err=True)
         raise
     by_evaluator = summarize(made.evaluations)
     lower = {
         name for name, evaluator in config.evaluators.items() if evaluator.evaluator.direction == "lower_is_better"
     }
-    show = as_json if options.json else as_table
+    table = as_json if options.json else as_table
     labels = {name: frozenset(configured.evaluator.label_names) for name, configured in config.evaluators.items()}
     expected = {turn.turn_id: turn.expected_output or "" for turn in turns}
     classified = dict(confusions(made.evaluations, labels, expected))
-    print(show(by_evaluator, lower, classified), end="")  # noqa: T201 - the command's data
+    show(table(by_evaluator, lower, classified), end="")
     problems = list(_problems(by_evaluator, options.fail_under, lower))
     if base is not None:
         gate = compare_with_base(base, made.evaluations, tolerance=options.tolerance, lower_is_better=lower)
@@ -102,7 +102,7 @@ def score(config: Config, options: ScoreOptions) -> int:
     if made.left:
         problems.append(limit_message(made, options.max_usd, options.output))
     for problem in problems:
-        print(f"evalstream: {problem}", file=sys.stderr)  # noqa: T201
+        show(f"evalstream: {problem}", err=True)
     return FAILED if problems else DONE
 
 
@@ -116,7 +116,7 @@ def _gate(results: Sequence[GateResult], options: ScoreOptions) -> Iterator[str]
                 raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file") from error
     for result in results:
         if not options.json:
-            print(f"{result.evaluator}: {result.text}")  # noqa: T201 - the command's data
+            show(f"{result.evaluator}: {result.text}")
         if result.verdict == "worse":
             yield f"{result.evaluator}: {result.text}"
     if results and all(result.comparison is None for result in results):
@@ -226,10 +226,10 @@ def _shortfall(summary: ScoreSummary, line: float, lower_is_better: bool) -> str
 
 def _note_generated_steps(definitions: int) -> None:
     """Without a log the next run asks for other steps, and its scores are comparable only to themselves."""
-    print(  # noqa: T201
+    show(
         f"evalstream: the judge wrote the evaluation steps of {plural(definitions, 'definition')}, and they are not "
         "stored: another run has others; write evaluation_steps, or log.path, where they are stored",
-        file=sys.stderr,
+        err=True,
     )
 
 
@@ -240,10 +240,10 @@ def _note_duplicates(turns: Sequence[Turn]) -> None:
     if twice:
         left_out = len(turns) - len(counts)
         first = f"turn_id {twice[0]!r} occurs {plural(counts[twice[0]], 'time')}"
-        print(  # noqa: T201
+        show(
             f"evalstream: {first}; of turns with the same id only the last is evaluated ({left_out:,} left out); "
             "give each its own, or none",
-            file=sys.stderr,
+            err=True,
         )
 
 

@@ -1,0 +1,52 @@
+"""Texts of strangers on their way out: to terminals, log lines, XML, cells of tables and chats."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+_LONGEST = 4_000
+_CONTROLS = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff"
+    "\U000e0000-\U000e007f"
+)
+_CONTROL = re.compile(f"[{_CONTROLS}]")
+_CONTROL_OR_SPACE = re.compile(f"[\t\n{_CONTROLS}]")
+_IN_CHAT = re.compile(r"://|\{\{|(?<=\w)\.(?=[^\W\d_]{2})|[<>@\[\]`*~|]")
+_HARMLESS = {"://": ":⁄⁄", "{{": "{ {", ".": "․"} | dict(zip("<>@[]`*~|", "‹›＠［］ˋ∗∼¦", strict=True))
+
+
+def plain(text: str) -> str:
+    """One line of text: control characters are escaped, and it is cut off beyond 4,000 characters."""
+    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} […]"
+    return _CONTROL_OR_SPACE.sub(_escaped, cut)
+
+
+def printable(text: str) -> str:
+    """Lines of text or of JSON: control characters but line ends and tabs are escaped as JSON escapes them."""
+    return _CONTROL.sub(_escaped, text)
+
+
+def cell(value: object) -> object:
+    """A value for a CSV file: no spreadsheet takes a text for a formula."""
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")) else text
+
+
+def in_chat(text: str) -> str:
+    """One line for a chat: nobody is called by it, nothing is a link, a mark or a template."""
+    return _IN_CHAT.sub(lambda match: _HARMLESS[match[0]], plain(text))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    if number < 0x10000:
+        return f"\\u{number:04x}"
+    return f"\\u{0xD7C0 + (number >> 10):04x}\\u{0xDC00 | number & 0x3FF:04x}"
+
+
+def show(text: object, *, end: str = "\n", err: bool = False) -> None:
+    """Print lines for people, or data for programs: the one way to a terminal. With `err` on stderr."""
+    print(printable(str(text)), end=end, file=sys.stderr if err else sys.stdout, flush=err)
