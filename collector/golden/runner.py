@@ -1,7 +1,9 @@
-"""The runs of the golden set: on a schedule, and at once when an evaluator's version or its judge's model is new.
+"""The runs of the golden set: on a schedule, and at once when an evaluator's version or its judge's model is new, or
+when the judge reports another name or fingerprint in live evaluations than in the newest run.
 
 Their scores are stored beside the evaluation steps in the definitions log, so that a restart evaluates nothing again: a
-run under evaluator, version, model and the number of its period, references under evaluator and case.
+run under evaluator, version, configured model and the number of its period, runs after a reported change under their
+number in that period, too, references under evaluator and case.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +23,9 @@ from collector.backoff import FailureLog
 from collector.evaluate.plan import Assignment
 from collector.evaluate.scheduling.dispatch import utc_now
 from collector.golden.cases import GoldenCase
+from collector.golden.reported_judges import JudgeName, ReportedJudges, judge_name
 from collector.golden.score_shift import ScoreShift, score_shift
+from collector.logs.log import LogUnavailable
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import GOLDEN_CASES, GOLDEN_LAST_RUN, GOLDEN_SHIFT, GOLDEN_SHIFT_STDERR
 from collector.wording import plural
@@ -38,6 +42,8 @@ LONGEST_WAIT = 3600.0
 """Seconds between two attempts at a run that fails: each asks the judge about every case."""
 CONCURRENCY = 4
 """Cases evaluated at once: few, since traffic has priority."""
+MOST_CHANGES = 5
+"""Runs after reported changes in one period at most: an endpoint may answer with ever another fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,15 @@ class GoldenTarget:
         return f"{self.assignment.evaluator.name}/{self.assignment.version}/{self.assignment.judge.model}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """The newest run of a target: its period, its number in that, and the names that its judge answered by."""
+
+    period: int
+    number: int
+    names: frozenset[JudgeName]
+
+
 class GoldenRuns:
     """The runs of all evaluators that have a judge. `every` is in seconds; a shift up to `tolerance` is ignored."""
 
@@ -73,6 +88,7 @@ class GoldenRuns:
         targets: Sequence[GoldenTarget],
         store: AnswerStore,
         telemetry: Telemetry,
+        reported: ReportedJudges,
         *,
         every: float,
         tolerance: float,
@@ -83,11 +99,13 @@ class GoldenRuns:
         self._targets = targets
         self._store = store
         self._telemetry = telemetry
+        self._reported = reported
+        self._reading = FailureLog("reading what judges report of themselves")
         self._every = every
         self._tolerance = tolerance
         self._clock = clock
         self._now = now
-        self._published: dict[str, int] = {}
+        self._published: dict[str, _Published] = {}
         self._scoring = {
             name: FailureLog(f"scoring the golden set with {name}")
             for name in (target.assignment.evaluator.name for target in targets)
@@ -114,50 +132,78 @@ class GoldenRuns:
 
     async def run_due(self) -> None:
         """Make the runs that are due."""
+        try:
+            await self._reported.read_on()
+            self._reading.succeeded()
+        except LogUnavailable as error:
+            self._reading.failed(error)
         for target in self._targets:
-            period = int(self._clock() // self._every)
             attempts = self._attempts.get(target.key)
-            if self._published.get(target.key) != period and (attempts is None or self._clock() >= attempts.next_at):
-                await self._run(target, period)
+            if attempts is not None and self._clock() < attempts.next_at:
+                continue
+            while (due := self._due(target)) is not None and await self._run(target, *due):
+                pass  # at a start, the runs of the period that are stored
 
-    async def _run(self, target: GoldenTarget, period: int) -> None:
-        """Publish the period's run; make it if no process has. One that cannot be made is retried, ever more seldom."""
-        key = f"golden.run/{target.key}/{period}"
-        text = await self._store.load(key)
+    def _due(self, target: GoldenTarget) -> tuple[int, int] | None:
+        """The period of the run that is due, and its number in that; None if none is."""
+        period, newest = int(self._clock() // self._every), self._published.get(target.key)
+        if newest is None or newest.period != period:
+            return period, 0
+        name = self._reported.newest(target.assignment.evaluator.name, target.assignment.version)
+        if not newest.names and name is not None:  # a run of an earlier release, which did not note it
+            self._published[target.key] = replace(newest, names=frozenset({name}))
+            return None
+        if name is None or name in newest.names or newest.number >= MOST_CHANGES:
+            return None
+        return period, newest.number + 1
+
+    async def _run(self, target: GoldenTarget, period: int, number: int) -> bool:
+        """Publish a run; make it if no process has. Whether it is published and was stored, so that more may be.
+
+        One that cannot be made is retried, ever more seldom.
+        """
+        key = f"golden.run/{target.key}/{period}" + (f"/{number}" if number else "")
+        name = self._reported.newest(target.assignment.evaluator.name, target.assignment.version)
+        text = stored = await self._store.load(key)
         if text is None:
-            scores = await self._scores(target)
-            if scores is None:
+            results = await self._results(target)
+            if results is None:
                 self._attempts[target.key] = self._attempts.get(target.key, _Attempts()).after(self._clock())
-                return
+                return False
+            names = {judge_name(result.judge) for result in results.values() if result.judge} | (
+                {name} if name else set()
+            )
+            scores = {case: _score(result.outcome) for case, result in results.items()}
             if not any(score is not None for score in scores.values()):
-                self._published[target.key] = period  # not saved: the file may be mended before the next start
-                return
-            record = orjson.dumps({"at": self._clock(), "scores": scores}).decode()
-            text = await self._store.save(key, record)
+                # not saved: the file may be mended before the next start
+                self._published[target.key] = _Published(period, number, frozenset(names))
+                return False
+            record = {"at": self._clock(), "scores": scores, "judges": sorted(names, key=repr)}
+            text = await self._store.save(key, orjson.dumps(record).decode())
         run: Any = orjson.loads(text)
         await self._publish(target, run["scores"], run["at"])
-        self._published[target.key] = period
+        known = frozenset((str(model), fingerprint) for model, fingerprint in run.get("judges", ()))
+        self._published[target.key] = _Published(period, number, known)
         self._attempts.pop(target.key, None)
+        return stored is not None
 
-    async def _scores(self, target: GoldenTarget) -> dict[str, float | None] | None:
-        """The score of every case by its id, None for a case without one; None if more than half of them failed.
+    async def _results(self, target: GoldenTarget) -> dict[str, Result] | None:
+        """The result of every case by its id; None if more than half of them failed.
 
         A skipped case would be skipped again: it has no score, and is no reason to ask again for the others.
         """
         slots = asyncio.Semaphore(CONCURRENCY)
         evaluator = target.assignment.evaluator
 
-        async def score(case: GoldenCase) -> tuple[str, Outcome]:
+        async def score(case: GoldenCase) -> tuple[str, Result]:
             async with slots:
-                result = await self._evaluate(target.assignment, case)
-            return case.case_id, result.outcome
+                return case.case_id, await self._evaluate(target.assignment, case)
 
         cases = [case for case in self._cases if case.scope == evaluator.scope]
-        outcomes = dict(await asyncio.gather(*map(score, cases)))
-        self._warn_of_skipped(
-            evaluator.name, [outcome for outcome in outcomes.values() if isinstance(outcome, Skipped)]
-        )
-        failures = [outcome for outcome in outcomes.values() if isinstance(outcome, Failure)]
+        results = dict(await asyncio.gather(*map(score, cases)))
+        outcomes = [result.outcome for result in results.values()]
+        self._warn_of_skipped(evaluator.name, [outcome for outcome in outcomes if isinstance(outcome, Skipped)])
+        failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
         if len(failures) * 2 > len(outcomes):
             self._scoring[evaluator.name].failed(
                 f"{len(failures)} of {len(outcomes)} cases have no score: "
@@ -165,7 +211,7 @@ class GoldenRuns:
             )
             return None
         self._scoring[evaluator.name].succeeded()
-        return {case: outcome.value if isinstance(outcome, Score) else None for case, outcome in outcomes.items()}
+        return results
 
     async def _evaluate(self, assignment: Assignment, case: GoldenCase) -> Result:
         if assignment.pack:  # asked as in its pack, though alone: a case of the set may be no other's
@@ -209,6 +255,10 @@ class GoldenRuns:
                     stored = await self._store.save(key, repr(score))
                 references[case.case_id] = float(stored)
         return references
+
+
+def _score(outcome: Outcome) -> float | None:
+    return outcome.value if isinstance(outcome, Score) else None
 
 
 def _listed(reasons: Iterable[str]) -> str:

@@ -36,6 +36,7 @@ from collector.evaluate.plan import Plan
 from collector.evaluate.references.subject import OUTCOME
 from collector.export.prometheus import PrometheusSettings
 from collector.golden.cases import GoldenCase, read_cases
+from collector.golden.reported_judges import ReportedJudges
 from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.judging.layers import without_answer_cache
 from collector.page.sources import AgreementView, AlertView, CauseView, PeopleView
@@ -360,6 +361,7 @@ async def _golden(process: Process, cases: Sequence[GoldenCase]) -> GoldenRuns |
         list(_golden_targets(process.config, process.plan)),
         await process.logs.generated_steps(),
         process.telemetry,
+        ReportedJudges(process.logs.evaluations),
         every=settings.golden.interval,
         tolerance=settings.alerts.judge_shift_tolerance,
     )

@@ -57,6 +57,7 @@ from collector.evaluate.transfer.transfer_records import (
     parse_start,
 )
 from collector.golden.cases import read_cases
+from collector.golden.reported_judges import ReportedJudges
 from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.logs.kafka import KafkaLog, KafkaSource
 from collector.logs.kafka.commits import from_kafka, to_kafka, topic_id_in
@@ -539,6 +540,7 @@ async def test_runs_of_the_golden_set_among_the_definitions(tmp_path: Path) -> N
             [each],
             kept,
             Telemetry(),
+            ReportedJudges(MemoryLog("evaluations", 1)),
             every=86400.0,
             tolerance=0.02,
             clock=lambda: 1777896000.5,
@@ -547,18 +549,19 @@ async def test_runs_of_the_golden_set_among_the_definitions(tmp_path: Path) -> N
         await runs.run_due()
         return len(judge.questions)
 
-    golden: list[tuple[bytes | None, bytes]] = [
-        (b"golden.run/helpful/0123456789ab/judge-1/20577", b'{"at":1777896000.5,"scores":{"927b7514fd26d330":0.7}}'),
-        (b"golden.reference/helpful/927b7514fd26d330", b"0.7"),
-    ]
+    run = b"golden.run/helpful/0123456789ab/judge-1/20577"
+    earlier = b'{"at":1777896000.5,"scores":{"927b7514fd26d330":0.7}}'  # without what the judge calls itself
+    reference: tuple[bytes | None, bytes] = (b"golden.reference/helpful/927b7514fd26d330", b"0.7")
+    golden = [(run, earlier[:-1] + b',"judges":[["judge-1",null]]}'), reference]
     log = MemoryLog("definitions", 1)
     assert await look(log, 7) == 1
     assert [(each.key, each.value) for each in await records_of(log)] == golden
 
-    written = MemoryLog("definitions", 1)
-    await written.append([Record(key, value, partition=0) for key, value in golden])
-    assert await look(written, 3) == 0, "what was judged in this period is not judged again"
-    assert [(each.key, each.value) for each in await records_of(written)] == golden
+    for kept in (golden, [(run, earlier), reference]):
+        written = MemoryLog("definitions", 1)
+        await written.append([Record(key, value, partition=0) for key, value in kept])
+        assert await look(written, 3) == 0, "what was judged in this period is not judged again"
+        assert [(each.key, each.value) for each in await records_of(written)] == kept
 
 
 async def test_topics_that_were_begun_among_the_definitions() -> None:

@@ -5,15 +5,20 @@ from typing import Any
 
 import orjson
 import pytest
+from evaluation_samples import scored
 
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.golden.cases import case_notes, read_cases
-from collector.golden.runner import GoldenRuns, GoldenTarget
+from collector.golden.reported_judges import ReportedJudges
+from collector.golden.runner import MOST_CHANGES, GoldenRuns, GoldenTarget
 from collector.golden.score_shift import score_shift
+from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
+from collector.records.json import evaluation_to_json
 from collector.telemetry.registry import Telemetry
+from evaluators.results import JudgeStamp
 from evaluators.testing import ScriptedJudge, a_moment
 from evaluators.turn.g_eval import GEval
 
@@ -36,6 +41,7 @@ class Bench:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.log = MemoryLog("definitions", partitions=1)
+        self.evaluations = MemoryLog("evaluations", partitions=2)
         self.time = 1000 * DAY
         self.judge: ScriptedJudge
         self.telemetry: Telemetry
@@ -56,6 +62,7 @@ class Bench:
             [GoldenTarget(Assignment(evaluator, self.judge, evaluator.version), "main")],
             await GeneratedStepsStore.open(self.log),
             self.telemetry,
+            ReportedJudges(self.evaluations),
             every=DAY,
             tolerance=0.02,
             clock=lambda: self.time,
@@ -63,6 +70,18 @@ class Bench:
         )
         await runs.run_due()
         return runs
+
+    async def answer(self, model: str, fingerprint: str | None = None) -> None:
+        """A live evaluation, whose judge calls itself so."""
+        version = GEval(
+            name="helpful",
+            evaluation_steps=("Does it help?",),
+            evaluation_params=("input", "actual_output"),
+            mode="single",
+        ).version
+        judge = JudgeStamp(model=model, fingerprint=fingerprint)
+        live = scored(evaluator="helpful", evaluator_version=version, judge=judge)
+        await self.evaluations.append([Record(b"c", evaluation_to_json(live))])
 
     def metric(self, name: str) -> float | None:
         for family in self.telemetry.registry.collect():
@@ -116,6 +135,39 @@ async def test_a_judge_that_is_down_has_not_moved_and_is_asked_again(tmp_path: P
     assert bench.metric("evalstream_golden_shift") is None
     await bench.look(8)
     assert len(bench.judge.questions) == 20
+
+
+async def test_a_provider_that_changes_the_judge_silently_starts_a_run(tmp_path: Path):
+    """The configured model stays; what answers reports another name. There was no run before the next day."""
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    runs = await bench.look(8)
+    await bench.answer("scripted")
+    await runs.run_due()
+    assert len(bench.judge.questions) == 20, "the judge of the first run"
+    for fingerprint in ("fp_1", "fp_2", None):  # the last one goes back
+        asked = len(bench.judge.questions)
+        bench.judge.fingerprint = fingerprint
+        await bench.answer("scripted", fingerprint)
+        await runs.run_due()
+        await runs.run_due()
+        assert len(bench.judge.questions) == asked + 20
+    again = await bench.look(3)
+    await bench.answer("scripted")
+    await again.run_due()
+    assert bench.judge.questions == [], "a restart knows the newest run and its judge"
+    assert again.significant_shift("helpful") is None
+    await bench.answer("scripted-3")
+    await again.run_due()
+    assert again.significant_shift("helpful") is not None
+
+
+async def test_an_endpoint_with_ever_another_fingerprint_costs_a_few_runs_a_period(tmp_path: Path):
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    runs = await bench.look(8)
+    for number in range(20):
+        await bench.answer("scripted", f"fp_{number}")
+        await runs.run_due()
+    assert len(bench.judge.questions) == 20 * (1 + MOST_CHANGES)
 
 
 def test_few_cases_say_nothing():
