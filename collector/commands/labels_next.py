@@ -18,6 +18,7 @@ from collector.page.label_draw import Draw, LabelQueueSettings, draw, place
 from collector.past.evaluations import evaluations_in
 from collector.past.turns import case_of, labels_in, turns_in_log
 from collector.service.open_logs import Logs, open_logs
+from collector.service.plan_builder import evaluator_versions
 from collector.wording import plural, unknown
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation, Label
@@ -83,9 +84,12 @@ async def _draws(config: Config, options: LabelsNextOptions, logs: Logs) -> Asyn
     page = config.settings.page
     settings = page.queue if page is not None else LabelQueueSettings()
     key = await draw_key(await logs.generated_steps())
+    versions = evaluator_versions(config)
     async for past in evaluations_in(logs.evaluations):
         evaluation = past.evaluation
-        if evaluation.evaluator not in config.evaluators or not _is_wanted(evaluation, options):
+        if evaluation.evaluator_version != versions.get((evaluation.monitor, evaluation.evaluator)):
+            continue  # of an evaluator or a judge of the past: a label of it says nothing of this one
+        if not _is_wanted(evaluation, options):
             continue
         how = draw(evaluation, config.evaluators[evaluation.evaluator].evaluator.threshold, settings, key)
         if how is not None:

@@ -86,7 +86,7 @@ class MonitorAlertSettings(Section):
 
 
 class WatcherSettings(Section):
-    """Alerts without Prometheus: where the `watch` stage posts them. Exactly one process may run it."""
+    """Alerts without Prometheus: where the `watch` stage posts them. Of several processes one does."""
 
     alertmanager: str | None = Field(default=None, pattern=r"^https?://")
     """Base URL of an Alertmanager (API v2)."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -130,6 +130,7 @@ class PrometheusExporter:
         self._created: list[str] = []
         self._evaluators: tuple[MonitoredEvaluator, ...] = ()
         self._labelled: dict[tuple[str, str], MonitoredEvaluator] = {}
+        self._described: set[tuple[str, ...]] = set()
         self.take_evaluators(context.evaluators)
         self._segments = Segments(settings.dimensions, self._create_segment)
 
@@ -159,8 +160,9 @@ class PrometheusExporter:
             yield cls(settings, context, port=port)
 
     def take_evaluators(self, evaluators: tuple[MonitoredEvaluator, ...]) -> None:
-        """See `ExporterOfEvaluators`: their series begin at 0. The series of those before stay."""
+        """See `ExporterOfEvaluators`: their series begin at 0. The series of those before stay, and say so."""
         self._evaluators = evaluators
+        before, self._described = self._described, set[tuple[str, ...]]()
         self._labelled = {
             (evaluator.monitor, evaluator.evaluator): evaluator for evaluator in evaluators if evaluator.labels
         }
@@ -169,19 +171,12 @@ class PrometheusExporter:
         }
         for evaluator in evaluators:
             _reserve_labels(self._telemetry, evaluator)
-            _describe(self._telemetry, evaluator, evaluator.evaluator, lower=evaluator.lower_is_better)
-            for label, lower in evaluator.watched_labels.items():
-                _describe(self._telemetry, evaluator, share_name(evaluator.evaluator, label), lower=lower)
-            if evaluator.audit_version:
-                _describe(
-                    self._telemetry,
-                    _as_audit(evaluator),
-                    audit_name(evaluator.evaluator),
-                    lower=evaluator.lower_is_better,
-                )
+            self._described.update(_descriptions(evaluator))
             for segment in self._created:
                 _create_series(self._telemetry, evaluator, segment)
                 self._corrected.create(evaluator, segment)
+        for info in self._described | before:
+            self._telemetry.gauge(EVALUATOR_INFO, *info).set(info in self._described)
 
     async def export(self, batch: Sequence[Evaluation]) -> None:
         """Count the batch."""
@@ -360,15 +355,18 @@ def _reserve_labels(telemetry: Telemetry, watched: MonitoredEvaluator) -> None:
         telemetry.reserve("sum", *SUM_NAMES)
 
 
-def _as_audit(watched: MonitoredEvaluator) -> MonitoredEvaluator:
-    """The same by the version of who audits it."""
-    return replace(watched, evaluator_version=watched.audit_version or "")
+def _descriptions(watched: MonitoredEvaluator) -> Iterator[tuple[str, ...]]:
+    """The labels that say of its series of scores what they are about, and which side is better."""
 
+    def described(name: str, *, lower: bool, version: str = watched.evaluator_version) -> tuple[str, ...]:
+        return name, version, watched.monitor, watched.scope, "lower" if lower else "higher"
 
-def _describe(telemetry: Telemetry, watched: MonitoredEvaluator, name: str, *, lower: bool) -> None:
-    """Say of a series of scores what it is about, and which side is better."""
-    info = (name, watched.evaluator_version, watched.monitor, watched.scope, "lower" if lower else "higher")
-    telemetry.gauge(EVALUATOR_INFO, *info).set(1)
+    yield described(watched.evaluator, lower=watched.lower_is_better)
+    for label, lower in watched.watched_labels.items():
+        yield described(share_name(watched.evaluator, label), lower=lower)
+    if watched.audit_version:
+        name = audit_name(watched.evaluator)
+        yield described(name, lower=watched.lower_is_better, version=watched.audit_version)
 
 
 def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: str) -> None:

@@ -170,7 +170,7 @@ class GoldenRuns:
             if results is None:
                 self._attempts[target.key] = self._attempts.get(target.key, _Attempts()).after(self._clock())
                 return False
-            names = {judge_name(result.judge) for result in results.values() if result.judge} | (
+            names: set[JudgeName] = {judge_name(result.judge) for result in results.values() if result.judge} | (
                 {name} if name else set()
             )
             scores = {case: _score(result.outcome) for case, result in results.items()}

@@ -11,7 +11,7 @@ import orjson
 
 from collector.page.label_queue import LabelQueue, progress_json
 from collector.page.requests import Filters, excerpt, select_evaluations, visible_attributes
-from collector.page.score_series import RANGES, WEEK, Bin, total
+from collector.page.score_series import RANGES, WEEK, Bin, ScoreSeries, total
 from collector.page.settings import PageSettings
 from collector.page.sources import AgreementView, PeopleView, Sources
 from collector.page.view import ListedEvaluation, View
@@ -161,7 +161,7 @@ class PageApi:
         }
 
     def _track(self, key: tuple[str, str], name: str, now: float, people: PeopleView | None) -> Json:
-        track = self.view.score_series[key]
+        track, earlier = self.view.score_series[key], self.view.earlier_series(key)
         watched = self.view.evaluators.get(key)
         columns = track.columns(name, now)
         recent, whole = total(columns[-RANGES[name].recent :]), track.whole(name, now)
@@ -174,7 +174,8 @@ class PageApi:
             "threshold": threshold,
             "lower_is_better": lower,
             "width": RANGES[name].width,
-            "points": [_point(start, column) for start, column in columns],
+            "points": [_point(*column) for column in _with_earlier(columns, earlier, name, now)],
+            "changes": [series.newest for series in earlier if (series.newest or 0.0) >= columns[0][0]],
             "recent": _summary(recent),
             "recent_seconds": RANGES[name].recent * RANGES[name].width,
             "whole": _summary(whole),
@@ -199,6 +200,16 @@ class PageApi:
                 for (monitor, evaluator), outcomes in self.view.outcomes.items()
             ],
         }
+
+
+def _with_earlier(
+    columns: list[tuple[float, Bin | None]], earlier: Sequence[ScoreSeries], name: str, now: float
+) -> list[tuple[float, Bin | None]]:
+    """The columns, where they have no scores those of the newest version before that has some."""
+    for series in earlier:
+        before = series.columns(name, now)
+        columns = [column if column[1] is not None else other for column, other in zip(columns, before, strict=True)]
+    return columns
 
 
 def _point(start: float, column: Bin | None) -> list[float | int | None]:

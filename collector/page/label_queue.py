@@ -112,6 +112,8 @@ class LabelQueue:
     def _draw(self, listed: ListedEvaluation) -> Draw | None:
         judged = listed.evaluation
         watched = self._view.evaluators.get((judged.monitor, judged.evaluator))
+        if watched and watched.versions and judged.evaluator_version != watched.versions[0]:
+            return None  # a label of an answer judged by another criterion or judge says nothing of this one
         return draw(judged, watched.threshold if watched else None, self._settings, self._key)
 
     def label_of(self, queued: QueuedEvaluation, verdict: QueueVerdict, now: datetime) -> Label:

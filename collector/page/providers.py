@@ -46,6 +46,7 @@ def evaluator_views(plan: Plan) -> Iterator[EvaluatorView]:
                 if isinstance(assignment.judge, Audited)
                 else None,
                 asks=criteria_of(assignment.evaluator),
+                versions=(assignment.version, assignment.version_by(fallback=True)),
             )
 
 
@@ -121,7 +122,12 @@ _RANGES = {HOUR: "1h", DAY: "24h"}
 
 
 def _cost(view: View, monitor: str, period: float, now: float) -> float:
-    tracks = [track for (name, _), track in view.score_series.items() if monitor in (ALL_MONITORS, name)]
+    tracks = [
+        track
+        for key, current in view.score_series.items()
+        if monitor in (ALL_MONITORS, key[0])
+        for track in (current, *view.earlier_series(key))
+    ]
     return sum(total(track.columns(_RANGES[period], now)).cost_usd for track in tracks)
 
 

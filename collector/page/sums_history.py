@@ -1,13 +1,14 @@
-"""The history of scores: sums by minute, monitor and evaluator in a log of their own, to outlive restarts.
+"""The history of scores: sums by minute, monitor, evaluator and its version in a log of their own, to outlive restarts.
 
 A record is a stretch of a partition of the evaluations log, about a minute of it, with what it adds to each minute. It
 names the first offset that it holds and the one after the last, so that whoever reads on from there counts nothing
 twice. Records are small whatever the traffic, and deleted by age: `deploy/docs/page.md` says how many bytes a day.
 Sums are rounded to ten digits.
 
-    {"v":1,"partition":0,"first":0,"next":40,"minutes":[[29000000,"support","helpful","all",12,…]]}
+    {"v":1,"partition":0,"first":0,"next":40,"minutes":[[29000000,"support","helpful","0123456789ab",12,…]]}
 
-A minute is in minutes since the epoch; the numbers after the segment are `Bin.numbers`, without the zeros at the end.
+A minute is in minutes since the epoch; the numbers after the version are `Bin.numbers`, without the zeros at the end.
+Earlier releases wrote "all" in place of the version, and read any.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from typing import Any, cast
 import orjson
 
 from collector.errors import BadInput
-from collector.export.segments import ALL
 from collector.logs.appending import append_until_durable
 from collector.logs.log import Log, Record
 from collector.logs.whole_log import IncrementalReader
@@ -29,8 +29,9 @@ RETENTION = 9 * 86400.0
 """Seconds for which records are kept: a week, and the day before it."""
 _VERSION = 1
 
-Key = tuple[str, str]
-"""Monitor and evaluator."""
+SeriesKey = tuple[str, str, str]
+"""Monitor, evaluator and the evaluator's version, "" where it is not known."""
+_UNKNOWN = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,12 @@ class HistoryStretch:
     partition: int
     first: int
     next: int
-    minutes: tuple[tuple[int, Key, Bin], ...]
+    minutes: tuple[tuple[int, SeriesKey, Bin], ...]
 
 
 def stretch_to_json(stretch: HistoryStretch) -> bytes:
     """A stretch as a record's value."""
-    minutes = [[minute, *key, ALL, *_short(bin_.numbers())] for minute, key, bin_ in stretch.minutes]
+    minutes = [[minute, *key[:2], key[2] or _UNKNOWN, *_short(bin_.numbers())] for minute, key, bin_ in stretch.minutes]
     return orjson.dumps(
         {
             "v": _VERSION,
@@ -73,9 +74,10 @@ def stretch_from_json(value: bytes) -> HistoryStretch:
         raise BadInput("not a history of scores") from error
 
 
-def _minute(fields: list[Any]) -> tuple[int, Key, Bin]:
-    minute, monitor, evaluator, _segment, *numbers = fields
-    return int(minute), (str(monitor), str(evaluator)), Bin.from_numbers([float(number) for number in numbers])
+def _minute(fields: list[Any]) -> tuple[int, SeriesKey, Bin]:
+    minute, monitor, evaluator, version, *numbers = fields
+    key = str(monitor), str(evaluator), "" if version == _UNKNOWN else str(version)
+    return int(minute), key, Bin.from_numbers([float(number) for number in numbers])
 
 
 def _short(numbers: list[float]) -> list[float]:

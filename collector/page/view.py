@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collector.page.score_series import ScoreSeries
-from collector.page.sums_history import HistoryStretch
+from collector.page.sums_history import HistoryStretch, SeriesKey
 from collector.page.turn_cache import TurnCache
 from collector.records.feedback import JoinedFeedback
 from evaluators.cases import Scope, Turn
@@ -34,6 +34,8 @@ class EvaluatorView:
     """The version of who audits it; None if nobody does."""
     asks: str = ""
     """Its criterion, in words."""
+    versions: tuple[str, ...] = ()
+    """The versions that are one evaluator now: its own, and with the judge that takes over; () takes all."""
 
 
 @dataclass(slots=True)
@@ -80,10 +82,8 @@ class View:
         self.started = started
         self.turn_cache = TurnCache(text_bytes)
         self.evaluators = {(view.monitor, view.evaluator): view for view in evaluators_in_use}
-        self.score_series = {key: ScoreSeries() for key in self.evaluators}
-        for key, evaluator in self.evaluators.items():
-            self.score_series[key].audit_version = evaluator.audit_version
-        self.outcomes = {key: OutcomeCounts() for key in self.evaluators}
+        self._series: dict[SeriesKey, ScoreSeries] = {}
+        self.outcomes: dict[tuple[str, str], OutcomeCounts] = {}
         self.turns = 0
         self._limit = evaluations
         self._keep = keep
@@ -97,14 +97,38 @@ class View:
         """By partition, the first offset that is not in the series of scores yet."""
         self._unsaved: dict[int, tuple[int, float]] = {}
         """By partition, the first offset that the history does not have, and when the log took it."""
+        self.take_evaluators(evaluators_in_use)
 
     def take_evaluators(self, evaluators_in_use: Sequence[EvaluatorView]) -> None:
         """From now on these are in use. Scores of others stay in sight as long as they are young enough."""
         self.evaluators = {(view.monitor, view.evaluator): view for view in evaluators_in_use}
         for key, evaluator in self.evaluators.items():
-            self.score_series.setdefault(key, ScoreSeries()).audit_version = evaluator.audit_version
+            self._series_of(key, "").audit_version = evaluator.audit_version
             self.outcomes.setdefault(key, OutcomeCounts())
         self.version += 1
+
+    @property
+    def score_series(self) -> Mapping[tuple[str, str], ScoreSeries]:
+        """The scores by monitor and evaluator, in its version of now; of one that is not in use, in its newest."""
+        newest = {key[:2]: key for key in sorted(self._series, key=lambda key: self._series[key].newest or 0.0)}
+        return {key: self._series[self._current(key, whole[2])] for key, whole in newest.items()}
+
+    def earlier_series(self, key: tuple[str, str]) -> Sequence[ScoreSeries]:
+        """The scores of the versions before, the newest first."""
+        now = self.score_series[key]
+        before = [series for name, series in self._series.items() if name[:2] == key and series is not now]
+        return sorted((series for series in before if series.newest), key=lambda series: -(series.newest or 0.0))
+
+    def _current(self, key: tuple[str, str], version: str) -> SeriesKey:
+        """The series of the version in use; "" is any version, and that of an evaluator in use no more is `version`."""
+        view = self.evaluators.get(key)
+        return (*key, version if view is None else view.versions[0] if view.versions else "")
+
+    def _series_of(self, key: tuple[str, str], version: str) -> ScoreSeries:
+        """The series of a version of an evaluator; of an unknown one ("") that of the version in use."""
+        view = self.evaluators.get(key)
+        is_now = view is not None and (not view.versions or version in ("", *view.versions))
+        return self._series.setdefault(self._current(key, version) if is_now else (*key, version), ScoreSeries())
 
     def __len__(self) -> int:
         return len(self._listed)
@@ -138,7 +162,7 @@ class View:
             self._next_offsets[partition] = position + 1
             self._unsaved.setdefault(partition, (position, timestamp))
         if is_new and not (evaluation.happened_at and "replay_of" in evaluation.attributes):  # its subject has a score
-            self.score_series.setdefault(key, ScoreSeries()).add(evaluation, partition)
+            self._series_of(key, evaluation.evaluator_version).add(evaluation, partition)
         if evaluation.time.timestamp() >= self.started:
             _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
         if evaluation.retry is not None:
@@ -160,7 +184,7 @@ class View:
         failed.superseded_by = retried.evaluation_id
         key = (failed.evaluation.monitor, failed.evaluation.evaluator)
         if is_new:
-            self.score_series.setdefault(key, ScoreSeries()).discount(failed.evaluation, partition)
+            self._series_of(key, failed.evaluation.evaluator_version).discount(failed.evaluation, partition)
         if failed.evaluation.time.timestamp() >= self.started:
             self.outcomes[key].others -= Counter([(failed.evaluation.outcome, failed.evaluation.reason_code)])
 
@@ -263,8 +287,8 @@ class View:
             return
         self._next_offsets[stretch.partition] = stretch.next
         self.version += 1
-        for minute, key, what in stretch.minutes:
-            self.score_series.setdefault(key, ScoreSeries()).restore(minute, what)
+        for minute, (*key, version), what in stretch.minutes:
+            self._series_of((key[0], key[1]), version).restore(minute, what)
 
     def take_stretch(self, partition: int, now: float, *, after: float) -> HistoryStretch | None:
         """The unsaved sums of a partition, if they began `after` seconds or more before `now` (s); else None."""
@@ -274,7 +298,7 @@ class View:
         del self._unsaved[partition]
         minutes = [
             (minute, key, what)
-            for key, series in self.score_series.items()
+            for key, series in self._series.items()
             for minute, what in sorted(series.take_unsaved(partition).items())
         ]
         return HistoryStretch(partition, first[0], self._next_offsets[partition], tuple(minutes))

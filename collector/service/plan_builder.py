@@ -209,6 +209,15 @@ def evaluator_version_in(config: Config, name: str, monitor: str = "") -> str:
     return _version(config, configured.evaluator, _model(config, configured.judge) if configured.judge else "", pack)
 
 
+def evaluator_versions(config: Config) -> dict[tuple[str, str], str]:
+    """The version of each monitor's evaluators with their judges, by monitor and evaluator."""
+    return {
+        (name, use.name): evaluator_version_in(config, use.name, name)
+        for name, monitor in config.settings.monitors.items()
+        for use in monitor.uses
+    }
+
+
 def audit_version_in(config: Config, name: str) -> str | None:
     """The version of who audits a configured evaluator, as the details of evaluations have it; None if nobody does."""
     configured = config.evaluators[name]

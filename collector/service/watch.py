@@ -21,6 +21,7 @@ from collector.alerting.watch.stage import (
     AuditVersions,
     ExplainedMiss,
     Targets,
+    VersionsInUse,
     WatchedLabels,
     WatchRules,
     WatchStage,
@@ -34,6 +35,7 @@ from collector.calibration.random_labels import VerdictAgreement
 from collector.config.configured import Config
 from collector.evaluate.plan import Plan
 from collector.evaluate.references.subject import OUTCOME
+from collector.export.label_shares import share_name
 from collector.export.prometheus import PrometheusSettings
 from collector.golden.cases import GoldenCase, read_cases
 from collector.golden.reported_judges import ReportedJudges
@@ -200,8 +202,8 @@ async def _prepare_checks(tasks: _Tasks, explained: _Explained, agreement: Peopl
 async def _prepare_targets(stage: WatchStage, interval: float, config: Config) -> Apply:
     rules = _watch_rules(config, interval)
 
-    async def take_over(_process: Process) -> None:
-        stage.reconfigure(rules)
+    async def take_over(process: Process) -> None:
+        stage.reconfigure(replace(rules, versions=_versions(process)))
 
     return take_over
 
@@ -321,8 +323,9 @@ def _stage(
     settings = process.config.settings
     recent = RecentScores({*STANDARD, *settings.assemble.declared_attributes})
     return WatchStage(
-        _watch_rules(process.config, interval),
+        replace(_watch_rules(process.config, interval), versions=_versions(process)),
         process.telemetry,
+        log=process.logs.evaluations,
         interval=interval,
         memory=memory,
         recent=recent,
@@ -350,6 +353,20 @@ def _audits(config: Config) -> AuditVersions:
         for use in monitor.uses
         if (version := audit_version_in(config, use.name)) is not None
     }
+
+
+def _versions(process: Process) -> VersionsInUse:
+    """The versions that score now, of evaluators and of the shares of their labels, and of who audits them."""
+    versions: dict[tuple[str, str], set[str]] = {}
+    labels = _labels(process.config)
+    for monitor in process.plan.monitors:
+        for assignment in monitor.assignments:
+            name = assignment.evaluator.name
+            shares = (share_name(name, label) for label in labels.get((monitor.name, name), ()))
+            for series in (name, *shares):
+                versions[monitor.name, series] = {assignment.version, assignment.version_by(fallback=True)}
+    audits = _audits(process.config)
+    return versions | {(monitor, audit_name(name)): {version} for (monitor, name), version in audits.items()}
 
 
 async def _golden(process: Process, cases: Sequence[GoldenCase]) -> GoldenRuns | None:

@@ -196,7 +196,8 @@ TARGET_SCORE = gauge(
 )
 EVALUATOR_INFO = gauge(
     "evalstream_evaluator_info",
-    "Always 1. What an evaluator judges (scope: turn or conversation), and which scores are better: higher or lower.",
+    "1; 0 once another version is in its place. What an evaluator judges (turn or conversation), and which scores are "
+    "better: higher or lower.",
     ("evaluator", "evaluator_version", "monitor", "scope", "better"),
 )
 INJECTION_SIGNS = counter(

@@ -83,7 +83,7 @@ class Selected:
 def having(label: str, value: str) -> str:
     """A series for each watched evaluator of this scope, or of which this end of the scale is the better one."""
     chosen = WATCHED.replace("}", f',{label}="{value}"}}')
-    return f"max by (monitor, evaluator) ({EVALUATOR_INFO.name}{chosen})"
+    return f"max by (monitor, evaluator) ({EVALUATOR_INFO.name}{chosen} > 0)"
 
 
 def increase(of: Series, by: str, where: str = "", window: str = RATE) -> str:

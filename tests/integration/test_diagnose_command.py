@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,18 @@ async def test_where_none_fell_it_says_so(tmp_path: Path) -> None:
     await stored(config, list(incident("nobody's")))
     lines: list[str] = []
     assert await diagnose(config, options(), lines.append, as_json=False) == 0
+    assert "  no slice fell more than the rest: nor is the change itself beyond chance" in lines
+
+
+async def test_a_change_of_the_criterion_is_no_fall(tmp_path: Path) -> None:
+    """Until half-way into the time before another version scored, far higher."""
+    config = configured(tmp_path)
+    changed = BEGAN - timedelta(hours=9)
+    earlier = {"evaluator_version": "older", "score": 1.0}
+    await stored(config, [replace(each, **earlier) if each.ended_at < changed else each for each in incident("none")])
+    lines: list[str] = []
+    assert await diagnose(config, options(), lines.append, as_json=False) == 0
+    assert "  600 scores of another version or judge left out: scores of two are not one mean" in lines
     assert "  no slice fell more than the rest: nor is the change itself beyond chance" in lines
 
 

@@ -84,6 +84,13 @@ async def test_what_is_labelled_on_the_page_is_left_out(config: Path) -> None:
     assert {row["evaluation_id"] for row in rows} - {row["evaluation_id"] for row in again} == {one}
 
 
+def test_answers_judged_by_an_earlier_version_are_not_handed_out(config: Path) -> None:
+    """Of 30 that were handed out `calibrate` counted 17."""
+    assert run(config, "labels", "next", "--n", "100")[0]
+    config.write_text(config.read_text().replace("maximum: 9", "maximum: 8"))
+    assert run(config, "labels", "next", "--n", "100")[0] == []
+
+
 def test_unknown_names_are_refused_with_the_remedy(config: Path) -> None:
     result = CliRunner().invoke(app, ["labels", "next", "-c", str(config), "--evaluator", "shrt"])
     assert result.exit_code == 2 or "did you mean" in str(result.exception)

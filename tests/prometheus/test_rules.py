@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
-from promtool import SERIES, configured, estimator, firing, run, series, tool, traffic
+from promtool import SERIES, VERSION, configured, estimator, firing, run, series, tool, traffic
 from streams import MEAN, Stream, drop_at, together
 
 from collector.alerting.rules.formats import FORMATS, text
@@ -100,6 +100,25 @@ def test_a_drop_of_a_fifth_is_paged_within_the_predicted_time(tmp_path: Path):
         ],
     }
     run(tmp_path, config, [case])
+
+
+def test_alerts_of_a_version_that_is_replaced_end(tmp_path: Path):
+    """They went on for a day; another replica that still runs the version keeps them."""
+    stream = Stream(per_minute=4, mean=drop_at(60, 0.6), seed=5).run(120)
+    info = {"evaluator": "helpful", "monitor": "chatbot", "scope": "turn", "better": "higher", "job": "evalstream"}
+
+    def described(first: str, second: str) -> list[dict[str, str]]:
+        return [
+            series("evalstream_evaluator_info", first, **info, evaluator_version=VERSION, instance="a"),
+            series("evalstream_evaluator_info", second, **info, evaluator_version="newer", instance="a"),
+        ]
+
+    replaced, both = described("1+0x109 0+0x60", "_x110 1+0x60"), described("1+0x170", "_x110 1+0x60")
+    page = {"alertname": "EvalstreamScoreDropped", "severity": "page"}
+    counted = in_full(120, stream)
+    for more, after in ((replaced, ()), (both, (page,))):
+        alerts = [firing(109, page["alertname"], page), firing(112, page["alertname"], *after)]
+        run(tmp_path, configured(), [{"inputs": [*counted, *more], "alerts": alerts}])
 
 
 LABELS = "{" + ",".join(f'{key}="{value}"' for key, value in SERIES.items() if key != "segment") + "}"

@@ -20,6 +20,7 @@ from collector.config.configured import Config
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json
 from collector.service.app import Running, running
+from collector.service.plan_builder import evaluator_version_in
 from evaluators.results import Evaluation, Subject
 
 pytestmark = pytest.mark.timeout(300)  # deadlines within are for busy machines
@@ -36,12 +37,15 @@ def configured(folder: Path, **watcher: Any) -> Config:
     )
 
 
+VERSION = evaluator_version_in(checked({"exact": {"kind": "exact_match", "threshold": 0.77}}), "exact")
+
+
 def scored(number: int, score: float) -> Record:
     now = datetime.now(UTC)
     evaluation = Evaluation(
         evaluation_id=f"{number:032x}",
         evaluator="exact",
-        evaluator_version="0123456789ab",
+        evaluator_version=VERSION,
         scope="turn",
         monitor="all",
         subject=Subject(conversation_id=str(number), turn_id=str(number)),

@@ -16,8 +16,11 @@ from collector.alerting.rules.service import DOWN, NO_TRAFFIC, SHIFT, STALE, UNS
 from collector.alerting.rules.targets import detector, segment_count, targets
 from collector.config.configured import Config
 from collector.export.prometheus import PrometheusSettings
+from collector.telemetry.series import EVALUATOR_INFO
 
 _SCORES = (BELOW, DROPPED, BURN)
+_KNOWN = 90_000.0
+"""Seconds for which a version is known that is replaced: as long as a window may hold its scores."""
 
 INHIBITIONS = (
     # What these explain of a mean is in the expressions of its alerts (doubt.py); of a pass share nothing is known.
@@ -77,6 +80,7 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
         *deferred_groups(config.settings, timing),
     )
     by_segment = _by_segment(config)
+    groups = tuple(_of_versions_in_use(group, timing) for group in groups)
     return RuleSet(
         groups=tuple(map(_naming_segments, groups)) if by_segment else groups,
         inhibitions=tuple(map(_within_segments, INHIBITIONS)) if by_segment else INHIBITIONS,
@@ -89,13 +93,34 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
     )
 
 
+def _of_versions_in_use(group: RuleGroup, timing: Timing) -> RuleGroup:
+    """The group, without alerts on scores of versions that are replaced: their scores never recover."""
+    if not any(_is_of_scores(rule) for rule in group.rules):
+        return group
+    version = ", ".join(series.BY)
+    info = f"max by ({version}) ({EVALUATOR_INFO.name} > 0)"
+    known = f"max by ({version}) (last_over_time({EVALUATOR_INFO.name}[{timing.text(_KNOWN)}]))"
+    rule = RecordingRule(series.VERSION_REPLACED, f"({known} unless {info}) and on (evaluator, monitor) {info}")
+    guarded = (
+        replace(rule, expr=f"({rule.expr}) unless on ({version}) {series.VERSION_REPLACED}")
+        if isinstance(rule, AlertingRule) and _is_of_scores(rule)
+        else rule
+        for rule in group.rules
+    )
+    return replace(group, rules=(*([rule] if group.name == "evalstream-scores" else ()), *guarded))
+
+
+def _is_of_scores(rule: RecordingRule | AlertingRule) -> bool:
+    return isinstance(rule, AlertingRule) and rule.name in _SCORES
+
+
 def _naming_segments(group: RuleGroup) -> RuleGroup:
     """The group, with the segment in the texts of alerts on scores."""
     return replace(group, rules=tuple(map(_naming_segment, group.rules)))
 
 
 def _naming_segment(rule: RecordingRule | AlertingRule) -> RecordingRule | AlertingRule:
-    if not isinstance(rule, AlertingRule) or rule.name not in _SCORES:
+    if not isinstance(rule, AlertingRule) or not _is_of_scores(rule):
         return rule
     return replace(
         rule,

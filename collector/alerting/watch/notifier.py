@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -64,11 +64,23 @@ class Notifier:
     _to_alertmanager: FailureLog = field(default_factory=lambda: FailureLog("posting alerts to Alertmanager"))
     _to_webhook: FailureLog = field(default_factory=lambda: FailureLog("posting alerts to the webhook"))
 
-    async def notify(self, active: Sequence[AlertInstance], now: float) -> None:
-        """Notify of what fires at `now` (seconds since the epoch)."""
+    def hand_over(self) -> None:
+        """Say nothing more of these alerts: another process watches now, and notifies of what fires."""
+        self._firing.clear()
+        self._ended.clear()
+
+    async def notify(
+        self, active: Sequence[AlertInstance], now: float, why_over: Callable[[AlertInstance], str] = lambda _alert: ""
+    ) -> None:
+        """Notify of what fires at `now` (seconds since the epoch), and of what does not any more, with `why_over`."""
         current = {instance.key: instance for instance in active}
         for key in [each for each in self._firing if each not in current]:
-            self._ended[key] = self._firing.pop(key)
+            self._ended[key] = ended = self._firing.pop(key)
+            if why := why_over(ended.alert):
+                told = {
+                    name: f"{text} {why}" for name, text in ended.alert.annotations.items() if name == "description"
+                }
+                ended.alert = replace(ended.alert, annotations={**ended.alert.annotations, **told})
         for key, alert in current.items():
             known = self._firing.setdefault(key, _TrackedAlert(alert, now))
             known.alert = alert

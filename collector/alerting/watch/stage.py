@@ -1,8 +1,8 @@
 """The watch stage: a fold over the evaluations log that alerts when scores are off their targets.
 
-Its state is what the log held within its memory, read back at a start. Exactly one process may run it: of two, each
-would see a part of the scores. Minutes are those in which the log took the scores, so that partitions may be read in
-any order.
+Its state is what the log held within its memory, read back at a start. Of several processes that run it the owner of
+one partition watches, and reads those of the others, too: see `other_partitions`. Minutes are those in which the log
+took the scores, so that partitions may be read in any order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,11 +22,12 @@ from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert
 from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
+from collector.alerting.watch.other_partitions import DECIDES, OtherPartitions
 from collector.config.alerts import DAY, AlertSettings
 from collector.errors import BadInput
 from collector.export.corrected_sums import label_scores, share_name
 from collector.export.stage import REMEMBERED
-from collector.logs.log import Committed, StoredRecord
+from collector.logs.log import Committed, Log, StoredRecord
 from collector.records.audits import audit_of
 from collector.records.json import evaluation_from_json
 from collector.statistics.audited_sums import audit_name
@@ -66,6 +67,9 @@ WatchedLabels = Mapping[tuple[str, str], Sequence[str]]
 AuditVersions = Mapping[tuple[str, str], str]
 """The version of who audits, by monitor and evaluator."""
 
+VersionsInUse = Mapping[tuple[str, str], Collection[str]]
+"""The versions that score now, by monitor and series of scores; a series that is not there is not checked."""
+
 
 @dataclass(frozen=True, slots=True)
 class ActiveAlert:
@@ -83,6 +87,12 @@ class WatchRules:
     settings: AlertSettings
     labels: WatchedLabels = field(default_factory=dict[tuple[str, str], Any])
     audits: AuditVersions = field(default_factory=dict[tuple[str, str], Any])
+    versions: VersionsInUse = field(default_factory=dict[tuple[str, str], Any])
+
+    def uses(self, monitor: str, series: str, version: str) -> bool:
+        """Whether a version scores now: alerts on one that another has replaced are over."""
+        versions = self.versions.get((monitor, series))
+        return versions is None or version in versions
 
 
 class WatchStage:
@@ -99,10 +109,13 @@ class WatchStage:
         explained: ExplainedMiss = lambda _evaluator, _lower: 0.0,
         uncalibrated: Uncalibrated = lambda _monitor, _evaluator, _version: "",
         clock: Callable[[], float] = time.time,
+        log: Log | None = None,
     ) -> None:
-        """`explained` is how much of a miss is its judge's: alerts fire for what is beyond it. With `recent` alerts say
-        which part of the traffic explains a drop.
+        """`log` has the partitions that other processes consume; without it there are none. `explained` is how much of
+        a miss is its judge's: alerts fire for what is beyond it. With `recent` alerts say which part of the traffic
+        explains a drop.
         """
+        self._others = None if log is None else OtherPartitions(log, self._new_fold, memory)
         self.recent = recent
         self._suspects: dict[Series, float] = {}
         """The series whose mean may have fallen, and since when (s)."""
@@ -137,13 +150,25 @@ class WatchStage:
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[WatchFold]:
         """Open the fold of a partition; it is given the memory's records again."""
         del committed
-        self._folds[partition] = fold = WatchFold(self, Buckets(self._interval, self._memory), self._memory)
+        self._folds[partition] = fold = self._new_fold()
         self._drops.clear()
         try:
             yield fold
         finally:
             del self._folds[partition]
             self._drops.clear()
+
+    def _new_fold(self) -> WatchFold:
+        return WatchFold(self, Buckets(self._interval, self._memory), self._memory)
+
+    @property
+    def watches(self) -> bool:
+        """Whether this process watches: of several, the owner of one partition does."""
+        return self._others is None or DECIDES in self._folds
+
+    @property
+    def _all_folds(self) -> Sequence[WatchFold]:
+        return [*self._folds.values(), *(self._others.folds.values() if self._others is not None else ())]
 
     async def run(
         self, notifier: Notifier | None = None, others: Callable[[], Sequence[AlertInstance]] = lambda: ()
@@ -152,11 +177,18 @@ class WatchStage:
         while True:
             await asyncio.sleep(self._interval)
             active = await self.look(now := self._clock())
-            if notifier is not None:
-                await notifier.notify([*active, *others()], now)
+            if notifier is not None and self.watches:
+                await notifier.notify([*active, *others()], now, self._why_over)
+            elif notifier is not None:
+                notifier.hand_over()
 
     async def look(self, now: float) -> list[AlertInstance]:
-        """Evaluate, find what explains drops, and remember what fires."""
+        """Evaluate, find what explains drops, and remember what fires; nothing where another process watches."""
+        if self._others is not None:
+            before = set(self._others.folds)
+            await self._others.read_on(self._folds, now)
+            if before != set(self._others.folds):
+                self._drops.clear()
         active = self.update(now)
         return self.update(now) if await self._explain(now) else active
 
@@ -204,21 +236,34 @@ class WatchStage:
 
     def evaluate(self, now: float) -> Iterator[AlertInstance]:
         """The alerts that fire at `now` (seconds since the epoch)."""
-        series = sorted({each for fold in self._folds.values() for each in fold.buckets.series()})
-        for fold in self._folds.values():
+        if not self.watches:
+            self._suspects.clear()
+            return
+        series = sorted({each for fold in self._all_folds for each in fold.buckets.series()})
+        for fold in self._all_folds:
             fold.buckets.forget(now)
         for each in series:
             detector = self.rules.targets.get(each[:2])
-            if detector is not None:
+            if detector is not None and self.rules.uses(*each):
                 yield from self._evaluate_series(each, detector, now)
-        for fold in self._folds.values():
+            else:
+                self._suspects.pop(each, None)
+        for fold in self._all_folds:
             fold.buckets.touched.clear()
+
+    def _why_over(self, alert: AlertInstance) -> str:
+        """Why an alert ended although its scores have not recovered; "" otherwise."""
+        labels = alert.labels
+        version = labels.get("evaluator_version", "")
+        if self.rules.uses(labels.get("monitor", ""), labels.get("evaluator", ""), version):
+            return ""
+        return f"It ended as another version of {labels['evaluator']} has replaced {version}, whose scores these are."
 
     def _evaluate_series(self, series: Series, detector: DropDetector, now: float) -> Iterator[AlertInstance]:
         monitor, evaluator, version = series
-        buckets = merge_buckets(fold.buckets.of(series) for fold in self._folds.values())
+        buckets = merge_buckets(fold.buckets.of(series) for fold in self._all_folds)
         drop = self._drops.setdefault(series, DropState(detector, self._recovery_threshold))
-        for fold in self._folds.values():
+        for fold in self._all_folds:
             if series in fold.buckets.touched:
                 drop.restart_from(fold.buckets.touched[series])
         drop.advance(buckets, int(now // self._interval))
@@ -263,7 +308,7 @@ class WatchStage:
         unscored = unscored_share(
             (
                 fold.buckets.of(series)
-                for fold in self._folds.values()
+                for fold in self._all_folds
                 for series in fold.buckets.series()
                 if series[:2] == (monitor, evaluator)
             ),

@@ -32,7 +32,7 @@ from collector.errors import ConfigError
 from collector.logs.log import LogUnavailable
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import open_logs, require_topics_of
-from collector.service.plan_builder import evaluator_version_in, known_usd
+from collector.service.plan_builder import evaluator_versions, known_usd
 from collector.wording import listed
 
 Value = float | str | None
@@ -97,16 +97,8 @@ def changes_of(old: Config, new: Config, *, knows_secrets: bool = True) -> Chang
     )
 
 
-def _versions(config: Config) -> dict[tuple[str, str], str]:
-    return {
-        (name, use.name): evaluator_version_in(config, use.name, name)
-        for name, monitor in config.settings.monitors.items()
-        for use in monitor.uses
-    }
-
-
 def _evaluators(old: Config, new: Config) -> Iterator[EvaluatorChange]:
-    before, after = _versions(old), _versions(new)
+    before, after = evaluator_versions(old), evaluator_versions(new)
     for key in dict.fromkeys((*before, *after)):
         if before.get(key) != after.get(key):
             yield EvaluatorChange(*key, before.get(key), after.get(key))

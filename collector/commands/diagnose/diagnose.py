@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -58,6 +59,8 @@ class Diagnosis:
     evaluator: str
     explanation: DropExplanation
     to_read: tuple[tuple[str, ...], ...]
+    other_versions: int = 0
+    """Scores that are left out, as another version of the evaluator or another judge made them."""
 
 
 async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str], None], *, as_json: bool) -> int:
@@ -75,7 +78,8 @@ async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str]
     if not made:
         raise EvalstreamError(
             f"monitor {options.monitor}: fewer than {FEWEST_CONVERSATIONS} conversations have scores in the window or "
-            "before it; name a longer one with --from, or an earlier start with --against"
+            "before it, by one version of an evaluator; name a longer one with --from, or an earlier start "
+            "with --against"
         )
     if as_json:
         say(orjson.dumps(_document(made, options), option=orjson.OPT_INDENT_2).decode())
@@ -124,7 +128,9 @@ def _diagnose(
     attributes: set[str],
     evaluators: int,
 ) -> Diagnosis | None:
-    own = [evaluation for evaluation in evaluations if evaluation.evaluator == name]
+    of_name = [evaluation for evaluation in evaluations if evaluation.evaluator == name]
+    versions = Counter(evaluation.evaluator_version for evaluation in of_name if evaluation.time >= options.since)
+    own = [each for each in of_name if versions and each.evaluator_version == versions.most_common(1)[0][0]]
     before = [_item(evaluation, attributes) for evaluation in own if evaluation.time < options.since]
     after = [_item(evaluation, attributes) for evaluation in own if evaluation.time >= options.since]
     if min(len({item.conversation for item in items}) for items in (before, after)) < FEWEST_CONVERSATIONS:
@@ -132,7 +138,7 @@ def _diagnose(
     lower = config.evaluators[name].evaluator.direction == "lower_is_better"
     explanation = explain_drop(before, after, lower_is_better=lower, error_rate=ERROR_RATE / evaluators)
     to_read = tuple(worst_of(after, drop, lower_is_better=lower) for drop in explanation.drops)
-    return Diagnosis(evaluator=name, explanation=explanation, to_read=to_read)
+    return Diagnosis(evaluator=name, explanation=explanation, to_read=to_read, other_versions=len(of_name) - len(own))
 
 
 def _item(evaluation: Evaluation, attributes: set[str]) -> ScoredItem:
@@ -165,6 +171,7 @@ def _one(made: Diagnosis) -> dict[str, Any]:
     return {
         "before": {"mean": explanation.before.mean, "conversations": explanation.before.conversations},
         "after": {"mean": explanation.after.mean, "conversations": explanation.after.conversations},
+        "other_versions": made.other_versions,
         "change": explanation.change,
         "error": explanation.error,
         "looked_at": {"values": explanation.values, "pairs": explanation.pairs},
@@ -208,6 +215,9 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
         f"{after.mean:.3f} now ({plural(after.conversations, 'conversation')}), "
         f"a change of {explanation.change:+.3f} ± {Z * explanation.error:.3f}"
     )
+    if made.other_versions:
+        others = plural(made.other_versions, "score")
+        yield f"  {others} of another version or judge left out: scores of two are not one mean"
     if not explanation.drops:
         is_real = abs(explanation.change) > 3.0 * explanation.error
         scope = "the change is of the traffic as a whole" if is_real else "nor is the change itself beyond chance"

@@ -18,6 +18,7 @@ export function chart(track, name) {
     bands(points, x, y),
     track.threshold === null ? null : s("line", { class: "threshold", x1: 0, x2: W, y1: y(track.threshold), y2: y(track.threshold) }),
     lines(points, x, y),
+    (track.changes || []).map((at) => at - points[0][0]).map((after) => s("line", { class: "change", x1: after / track.width * step, x2: after / track.width * step, y1: 0, y2: H })),
     points.map((point, index) => point[5] ? s("line", { class: "failures", x1: x(index), x2: x(index), y1: H - 7, y2: H }) : null),
     s("line", { class: "cursor", x1: 0, x2: 0, y1: 0, y2: H, visibility: "hidden" }),
   );

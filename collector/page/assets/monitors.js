@@ -101,11 +101,12 @@ function badge(track) {
   return h("span", { class: "badge", "data-state": track.state }, h("span", { "aria-hidden": "true" }, sign), ` ${said}`);
 }
 
-function counts({ whole, newest }) {
+function counts({ whole, newest, changes }) {
   const parts = [`${plural(whole.scores, "score")} of ${plural(whole.conversations, "conversation")}`];
   if (whole.skipped) parts.push(`${whole.skipped} skipped`);
   if (whole.failed) parts.push(`${whole.failed} failed`);
   if (whole.clipped >= 0.005) parts.push(`${percent(whole.clipped)} of the weight left out: one conversation outweighed the others`);
+  if (changes?.length) parts.push(`evaluator or judge changed at ${clock(changes[0])}: the curve has earlier scores, the figures have not`);
   if (newest) parts.push(`newest ${clock(newest)}`);
   return parts.join(" · ");
 }

@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import pytest
 from evaluation_samples import failed, label, scored, skipped
 
-from collector.page.view import LABELS, View
+from collector.page.api import PageApi
+from collector.page.label_queue import LabelQueue, LabelQueueSettings
+from collector.page.requests import Filters
+from collector.page.settings import PageSettings
+from collector.page.sources import Sources
+from collector.page.sums_history import stretch_from_json, stretch_to_json
+from collector.page.view import LABELS, EvaluatorView, View
 from evaluators.cases import Turn
 
 NEW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -121,3 +130,58 @@ def test_the_curve_stays_with_the_verdict_of_the_time():
     ]
     assert column.within_column.scores == 1
     assert len(view) == 2
+
+
+def changed_criterion() -> tuple[View, float]:
+    """Scores of 0.2 by one version, one by the cheaper judge that took over, then scores of 0.8 by the next version."""
+    start, key = NEW.timestamp(), {"monitor": "helpdesk", "evaluator": "answers_question"}
+    view = View([EvaluatorView(**key, threshold=0.5, versions=("old", "old-cheap"))])
+    for number in range(60):
+        if number == 30:
+            view.take_evaluators([EvaluatorView(**key, threshold=0.5, versions=("new", "new-cheap"))])
+        version = ("old-cheap" if number == 10 else "old") if number < 30 else "new"
+        ended = NEW + timedelta(minutes=number)
+        subject = replace(scored().subject, conversation_id=f"c{number}")
+        judged = scored(
+            number, subject=subject, evaluator_version=version, score=0.2 if number < 30 else 0.8, ended_at=ended
+        )
+        view.add_evaluation(judged, 0, number, ended.timestamp())
+    return view, start + 3600.0
+
+
+def tracked(view: View, now: float) -> dict[str, Any]:
+    filters = Filters(range="1h")
+    [track] = PageApi(view, PageSettings(), Sources()).overview(filters, now)["tracks"]
+    return track
+
+
+def test_scores_of_two_versions_are_not_one_mean_and_the_change_is_marked():
+    """The page showed 0.50, the mean of what two criteria say, and no mark."""
+    view, now = changed_criterion()
+    track = tracked(view, now)
+    assert track["whole"]["mean"] == pytest.approx(0.8)
+    assert track["whole"]["scores"] == 30
+    assert track["changes"] == [NEW.timestamp() + 29 * 60.0]
+    means = [point[1] for point in track["points"] if point[1] is not None]
+    assert (means[0], means[-1]) == (pytest.approx(0.2), pytest.approx(0.8)), "the curve has both"
+
+
+def test_a_restart_knows_the_version_of_what_was_stored():
+    view, now = changed_criterion()
+    stretch = view.take_stretch(0, now, after=0.0)
+    assert stretch is not None
+    again = View([*view.evaluators.values()])
+    again.restore(stretch_from_json(stretch_to_json(stretch)))
+    track = tracked(again, now)
+    assert (track["whole"]["mean"], track["whole"]["scores"]) == (pytest.approx(0.8), 30)
+    assert len(track["changes"]) == 1
+
+
+def test_answers_judged_by_the_version_before_are_handed_to_nobody():
+    """A label of them was asked for under the new question, and counted by nothing."""
+    view, _ = changed_criterion()
+    queue = LabelQueue(view, LabelQueueSettings(random=1.0))
+    first, progress = queue.next("ann")
+    assert first is not None
+    assert first.listed.evaluation.evaluator_version == "new"
+    assert progress.total == 30

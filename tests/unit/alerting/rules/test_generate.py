@@ -191,7 +191,7 @@ def test_segments_are_told_apart_when_asked():
     )
     text = render(config, ["prometheus"])["evalstream.rules.yml"]
     assert "by (evaluator, evaluator_version, monitor, segment)" in text
-    assert "by (evaluator, evaluator_version, monitor) " not in text
+    assert "sum by (evaluator, evaluator_version, monitor) " not in text
     about_scores = [
         rule for rule in all_alerts(config) if rule.name in {"EvalstreamScoreBelowTarget", "EvalstreamScoreDropped"}
     ]

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
+import orjson
 from configurations import checked
 from evaluation_samples import label, scored
 
 from collector.alerting.rules.targets import detector, targets
-from collector.alerting.watch.stage import WatchRules, WatchStage
+from collector.alerting.watch.notifier import Notifier
+from collector.alerting.watch.stage import WatchFold, WatchRules, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.config.configured import Config
 from collector.logs.journal.guard import Guard
@@ -23,7 +26,7 @@ from collector.otlp.own_items import OwnItems
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import NAMES, Logs
-from collector.service.plan_builder import build_plan
+from collector.service.plan_builder import build_plan, evaluator_version_in
 from collector.service.process import Process
 from collector.service.process_resources import ProcessResources
 from collector.service.tasks import Tasks, open_tasks
@@ -58,12 +61,13 @@ def process_of(config: Config, kept: Logs, telemetry: Telemetry, tasks: Tasks, s
     )
 
 
-def bad_scores(now: datetime) -> Iterator[Record]:
+def bad_scores(now: datetime, version: str = scored().evaluator_version) -> Iterator[Record]:
     for number in range(40):
         subject = replace(scored().subject, conversation_id=str(number))
         evaluation = scored(
-            number, evaluator="exact", monitor="all", subject=subject, score=number / 1000, started_at=now, ended_at=now
-        )
+            number, evaluator="exact", evaluator_version=version, monitor="all", subject=subject, score=number / 1000,
+            started_at=now, ended_at=now,
+        )  # fmt: skip
         yield Record(b"k", evaluation_to_json(evaluation), partition=0)
 
 
@@ -77,7 +81,7 @@ async def test_the_page_has_a_watcher_of_its_own_where_none_runs(monkeypatch: An
         alerts = alerts_for_page(process, Watching())
         assert list(alerts()) == []
         now = datetime.now(UTC)
-        await kept.evaluations.append(list(bad_scores(now)))
+        await kept.evaluations.append(list(bad_scores(now, evaluator_version_in(config, "exact"))))
         async with asyncio.timeout(60):
             while not alerts():
                 await asyncio.sleep(0.01)
@@ -107,6 +111,78 @@ async def test_what_goes_on_fires_since_it_was_first_seen_and_what_ends_is_gone(
         for later in (30.0, 30.1):  # days: the scores are forgotten at the first look
             stage.update(now + later * 86400.0)
         assert stage.firing == ()
+
+
+async def test_of_two_processes_the_owner_of_one_partition_watches_all_scores() -> None:
+    """Each saw half of them: two texts with two means of one hour, and causes that were named twice."""
+    config, kept = configured(threshold=0.77), MemoryLog("evaluations", 2)
+    held = targets(config)
+    of = detector(held[0], held, config.settings.alerts, 1)
+    rules = WatchRules({("all", "exact"): of}, config.settings.alerts)
+    records = list(bad_scores(datetime.now(UTC)))
+    await kept.append([replace(record, partition=number % 2) for number, record in enumerate(records)])
+    alone, owner, other = (WatchStage(rules, Telemetry(), log=kept) for _ in range(3))
+
+    async def deliver(fold: WatchFold, partition: int) -> float:
+        async for batch in kept.read(partition, 0):
+            await fold.deliver(batch)
+        return batch[-1].timestamp + 120.0
+
+    async with (
+        alone.open_fold(0, None) as both,
+        alone.open_fold(1, None) as other_half,
+        owner.open_fold(0, None) as half,
+    ):
+        await deliver(both, 0)
+        now = await deliver(other_half, 1)
+        await deliver(half, 0)
+        expected = await alone.look(now)
+        assert expected
+        assert await owner.look(now) == expected
+        async with other.open_fold(1, None) as fold:
+            await deliver(fold, 1)
+            assert (await other.look(now), other.watches) == ([], False)
+        async with owner.open_fold(1, None) as taken_over:
+            await deliver(taken_over, 1)
+            assert await owner.look(now) == expected, "nothing counts twice"
+
+
+async def test_alerts_of_a_version_that_is_replaced_end_with_one_sentence() -> None:
+    """They went on for a day: the scores of a version that nobody uses any more never recover."""
+    config, kept = configured(threshold=0.77), logs()
+    held = targets(config)
+    of = detector(held[0], held, config.settings.alerts, 1)
+    version, key = scored().evaluator_version, ("all", "exact")
+    rules = WatchRules({key: of}, config.settings.alerts, versions={key: {version}})
+    stage = WatchStage(rules, Telemetry(), interval=0.01, clock=lambda: now)
+    await kept.evaluations.append(list(bad_scores(datetime.now(UTC))))
+    posted: list[dict[str, Any]] = []
+
+    async def post(_method: str, _url: str, *, data: bytes, headers: dict[str, str]) -> Any:
+        posted.extend(orjson.loads(data)["alerts"])
+        return SimpleNamespace(is_success=True, status_code=200, content=b"", content_type="", headers=headers)
+
+    notifier = Notifier(SimpleNamespace(request=post), Telemetry(), 60.0, webhook="http://hook")  # type: ignore[arg-type]
+    async with stage.open_fold(0, None) as fold:
+        async for batch in kept.evaluations.read(0, 0):
+            await fold.deliver(batch)
+            now = batch[-1].timestamp + 120.0
+        watching = asyncio.create_task(stage.run(notifier))
+        async with asyncio.timeout(30):
+            while not posted:
+                await asyncio.sleep(0.01)
+            assert {alert["status"] for alert in posted} == {"firing"}
+            posted.clear()
+            stage.reconfigure(replace(rules, versions={key: {"newer"}}))
+            while not posted:
+                await asyncio.sleep(0.01)
+        watching.cancel()
+    sentence = f"It ended as another version of exact has replaced {version}, whose scores these are."
+    assert posted
+    for alert in posted:
+        assert alert["status"] == "resolved"
+        assert alert["annotations"]["description"].endswith(sentence)
+    assert stage.firing == ()
 
 
 async def test_without_targets_nothing_is_read() -> None:
