@@ -14,14 +14,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from collector.backoff import FailureLog
 from collector.evaluate.plan import Assignment
-from collector.evaluate.scheduling.dispatch import utc_now
 from collector.golden.cases import GoldenCase
 from collector.golden.reported_judges import JudgeName, ReportedJudges, judge_name
 from collector.golden.score_shift import ScoreShift, score_shift
@@ -93,7 +92,6 @@ class GoldenRuns:
         every: float,
         tolerance: float,
         clock: Callable[[], float] = time.time,
-        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._cases = cases
         self._targets = targets
@@ -104,7 +102,6 @@ class GoldenRuns:
         self._every = every
         self._tolerance = tolerance
         self._clock = clock
-        self._now = now
         self._published: dict[str, _Published] = {}
         self._scoring = {
             name: FailureLog(f"scoring the golden set with {name}")
@@ -123,6 +120,9 @@ class GoldenRuns:
         """How much worse an evaluator's scores may have become by its judge alone; 0 without a significant shift."""
         shift = self.significant_shift(evaluator)
         return shift.explains(lower_is_better=lower_is_better) if shift is not None else 0.0
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock(), UTC)
 
     async def run_forever(self) -> None:
         """Run whenever a run is due."""

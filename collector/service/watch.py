@@ -20,6 +20,7 @@ from collector.alerting.watch.stage import (
     ActiveAlert,
     AuditVersions,
     ExplainedMiss,
+    JudgeTrust,
     Targets,
     VersionsInUse,
     WatchedLabels,
@@ -329,8 +330,7 @@ def _stage(
         interval=interval,
         memory=memory,
         recent=recent,
-        explained=explained,
-        uncalibrated=agreement.uncalibrated,
+        trust=JudgeTrust(explained, agreement.uncalibrated),
     )
 
 

@@ -101,7 +101,7 @@ from evaluators.cases import Attachment, Conversation, Feedback, Message, TokenC
 from evaluators.catalogue import load_evaluators
 from evaluators.identity import retry_id
 from evaluators.results import Escalation, Evaluation, Retry, Sampling, Subject, Usage
-from evaluators.testing import ScriptedJudge, a_moment
+from evaluators.testing import ScriptedJudge
 
 HERE = Path(__file__).parent / "persisted"
 RECORDS: Mapping[str, str] = json.loads((HERE / "records.json").read_text())
@@ -544,7 +544,6 @@ async def test_runs_of_the_golden_set_among_the_definitions(tmp_path: Path) -> N
             every=86400.0,
             tolerance=0.02,
             clock=lambda: 1777896000.5,
-            now=a_moment,
         )
         await runs.run_due()
         return len(judge.questions)

@@ -77,10 +77,9 @@ class Notifier:
         for key in [each for each in self._firing if each not in current]:
             self._ended[key] = ended = self._firing.pop(key)
             if why := why_over(ended.alert):
-                told = {
-                    name: f"{text} {why}" for name, text in ended.alert.annotations.items() if name == "description"
-                }
-                ended.alert = replace(ended.alert, annotations={**ended.alert.annotations, **told})
+                annotations = ended.alert.annotations
+                text = f"{annotations.get('description', '')} {why}".lstrip()
+                ended.alert = replace(ended.alert, annotations={**annotations, "description": text})
         for key, alert in current.items():
             known = self._firing.setdefault(key, _TrackedAlert(alert, now))
             known.alert = alert

@@ -19,11 +19,11 @@ DECIDES = 0
 _BATCH = 500
 
 
-class _Fold(Protocol):
+class _TakesRecords(Protocol):
     async def deliver(self, records: Sequence[StoredRecord]) -> None: ...
 
 
-F = TypeVar("F", bound=_Fold)
+F = TypeVar("F", bound=_TakesRecords)
 
 
 class OtherPartitions(Generic[F]):

@@ -95,6 +95,14 @@ class WatchRules:
         return versions is None or version in versions
 
 
+@dataclass(frozen=True, slots=True)
+class JudgeTrust:
+    """How far scores are the judges' own: alerts fire for what is beyond `explained`, and warn where `uncalibrated`."""
+
+    explained: ExplainedMiss = lambda _evaluator, _lower: 0.0
+    uncalibrated: Uncalibrated = lambda _monitor, _evaluator, _version: ""
+
+
 class WatchStage:
     """Opens the folds, evaluates the alerts over all of them, and notifies."""
 
@@ -106,14 +114,12 @@ class WatchStage:
         interval: float = 60.0,
         memory: float = 7 * 86400.0,
         recent: RecentScores | None = None,
-        explained: ExplainedMiss = lambda _evaluator, _lower: 0.0,
-        uncalibrated: Uncalibrated = lambda _monitor, _evaluator, _version: "",
+        trust: JudgeTrust | None = None,
         clock: Callable[[], float] = time.time,
         log: Log | None = None,
     ) -> None:
-        """`log` has the partitions that other processes consume; without it there are none. `explained` is how much of
-        a miss is its judge's: alerts fire for what is beyond it. With `recent` alerts say which part of the traffic
-        explains a drop.
+        """`log` has the partitions that other processes consume; without it there are none. With `recent` alerts say
+        which part of the traffic explains a drop.
         """
         self._others = None if log is None else OtherPartitions(log, self._new_fold, memory)
         self.recent = recent
@@ -126,8 +132,7 @@ class WatchStage:
         self._telemetry = telemetry
         self._interval = interval
         self._memory = memory
-        self._explained = explained
-        self._uncalibrated = uncalibrated
+        self._trust = trust or JudgeTrust()
         self._recovery_threshold = recovery_threshold(rules.settings.false_recovery_days * DAY, interval)
         self._clock = clock
         self._folds: dict[int, WatchFold] = {}
@@ -288,7 +293,7 @@ class WatchStage:
             detector,
             of_label=(monitor, evaluator) in self._shares,
             causes=explanations,
-            uncalibrated=self._uncalibrated(monitor, evaluator, version),
+            uncalibrated=self._trust.uncalibrated(monitor, evaluator, version),
         )
         self._suspects.pop(series, None)
         if (
@@ -316,7 +321,7 @@ class WatchStage:
             interval=self._interval,
         )
         known = unscored if unscored > self.rules.settings.max_unscored_share else 0.0
-        return self._explained(evaluator, detector.lower_is_better) + known
+        return self._trust.explained(evaluator, detector.lower_is_better) + known
 
 
 def _share_names(labels: WatchedLabels) -> set[tuple[str, str]]:

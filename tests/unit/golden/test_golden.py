@@ -19,7 +19,7 @@ from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json
 from collector.telemetry.registry import Telemetry
 from evaluators.results import JudgeStamp
-from evaluators.testing import ScriptedJudge, a_moment
+from evaluators.testing import ScriptedJudge
 from evaluators.turn.g_eval import GEval
 
 DAY = 86400.0
@@ -66,7 +66,6 @@ class Bench:
             every=DAY,
             tolerance=0.02,
             clock=lambda: self.time,
-            now=a_moment,
         )
         await runs.run_due()
         return runs

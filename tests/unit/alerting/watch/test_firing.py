@@ -16,7 +16,7 @@ from evaluation_samples import label, scored
 
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.notifier import Notifier
-from collector.alerting.watch.stage import WatchFold, WatchRules, WatchStage
+from collector.alerting.watch.stage import JudgeTrust, WatchFold, WatchRules, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.config.configured import Config
 from collector.logs.journal.guard import Guard
@@ -204,7 +204,9 @@ async def test_alerts_of_a_judge_that_is_not_proven_warn_and_say_so() -> None:
     configured_targets = targets(config)
     of = detector(configured_targets[0], configured_targets, config.settings.alerts, 1)
     stage = WatchStage(
-        WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry(), uncalibrated=agreement.uncalibrated
+        WatchRules({("all", "exact"): of}, config.settings.alerts),
+        Telemetry(),
+        trust=JudgeTrust(uncalibrated=agreement.uncalibrated),
     )
     await kept.evaluations.append(list(bad_scores(datetime.now(UTC))))
     async with stage.open_fold(0, None) as fold:
