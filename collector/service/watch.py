@@ -36,7 +36,7 @@ from collector.calibration.random_labels import VerdictAgreement
 from collector.config.configured import Config
 from collector.evaluate.plan import Plan
 from collector.evaluate.references.subject import OUTCOME
-from collector.export.label_shares import share_name
+from collector.export.corrected_sums import share_name
 from collector.export.prometheus import PrometheusSettings
 from collector.golden.cases import GoldenCase, read_cases
 from collector.golden.reported_judges import ReportedJudges

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from collector.backoff import FailureLog
 from collector.logs.log import Log, LogUnavailable, StoredRecord
-from collector.logs.offset_of_time import first_offset
+from collector.logs.whole_log import first_offset
 from collector.records.epochs import valid_evaluations
 
 DECIDES = 0
