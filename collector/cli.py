@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import MISSING, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import typer
 from typer.core import TyperGroup
@@ -15,9 +16,11 @@ from collector.errors import ConfigError, EvalstreamError
 from collector.telemetry.plain import show
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
 
     from collector.config.configured import Config
+
+Options = TypeVar("Options")
 
 DONE, FAILED, WRONG = 0, 1, 2
 """Exit statuses: done; the work failed; the command or its configuration is wrong."""
@@ -124,8 +127,8 @@ MaybeSince = Annotated[
     typer.Option("--from", help="Start: a time like 2026-11-20T09:00 (UTC), or a duration before now like 24h."),
 ]
 Until = Annotated[str | None, typer.Option("--to", help="End (exclusive), written in the same way; now by default.")]
-Evaluators = Annotated[list[str] | None, typer.Option(help="Only this evaluator; repeatable.")]
-Monitors = Annotated[list[str] | None, typer.Option(help="Only this monitor; repeatable.")]
+Evaluators = Annotated[list[str] | None, typer.Option("--evaluator", help="Only this evaluator; repeatable.")]
+Monitors = Annotated[list[str] | None, typer.Option("--monitor", help="Only this monitor; repeatable.")]
 OneMonitor = Annotated[str | None, typer.Option(help="Only this monitor.")]
 TheMonitor = Annotated[str | None, typer.Option(help="The monitor; the only one by default.")]
 RandomLabels = Annotated[bool, typer.Option(help="The labelled evaluations were drawn with equal chances.")]
@@ -395,16 +398,17 @@ def fetch(
             "name; MLflow: a filter."
         ),
     ] = None,
-    service: Annotated[
-        list[str] | None, typer.Option(help="Jaeger: only this service; all by default; repeatable.")
+    services: Annotated[
+        list[str] | None, typer.Option("--service", help="Jaeger: only this service; all by default; repeatable.")
     ] = None,
     project: Annotated[str | None, typer.Option(help="Phoenix: the project. MLflow: the experiment.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Most traces, the newest.")] = 1000,
     token_file: Annotated[
         Path | None, _file("A file with a token, or with name:secret; or EVALSTREAM_FETCH_TOKEN has it.")
     ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option(help="A header, like X-Scope-OrgID=team-a; repeatable.", metavar="NAME=VALUE")
+    headers: Annotated[
+        list[str] | None,
+        typer.Option("--header", help="A header, like X-Scope-OrgID=team-a; repeatable.", metavar="NAME=VALUE"),
     ] = None,
 ) -> None:
     """Write past traces of Tempo, Jaeger and others to a file.
@@ -415,19 +419,7 @@ def fetch(
     """
     from collector.commands.fetch.fetch import FetchOptions, fetch_traces
 
-    options = FetchOptions(
-        source=source,
-        output=output,
-        url=url,
-        since=_parse_moment("--from", since) or datetime.now(UTC),
-        until=_parse_moment("--to", until) or datetime.now(UTC),
-        query=query,
-        services=tuple(service or ()),
-        project=project,
-        limit=limit,
-        token_file=token_file,
-        headers=tuple(header or ()),
-    )
+    options = _options(FetchOptions, locals())
     _finish(fetch_traces(options, os.environ, show))
 
 
@@ -514,9 +506,11 @@ def score(
         list[str], typer.Argument(help="Turns, conversations or OTLP: files, directories, globs, or - for stdin.")
     ],
     config: ConfigFile = DEFAULT_CONFIG,
-    evaluator: Annotated[
+    evaluators: Annotated[
         list[str] | None,
-        typer.Option(help="Only this evaluator; repeatable. Without a configuration file: its kind, like g_eval."),
+        typer.Option(
+            "--evaluator", help="Only this evaluator; repeatable. Without a configuration file: its kind, like g_eval."
+        ),
     ] = None,
     criteria: Annotated[
         str | None, typer.Option(help="Without a configuration file: the criteria of the evaluator.")
@@ -550,19 +544,7 @@ def score(
     from collector.commands.score.score import score as score_files
     from collector.config.attribute_names import refuse_unknown_attributes
 
-    options = ScoreOptions(
-        paths=paths,
-        evaluators=tuple(evaluator or ()),
-        output=output,
-        fail_under=fail_under,
-        max_usd=max_usd,
-        json=json,
-        against=against,
-        tolerance=tolerance,
-        junit=junit,
-        markdown=markdown,
-        batch=batch,
-    )
+    options = _options(ScoreOptions, locals())
     if config == DEFAULT_CONFIG and not config.exists():
         loaded = without_file(options.evaluators, criteria, os.environ)
     elif criteria is not None:
@@ -578,8 +560,9 @@ def judges(
     file: Annotated[Path, _file("Labelled cases: a turn or conversation a line, with `human` beside it.")],
     config: ConfigFile = DEFAULT_CONFIG,
     evaluator: Annotated[str | None, typer.Option(help="The evaluator; the only one that asks a judge.")] = None,
-    judge: Annotated[
-        list[str] | None, typer.Option(help="A judge, jury or cascade to compare; repeatable. All judges by default.")
+    judges: Annotated[
+        list[str] | None,
+        typer.Option("--judge", help="A judge, jury or cascade to compare; repeatable. All judges by default."),
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, max=20, help="How often each judge judges each case.")] = 2,
     margin: Annotated[
@@ -600,18 +583,7 @@ def judges(
     """
     from collector.commands.judges.judges import JudgesOptions, compare_judges
 
-    options = JudgesOptions(
-        file=file,
-        evaluator=evaluator,
-        judges=tuple(judge or ()),
-        repeat=repeat,
-        margin=margin,
-        concurrency=concurrency,
-        max_usd=max_usd,
-        output=output,
-        plot=plot,
-        json=json,
-    )
+    options = _options(JudgesOptions, locals())
     raise typer.Exit(compare_judges(_load(config), options))
 
 
@@ -631,13 +603,13 @@ def dataset(
         typer.Option("--as", help="jsonl, turns, golden, deepeval, pydantic-evals, phoenix, langsmith or promptfoo."),
     ] = "jsonl",
     monitor: OneMonitor = None,
-    evaluator: Evaluators = None,
+    evaluators: Evaluators = None,
     since: Since = "7d",
     until: Until = None,
     below: Annotated[
         float | None, typer.Option(min=0, max=1, help="With low: the score below which one is low.")
     ] = None,
-    number: Annotated[int, typer.Option("--n", min=1, help="Most cases.")] = 200,
+    most: Annotated[int, typer.Option("--n", min=1, help="Most cases.")] = 200,
     diverse: Annotated[bool, typer.Option(help="Leave out cases whose questions are nearly the same.")] = True,
     alike_by: Annotated[
         str | None,
@@ -655,21 +627,7 @@ def dataset(
     """
     from collector.commands.cases.cases import CasesOptions, write_cases
 
-    options = CasesOptions(
-        which=which,
-        since=_parse_moment("--from", since) or datetime.now(UTC),
-        until=_parse_moment("--to", until) or datetime.now(UTC),
-        monitor=monitor,
-        evaluators=tuple(evaluator or ()),
-        below=below,
-        most=number,
-        diverse=diverse,
-        alike_by=alike_by,
-        alike_from=alike_from,
-        form=form,
-        output=output,
-        name=name,
-    )
+    options = _options(CasesOptions, locals())
     _finish(write_cases(_load(config), options, show))
 
 
@@ -682,8 +640,8 @@ def replay(
     ] = None,
     since: MaybeSince = None,
     until: Until = None,
-    monitor: Monitors = None,
-    evaluator: Evaluators = None,
+    monitors: Monitors = None,
+    evaluators: Evaluators = None,
     by: Annotated[str | None, typer.Option(help="The new evaluator, if its name differs.")] = None,
     judge: Annotated[str | None, typer.Option(help="The judge to use instead of the evaluator's own.")] = None,
     evaluations: Annotated[
@@ -712,8 +670,8 @@ def replay(
     selection = EvaluationFilter(
         since=_parse_moment("--from", since),
         until=_parse_moment("--to", until),
-        monitors=tuple(monitor or ()),
-        evaluators=tuple(evaluator or ()),
+        monitors=tuple(monitors or ()),
+        evaluators=tuple(evaluators or ()),
     )
     options = ReplayOptions(
         selection=selection,
@@ -747,8 +705,8 @@ def rejudge(
     reason: Annotated[
         list[str] | None, typer.Option(help="With failed: only failures of this type, like judge_timeout; repeatable.")
     ] = None,
-    evaluator: Evaluators = None,
-    monitor: Monitors = None,
+    evaluators: Evaluators = None,
+    monitors: Monitors = None,
     max_usd: Annotated[
         float | None,
         typer.Option(
@@ -791,8 +749,8 @@ def rejudge(
         stretch=Stretch(begin, end),
         what=what,
         reasons=tuple(reason or ()),
-        monitors=tuple(monitor or ()),
-        evaluators=tuple(evaluator or ()),
+        monitors=tuple(monitors or ()),
+        evaluators=tuple(evaluators or ()),
         max_usd=max_usd,
         dry_run=dry_run,
         batch=batch,
@@ -837,12 +795,16 @@ def copy_log(
 @app.command()
 def erase(
     config: ConfigFile = DEFAULT_CONFIG,
-    user: Annotated[list[str] | None, typer.Option(help="The id of a user; repeatable.")] = None,
-    conversation: Annotated[list[str] | None, typer.Option(help="The id of a conversation; repeatable.")] = None,
+    users: Annotated[list[str] | None, typer.Option("--user", help="The id of a user; repeatable.")] = None,
+    conversations: Annotated[
+        list[str] | None, typer.Option("--conversation", help="The id of a conversation; repeatable.")
+    ] = None,
     to: Annotated[
         Path | None, _file("Logs in Kafka: a configuration with another log.kafka.prefix, for what is left.")
     ] = None,
-    file: Annotated[list[Path] | None, _file("A JSONL file of turns or evaluations, too; repeatable.")] = None,
+    files: Annotated[
+        list[Path] | None, _file("A JSONL file of turns or evaluations, too; repeatable.", "--file")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")] = False,
     json: Json = False,
 ) -> None:
@@ -854,14 +816,7 @@ def erase(
     from collector.commands.erase.erase import EraseOptions
     from collector.commands.erase.erase import erase as erase_person
 
-    options = EraseOptions(
-        users=tuple(user or ()),
-        conversations=tuple(conversation or ()),
-        files=tuple(file or ()),
-        to=None if to is None else _load(to),
-        dry_run=dry_run,
-        json=json,
-    )
+    options = _options(EraseOptions, locals(), to=None if to is None else _load(to))
     _finish(erase_person(_load(config), options, show))
 
 
@@ -903,12 +858,7 @@ def parquet(
     """
     from collector.commands.parquet.parquet import ParquetOptions, write_parquet
 
-    options = ParquetOptions(
-        destination=destination,
-        since=_parse_moment("--from", since) or datetime.now(UTC),
-        until=_parse_moment("--to", until) or datetime.now(UTC),
-        texts=texts,
-    )
+    options = _options(ParquetOptions, locals())
     _finish(write_parquet(_load(config), options, show))
 
 
@@ -971,7 +921,7 @@ def diagnose(
             help="Start of the period to compare with, up to --from; by default seven times as long as the window."
         ),
     ] = None,
-    evaluator: Evaluators = None,
+    evaluators: Evaluators = None,
     json: Json = False,
 ) -> None:
     """Find the part of the traffic that explains a drop in scores.
@@ -984,12 +934,8 @@ def diagnose(
     from collector.commands.diagnose.diagnose import diagnose as explain
 
     loaded = _load(config)
-    options = DiagnoseOptions(
-        monitor=_monitor(loaded, monitor),
-        since=_parse_moment("--from", since) or datetime.now(UTC),
-        until=_parse_moment("--to", until) or datetime.now(UTC),
-        against=_parse_moment("--against", against),
-        evaluators=tuple(evaluator or ()),
+    options = _options(
+        DiagnoseOptions, locals(), monitor=_monitor(loaded, monitor), against=_parse_moment("--against", against)
     )
     _finish(explain(loaded, options, show, as_json=json))
 
@@ -1018,14 +964,7 @@ def compare(
     from collector.commands.compare import compare as compare_versions
 
     loaded = _load(config)
-    options = CompareOptions(
-        monitor=_monitor(loaded, monitor),
-        since=_parse_moment("--from", since) or datetime.now(UTC),
-        until=_parse_moment("--to", until) or datetime.now(UTC),
-        attribute=attribute,
-        baseline=baseline,
-        version=version,
-    )
+    options = _options(CompareOptions, locals(), monitor=_monitor(loaded, monitor))
     _finish(compare_versions(loaded, options, show, as_json=json))
 
 
@@ -1044,11 +983,7 @@ def targets(
     """
     from collector.commands.targets.targets import TargetsOptions, propose
 
-    options = TargetsOptions(
-        since=_parse_moment("--from", since) or datetime.now(UTC),
-        until=_parse_moment("--to", until) or datetime.now(UTC),
-        monitor=monitor,
-    )
+    options = _options(TargetsOptions, locals())
     _finish(propose(_load_for_traffic(config), options, show, as_json=json))
 
 
@@ -1075,14 +1010,7 @@ def plan(
     if not 0.0 < error < 0.5:
         raise ConfigError(f"--error: {error:g} is no standard error of a mean of scores; write one like 0.02")
     loaded = _load_for_traffic(config)
-    options = PlanOptions(
-        error=error,
-        monitor=_monitor(loaded, monitor),
-        since=_parse_moment("--from", since) or datetime.now(UTC),
-        until=_parse_moment("--to", until) or datetime.now(UTC),
-        evaluator=evaluator,
-        usd_per_label=usd_per_label,
-    )
+    options = _options(PlanOptions, locals(), monitor=_monitor(loaded, monitor))
     _finish(print_plan(loaded, options, show, as_json=json))
 
 
@@ -1092,6 +1020,25 @@ def _monitor(config: Config, name: str | None) -> str:
     if name is None and len(names) != 1:
         raise ConfigError(f"--monitor: name one: {', '.join(names)}" if names else "--monitor: none is configured")
     return name or names[0]
+
+
+def _options(kind: type[Options], parameters: Mapping[str, Any], **read: object) -> Options:
+    """The options of a command: its parameters, which have the names of their fields. `read` are those read otherwise.
+
+    A list becomes a tuple. A stretch of time ends now unless `--to` says when.
+    """
+    if "since" in parameters:
+        now = datetime.now(UTC)
+        read |= {
+            name: _parse_moment(f"--{to}", parameters[name]) or now for name, to in (("since", "from"), ("until", "to"))
+        }
+    values: dict[str, Any] = {**parameters, **read}
+    named = {
+        field.name: tuple(values[field.name]) if isinstance(values[field.name], list) else values[field.name]
+        for field in fields(cast("Any", kind))
+        if field.name in values and (values[field.name] is not None or field.default is MISSING)
+    }
+    return kind(**named)
 
 
 def _parse_moment(option: str, text: str | None) -> datetime | None:
@@ -1131,9 +1078,7 @@ def calibrate(
     """Measure an evaluator's agreement with human labels."""
     from collector.commands.calibrate.calibrate import CalibrateOptions, measure, printed
 
-    options = CalibrateOptions(
-        labels=labels, evaluator=evaluator, target=target, plot=plot, json=json, random=random, certify=certify
-    )
+    options = _options(CalibrateOptions, locals())
     result = measure(_load(config), options)
     show(printed(result, options), end="")
     if result.certificate is not None and not result.certificate.certified:
@@ -1179,24 +1124,13 @@ def align(
     from collector.commands.align.align import AlignOptions
     from collector.commands.align.align import align as align_evaluator
 
-    options = AlignOptions(
-        evaluator=evaluator,
-        labels=labels,
-        proposer=proposer,
-        candidates=candidates,
-        holdout=holdout,
-        random=random,
-        max_usd=max_usd,
-        concurrency=concurrency,
-        output=output,
-        json=json,
-    )
+    options = _options(AlignOptions, locals())
     raise typer.Exit(align_evaluator(_load(config), options))
 
 
 @label_commands.command("next")
 def labels_next(
-    n: Annotated[int, typer.Option("--n", min=1, max=100_000, help="How many evaluations.")] = 50,
+    number: Annotated[int, typer.Option("--n", min=1, max=100_000, help="How many evaluations.")] = 50,
     evaluator: Annotated[str | None, typer.Option(help="Only evaluations by this evaluator.")] = None,
     monitor: OneMonitor = None,
     by: Annotated[str, typer.Option(help="The name of the person who labels them; some are given to two people.")] = "",
@@ -1210,7 +1144,7 @@ def labels_next(
     """
     from collector.commands.labels_next import LabelsNextOptions, next_labels, summary
 
-    options = LabelsNextOptions(number=n, evaluator=evaluator, monitor=monitor, by=by, without=tuple(without or ()))
+    options = _options(LabelsNextOptions, locals())
     tasks = next_labels(_load(config), options)
     for line in tasks.lines:
         show(line, end="")

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, replace
 from typing import Any, Literal
 
 import orjson
@@ -247,6 +247,7 @@ class _FailureRate:
         return None
 
 
+@dataclass(eq=False, repr=False)
 class DeadLetterWriter:
     """Dead-letters the bad records of one stage and one source, and stops the stage when there are too many.
 
@@ -256,25 +257,18 @@ class DeadLetterWriter:
     are durable, however long that takes.
     """
 
-    def __init__(
-        self,
-        stage: Stage,
-        source: str | Callable[[int], tuple[str, int]],
-        log: Log,
-        telemetry: Telemetry,
-        settings: DeadLetterSettings,
-        *,
-        signal: Incoming | None = None,
-        backoff: Backoff | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._stage: Stage = stage
-        self._source = source
-        self._signal: Incoming | None = signal
-        self._log = log
-        self._telemetry = telemetry
-        self._settings = settings
-        self._keep = bool(settings.keep_values)
+    stage: Stage
+    source: str | Callable[[int], tuple[str, int]]
+    log: Log
+    telemetry: Telemetry
+    settings: DeadLetterSettings
+    _: KW_ONLY
+    signal: Incoming | None = None
+    backoff: InitVar[Backoff | None] = None
+    clock: InitVar[Callable[[], float]] = time.monotonic
+
+    def __post_init__(self, backoff: Backoff | None, clock: Callable[[], float]) -> None:
+        self._keep = bool(self.settings.keep_values)
         self._backoff = backoff or Backoff()
         self._unwritten: dict[int, dict[int, DeadLetter]] = {}
         self._sparse_log = SparseLog(logger, clock)
@@ -283,10 +277,10 @@ class DeadLetterWriter:
         """Dead-letter a record when its delivery ends."""
         keep = self._keep and not error.secret
         source, partition = (
-            (self._source, record.partition) if isinstance(self._source, str) else self._source(record.partition)
+            (self.source, record.partition) if isinstance(self.source, str) else self.source(record.partition)
         )
         where = replace(record, partition=partition)
-        letter = letter_of(self._stage, source, where, error, keep=keep, signal=self._signal)
+        letter = letter_of(self.stage, source, where, error, keep=keep, signal=self.signal)
         self._unwritten.setdefault(record.partition, {})[record.number] = letter
 
     async def take_async(self, record: StoredRecord, error: BadInput) -> None:
@@ -297,7 +291,7 @@ class DeadLetterWriter:
         """Dead-letter what could not even be read; returns the other records."""
         unreadable = [record for record in records if isinstance(record, UnreadableRecords)]
         for batch in unreadable:
-            self._telemetry.drop(self._stage, DropReason.UNREADABLE_BATCH, batch.end_offset - batch.offset)
+            self.telemetry.drop(self.stage, DropReason.UNREADABLE_BATCH, batch.end_offset - batch.offset)
             self.take(
                 batch,
                 UnreadableBatch(f"records {batch.offset} to {batch.end_offset - 1} cannot be read: {batch.reason}"),
@@ -310,7 +304,7 @@ class DeadLetterWriter:
         @asynccontextmanager
         async def open_wrapped(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
             async with open_fold(partition, committed) as fold:
-                yield _DeadLetteringFold(fold, partition, self, _FailureRate(self._settings))
+                yield _DeadLetteringFold(fold, partition, self, _FailureRate(self.settings))
 
         return open_wrapped
 
@@ -335,13 +329,13 @@ class DeadLetterWriter:
 
     async def _write(self, letters: Sequence[DeadLetter]) -> None:
         await self._backoff.repeat(
-            lambda: append_letters(self._log, letters), LogUnavailable, action="writing to the dead-letter log"
+            lambda: append_letters(self.log, letters), LogUnavailable, action="writing to the dead-letter log"
         )
         for letter in letters:
-            self._telemetry.counter(DEAD_LETTERS, self._stage, letter.kind).inc()
+            self.telemetry.counter(DEAD_LETTERS, self.stage, letter.kind).inc()
         first = letters[0]
         self._sparse_log.warn(
-            f"{self._stage} dead-lettered {plural(len(letters), 'record')}, the first at {first.source}, partition "
+            f"{self.stage} dead-lettered {plural(len(letters), 'record')}, the first at {first.source}, partition "
             f"{first.partition}, offset {first.position}: {first.reason}. See: evalstream dead-letters list",
             len(letters),
         )
@@ -349,7 +343,7 @@ class DeadLetterWriter:
     def _too_many(self, exceeded: str, letters: dict[int, DeadLetter]) -> TooManyDeadLetters:
         last = next(reversed(letters.values())).reason if letters else "see the others"
         return TooManyDeadLetters(
-            f"{self._stage}: {exceeded} cannot be processed, so it stops rather than dead-letter everything; "
+            f"{self.stage}: {exceeded} cannot be processed, so it stops rather than dead-letter everything; "
             f"the last: {last}. See: evalstream dead-letters list. The limits are in dead_letters."
         )
 

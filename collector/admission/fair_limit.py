@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Self
 
 from collector.errors import Overloaded
@@ -34,6 +35,7 @@ def address_key(address: str | None) -> str:
     return f"address {getattr(parsed, 'ipv4_mapped', None) or parsed}"
 
 
+@dataclass(eq=False, repr=False)
 class FairLimit:
     """Up to `limit` units of something, of which a sender may hold as many as it leaves free.
 
@@ -43,24 +45,19 @@ class FairLimit:
     the rest. One event loop; no locks. `on_change` is given each change, for a gauge.
     """
 
-    def __init__(
-        self,
-        limit: int,
-        reason: str,
-        *,
-        floor: int = 1,
-        guaranteed: Mapping[str, float] | None = None,
-        on_change: Callable[[int], object] = _ignore,
-    ) -> None:
+    limit: int
+    reason: str
+    _: KW_ONLY
+    floor: int = 1
+    guaranteed: InitVar[Mapping[str, float] | None] = None
+    on_change: Callable[[int], object] = _ignore
+
+    def __post_init__(self, guaranteed: Mapping[str, float] | None) -> None:
         self.total = 0
-        self.limit = limit
-        self._reason = reason
-        self._floor = floor
-        self._guaranteed = {sender: int(share * limit) for sender, share in (guaranteed or {}).items()}
-        self._pool = limit - sum(self._guaranteed.values())
+        self._guaranteed = {sender: int(share * self.limit) for sender, share in (guaranteed or {}).items()}
+        self._pool = self.limit - sum(self._guaranteed.values())
         self._pool_used = 0
         self._units: dict[str, int] = {}
-        self._on_change = on_change
         self._waiting: list[tuple[str, int, asyncio.Future[None]]] = []
 
     def units_of(self, sender: str) -> int:
@@ -75,7 +72,7 @@ class FairLimit:
         """
         if not self._fits(sender, amount):
             whose = "for one sender" if self.total + amount <= self.limit else "at once"
-            raise LimitReached(f"more than the limit on {self._reason} allows {whose}", self._reason)
+            raise LimitReached(f"more than the limit on {self.reason} allows {whose}", self.reason)
         self._change(sender, amount)
 
     async def wait(self, sender: str, amount: int) -> None:
@@ -109,7 +106,7 @@ class FairLimit:
         if after == before:
             return True
         free = self._pool - self._pool_used
-        return after - before <= free and after <= max(free, self._floor)
+        return after - before <= free and after <= max(free, self.floor)
 
     def _of_pool(self, sender: str, more: int) -> int:
         """The units that a sender with `more` of them would hold beyond those guaranteed to it."""
@@ -123,7 +120,7 @@ class FairLimit:
         else:
             self._units.pop(sender, None)  # who sends nothing takes no memory
         self.total += amount
-        self._on_change(amount)
+        self.on_change(amount)
 
     def _admit_waiting(self) -> None:
         """Admit whoever fits: one that has used its share holds up no other."""

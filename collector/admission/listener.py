@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 
 from collector.admission.fair_limit import FairLimit, LimitReached, address_key
 from collector.admission.shared_port import PAUSE, SharedPort
@@ -57,40 +58,34 @@ async def listening(
         await acceptor.stop(sockets)
 
 
+@dataclass(eq=False, repr=False)
 class _Acceptor:
     """Accepts connections within a limit that counts each from its beginning to its end.
 
     Why not `create_server`: it accepts whatever comes, and does not say when a handshake has failed.
     """
 
-    def __init__(
-        self,
-        new_protocol: NewProtocol,
-        limit: FairLimit,
-        ssl_context: ssl.SSLContext | None,
-        refusal: bytes,
-        on_refused: Callable[[], object],
-        shared: SharedPort | None,
-    ) -> None:
-        self._new_protocol = new_protocol
-        self._limit = limit
-        self._ssl_context = ssl_context
-        self._refusal = refusal
-        self._on_refused = on_refused
-        self._shared = shared
+    new_protocol: NewProtocol
+    limit: FairLimit
+    ssl_context: ssl.SSLContext | None
+    refusal: bytes
+    on_refused: Callable[[], object]
+    shared: SharedPort | None
+
+    def __post_init__(self) -> None:
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: set[asyncio.Task[None]] = set()
 
     def start(self, sockets: list[socket.socket]) -> None:
         """Accept connections until `stop`."""
-        if self._shared is not None:
-            self._shared.start(self._take_handed)
+        if self.shared is not None:
+            self.shared.start(self._take_handed)
         self._accepting = [asyncio.create_task(self._accept(sock)) for sock in sockets]
 
     async def stop(self, sockets: list[socket.socket]) -> None:
         """Stop listening; connections that are open stay."""
-        if self._shared is not None:
-            self._shared.stop()
+        if self.shared is not None:
+            self.shared.stop()
         tasks = [*self._accepting, *self._handshakes]
         for task in tasks:
             task.cancel()
@@ -108,7 +103,7 @@ class _Acceptor:
                 await asyncio.sleep(PAUSE)
                 continue
             try:
-                if self._shared is not None and self._shared.hand_on(connection):
+                if self.shared is not None and self.shared.hand_on(connection):
                     connection.close()
                 else:
                     self._take(connection, address[0])
@@ -129,9 +124,9 @@ class _Acceptor:
     def _take(self, connection: socket.socket, address: str) -> None:
         key = address_key(address)
         try:
-            self._limit.take(key, 1)
+            self.limit.take(key, 1)
         except LimitReached:
-            self._on_refused()
+            self.on_refused()
             self._refuse(connection)
             return
         task = asyncio.create_task(self._open(connection, address, key))
@@ -141,23 +136,23 @@ class _Acceptor:
     def _refuse(self, connection: socket.socket) -> None:
         """Ask a client to come again, and close."""
         with suppress(OSError), connection:
-            if self._refusal:
-                connection.send(self._refusal)
+            if self.refusal:
+                connection.send(self.refusal)
                 connection.shutdown(socket.SHUT_WR)
 
     async def _open(self, connection: socket.socket, address: str, key: str) -> None:
         """Hand a connection to its protocol; its unit of the limit is returned at its end."""
-        protocol = _LimitedConnection(self._new_protocol(address), lambda: self._limit.give_back(key, 1))
-        deadline = HANDSHAKE_DEADLINE if self._ssl_context else None
+        protocol = _LimitedConnection(self.new_protocol(address), lambda: self.limit.give_back(key, 1))
+        deadline = HANDSHAKE_DEADLINE if self.ssl_context else None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: protocol, connection, ssl=self._ssl_context, ssl_handshake_timeout=deadline
+                lambda: protocol, connection, ssl=self.ssl_context, ssl_handshake_timeout=deadline
             )
         except (OSError, TimeoutError):  # SSLError is an OSError
             connection.close()
         finally:
             if not protocol.connected:
-                self._limit.give_back(key, 1)
+                self.limit.give_back(key, 1)
 
 
 class _LimitedConnection(asyncio.Protocol):

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, InitVar, dataclass
 
 from collector.backoff import FailureLog
 from collector.calibration.feedback_join import FeedbackJoin, FeedbackScales
@@ -43,46 +44,41 @@ _PREFIX = "feedback."
 """The name by which evaluators need it: the outcome `feedback.<name>`."""
 
 
+@dataclass(eq=False, repr=False)
 class FeedbackStage:
     """Opens the folds of the labels log, and joins in steps.
 
     `wanted` are the outcomes that evaluators need: feedback with such a name is sent on to them as a reference.
     """
 
-    def __init__(
-        self,
-        labels: Log,
-        evaluations: Log,
-        turns: Log,
-        scales: FeedbackScales,
-        telemetry: Telemetry,
-        *,
-        wanted: frozenset[str] = frozenset(),
-        every: float = 1.0,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._labels = labels
-        self._turns = turns
-        self._scales = scales
-        self._telemetry = telemetry
-        self.wanted = wanted
-        """Replaced by those of another configuration once that is taken."""
-        self._every = every
-        self._clock = clock
+    labels: Log
+    evaluations: InitVar[Log]
+    turns: Log
+    scales: FeedbackScales
+    telemetry: Telemetry
+    _: KW_ONLY
+    wanted: frozenset[str] = frozenset()
+    """Replaced by those of another configuration once that is taken."""
+    every: float = 1.0
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self, evaluations: Log) -> None:
         self._subjects = JudgedSubjects()
         self._evaluations = _JudgedReader(evaluations, self._subjects)
         self._folds: dict[int, FeedbackFold] = {}
         self._failures = FailureLog("joining feedback")
         for outcome in _OUTCOMES:
-            telemetry.counter(FEEDBACK, outcome)
-        telemetry.gauge(FEEDBACK_WAITING).set_function(lambda: sum(fold.join.waiting for fold in self._folds.values()))
+            self.telemetry.counter(FEEDBACK, outcome)
+        self.telemetry.gauge(FEEDBACK_WAITING).set_function(
+            lambda: sum(fold.join.waiting for fold in self._folds.values())
+        )
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[FeedbackFold]:
         """Open the fold of a partition. The results of its feedback are read ahead, to the end of the log."""
-        fold = FeedbackFold(FeedbackJoin(self._scales), partition, self._count)
+        fold = FeedbackFold(FeedbackJoin(self.scales), partition, self._count)
         # From where the replay begins: a step may come before it has reached the end of what it has read.
-        async for batch in self._labels.read(partition, 0 if committed is None else committed.low_watermark):
+        async for batch in self.labels.read(partition, 0 if committed is None else committed.low_watermark):
             fold.read_ahead(batch)
         self._folds[partition] = fold
         try:
@@ -99,19 +95,19 @@ class FeedbackStage:
                 self._failures.failed(error)
             else:
                 self._failures.succeeded()
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(self.every)
 
     async def step(self) -> None:
         """Join what can be joined now, and give up what has waited long enough. Raises LogUnavailable."""
-        now = self._clock()
+        now = self.clock()
         for partition, fold in list(self._folds.items()):
             # Only where all of the log is read: what came again in time may be among the rest.
-            if fold.join.may_forget(now) and fold.next_offset >= await self._labels.end_offset(partition):
+            if fold.join.may_forget(now) and fold.next_offset >= await self.labels.end_offset(partition):
                 await self._repeat(partition, fold, now)
                 fold.join.forget(now)
         if not any(fold.join.waiting for fold in self._folds.values()):
             return
-        keys = await self._evaluations.read_new(now - self._scales.wait)
+        keys = await self._evaluations.read_new(now - self.scales.wait)
         for partition, fold in list(self._folds.items()):
             await self._forward(fold.join.new)
             fold.join.seek(self._subjects, keys, now)
@@ -124,10 +120,10 @@ class FeedbackStage:
         names = fold.join.to_repeat(now)
         for first in range(0, len(names), _BATCH):
             batch = names[first : first + _BATCH]
-            await self._labels.confirm(GROUP)
+            await self.labels.confirm(GROUP)
             if self._folds.get(partition) is not fold:
                 return
-            await self._labels.append([repeated_record(each, partition) for each in batch])
+            await self.labels.append([repeated_record(each, partition) for each in batch])
             for each in batch:
                 fold.join.close(each, fold.next_offset, now)
 
@@ -137,12 +133,12 @@ class FeedbackStage:
             labels = await self._labels_of(feedback)
             records += [Record(label.evaluation_id.encode(), label_to_json(label)) for label in labels]
         records += [joined_record(feedback, partition) for feedback in batch]
-        await self._labels.confirm(GROUP)
+        await self.labels.confirm(GROUP)
         if self._folds.get(partition) is not fold:
             return  # it is another process's by now
-        await self._labels.append(records)
+        await self.labels.append(records)
         for feedback in batch:
-            fold.join.close(feedback.entry.feedback_id, fold.next_offset, self._clock())
+            fold.join.close(feedback.entry.feedback_id, fold.next_offset, self.clock())
             self._count(feedback.outcome)
 
     async def _labels_of(self, joined: JoinedFeedback) -> list[Label]:
@@ -161,15 +157,15 @@ class FeedbackStage:
     async def _forward(self, entries: Sequence[FeedbackEntry]) -> None:
         """Give the evaluators that ask for it what they ask for; the same twice is one reference there."""
         references = [reference for entry in entries if (reference := _reference(entry, self.wanted)) is not None]
-        records = [record for each in references for record in reference_records(each, self._turns)]
+        records = [record for each in references for record in reference_records(each, self.turns)]
         if records:
             try:
-                await self._turns.append(records)
+                await self.turns.append(records)
             except RecordTooLarge:  # a text of some kilobytes: a log that refuses that refuses turns, too
-                self._telemetry.drop("watch", DropReason.TOO_LARGE, len(references))
+                self.telemetry.drop("watch", DropReason.TOO_LARGE, len(references))
 
     def _count(self, outcome: str) -> None:
-        self._telemetry.counter(FEEDBACK, outcome).inc()
+        self.telemetry.counter(FEEDBACK, outcome).inc()
 
 
 class FeedbackFold:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -71,34 +71,30 @@ class RedactedCase:
         return self._for_judges
 
 
+@dataclass(eq=False, repr=False)
 class EvaluationGuardrails:
     """Runs evaluations like `evaluators.evaluate`, within the guardrails. Call `close` at the end.
 
     `from_logs` says that cases come out of logs, and so are redacted already but for what a judge sees of them.
     """
 
-    def __init__(
-        self,
-        telemetry: Telemetry,
-        *,
-        redactors: Redactors | None = None,
-        canary: CanarySettings | None = None,
-        store_text: bool = True,
-        from_logs: bool = True,
-        draw_key: str = "",
-    ) -> None:
-        self._telemetry = telemetry
+    telemetry: Telemetry
+    _: KW_ONLY
+    redactors: InitVar[Redactors | None] = None
+    canary: InitVar[CanarySettings | None] = None
+    store_text: bool = True
+    from_logs: bool = True
+    draw_key: str = ""
+
+    def __post_init__(self, redactors: Redactors | None, canary: CanarySettings | None) -> None:
         self._redactors = redactors or Redactors()
         self._settings = canary or CanarySettings()
-        self._store_text = store_text
-        self._from_logs = from_logs
-        self._draw_key = draw_key
         self._canaries: set[asyncio.Task[None]] = set()
 
     def redacted(self, case: Case) -> RedactedCase:
         """The case for several evaluators: redacted when the first of them asks for it, and once."""
         redactor = self._redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
-        return RedactedCase(case, redactor, from_logs=self._from_logs)
+        return RedactedCase(case, redactor, from_logs=self.from_logs)
 
     async def run(
         self,
@@ -132,7 +128,7 @@ class EvaluationGuardrails:
             self._start_canary(
                 evaluator, case, judge, result.outcome.value, now, (reservation or Unlimited()).for_canary()
             )
-        return result if self._store_text else _without_text(result)
+        return result if self.store_text else _without_text(result)
 
     async def close(self) -> None:
         """Cancel the canary runs."""
@@ -150,8 +146,8 @@ class EvaluationGuardrails:
             return False
         subject = case.turn_id if isinstance(case, Turn) else f"{case.conversation_id} {case.revision}"
         name = f"canary\x1f{evaluator.name}\x1f{subject}"
-        if self._draw_key:
-            return draw(name, salt=self._draw_key) < self._settings.share
+        if self.draw_key:
+            return draw(name, salt=self.draw_key) < self._settings.share
         return draw(name, algorithm="sha256") < self._settings.share
 
     def _start_canary(
@@ -187,7 +183,7 @@ class EvaluationGuardrails:
         finally:
             reservation.settle(cost)
         if result.cost_usd:
-            self._telemetry.counter(CANARY_COST, evaluator.name, judge.model).inc(result.cost_usd)
+            self.telemetry.counter(CANARY_COST, evaluator.name, judge.model).inc(result.cost_usd)
         if not isinstance(result.outcome, Score):
             self._count(evaluator, judge, "failed")
             return
@@ -195,7 +191,7 @@ class EvaluationGuardrails:
         self._count(evaluator, judge, "shifted" if shift > self._settings.tolerance else "resisted")
 
     def _count(self, evaluator: Evaluator[Any], judge: Judge, result: str) -> None:
-        self._telemetry.counter(CANARIES, evaluator.name, judge.model, result).inc()
+        self.telemetry.counter(CANARIES, evaluator.name, judge.model, result).inc()
 
 
 def inject(case: Case, instruction: str) -> Case:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
@@ -69,36 +69,28 @@ class _Position(NamedTuple):
     pending: Mapping[str, int]
 
 
+@dataclass(eq=False, repr=False)
 class PartitionProcessor:
     """Delivers records to the state, and the evaluations that become due to the jobs. Neither knows the other.
 
     Without `snapshots` none are written.
     """
 
-    def __init__(
-        self,
-        state: PartitionState,
-        jobs: PartitionJobs,
-        outcomes: OutcomeCounter,
-        start: PartitionStart,
-        *,
-        limits: StateLimits,
-        snapshots: SnapshotWriter | None = None,
-        budget: BudgetController | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.jobs = jobs
-        self.state = state
-        self._ledger = jobs.ledger
-        self._outcomes = outcomes
-        self._start = start
-        self._partition = start.partition
-        self._configurations = start.configurations
-        self._last_switch = start.configurations.switches[-1][0] if start.configurations else 0
-        self._limits = limits
-        self._snapshots = snapshots
-        self._budget = budget
-        self._clock = clock
+    state: PartitionState
+    jobs: PartitionJobs
+    outcomes: OutcomeCounter
+    start: PartitionStart
+    _: KW_ONLY
+    limits: StateLimits
+    snapshots: SnapshotWriter | None = None
+    budget: BudgetController | None = None
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self._ledger = self.jobs.ledger
+        self._partition = self.start.partition
+        self._configurations = self.start.configurations
+        self._last_switch = self.start.configurations.switches[-1][0] if self.start.configurations else 0
         self._retained = RetainedOffsets()
         self._waiting: deque[tuple[Job, Job | None]] = deque()
         self._is_replay = True
@@ -149,7 +141,7 @@ class PartitionProcessor:
     def metadata(self) -> str:
         """The state that a restart needs beside the two offsets."""
         done, low, pending = self._position()
-        drawing, configurations = self._start.drawing if pending else None, self._configurations
+        drawing, configurations = self.start.drawing if pending else None, self._configurations
         former = tuple(rates for rates in drawing.former if rates[0] > low.offset) if drawing else ()
         return CommitMetadata(
             ledger_offset=self._ledger.start_offset,
@@ -159,7 +151,7 @@ class PartitionProcessor:
             sampled=drawing.now if drawing else None,
             former=former,
             configuration=configurations.number_at(low.offset) if configurations else 0,
-            past=configurations.past_at(low.offset, self._start.resumed.past) if configurations else (),
+            past=configurations.past_at(low.offset, self.start.resumed.past) if configurations else (),
         ).to_json()
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
@@ -168,7 +160,7 @@ class PartitionProcessor:
         for record in records:
             for job in await self.state.apply(record):
                 # It may have been done by another definition of its evaluator.
-                if not self._start.was_over(job) and not self.jobs.is_known(job):
+                if not self.start.was_over(job) and not self.jobs.is_known(job):
                     for replaced in [jobs.pop(name) for name in job.supersedes if name in jobs]:
                         self._count(replaced, "resumed")
                         self._count(replaced, "superseded")
@@ -176,14 +168,14 @@ class PartitionProcessor:
             self._retain(record.offset)
             if is_shared(record):  # by very many turns
                 await asyncio.sleep(0)
-        if self._snapshots is not None:
-            self._snapshots.note_work()
+        if self.snapshots is not None:
+            self.snapshots.note_work()
         for job in jobs.values():
             self._count(job, "resumed")
         await self._submit(jobs.values(), resumed=True)
 
     def _count(self, job: Job, outcome: Due | End) -> None:
-        self._outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, outcome)
+        self.outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, outcome)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Process new records; waits while a judge's bulkhead is full."""
@@ -198,8 +190,8 @@ class PartitionProcessor:
                 if is_shared(record):
                     await asyncio.sleep(0)
         position = self._position()
-        if self._snapshots is not None:
-            for monitor, conversation_id in await self._snapshots.write(position.done_below):
+        if self.snapshots is not None:
+            for monitor, conversation_id in await self.snapshots.write(position.done_below):
                 await self._close_early({monitor: [conversation_id]})
                 position = self._position()
         if records:  # by the log's time: turns of a backlog carry times that pass much faster
@@ -208,14 +200,14 @@ class PartitionProcessor:
     def _end_replay(self) -> None:
         """From now on what the state applies is counted, and is demand."""
         self._is_replay = False
-        self.state.outcomes = self._outcomes
-        if self._budget is not None:
-            self.state.on_demand = partial(self._budget.add_demand, self._partition)
+        self.state.outcomes = self.outcomes
+        if self.budget is not None:
+            self.state.on_demand = partial(self.budget.add_demand, self._partition)
 
     async def _process(self, record: StoredRecord) -> None:
-        await self.jobs.wait_for_oldest(record.offset, self._limits.pending_records)
-        if self._budget is not None and self._budget.is_decision_due(self._partition, now := self._clock()):
-            await self._set_rates(self._budget, now, record.offset)
+        await self.jobs.wait_for_oldest(record.offset, self.limits.pending_records)
+        if self.budget is not None and self.budget.is_decision_due(self._partition, now := self.clock()):
+            await self._set_rates(self.budget, now, record.offset)
         if jobs := await self.state.apply(record):
             await self._submit(jobs)
         self._retain(record.offset)
@@ -289,7 +281,7 @@ class PartitionProcessor:
         return {
             name: sessions.oldest(min(MAX_EVICTIONS, max(1, int(len(sessions) * EVICTION_SHARE))))
             for name, sessions in self.state.conversations.items()
-            if len(sessions) > self._limits.conversations or sessions.size > self._limits.bytes
+            if len(sessions) > self.limits.conversations or sessions.size > self.limits.bytes
         }
 
 

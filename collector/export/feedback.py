@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Protocol, runtime_checkable
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -47,28 +48,24 @@ def feedback_group_of(name: str) -> str:
     return f"export.{name}.feedback"
 
 
+@dataclass(eq=False, repr=False)
 class FeedbackExport:
     """Opens the folds of the labels log that feed one exporter."""
 
-    def __init__(
-        self,
-        name: str,
-        exporter: FeedbackExporter,
-        telemetry: Telemetry,
-        *,
-        backoff: Backoff | None = None,
-        confirm: Confirm = certain,
-    ) -> None:
-        self._name = name
-        self._exporter = exporter
-        self._telemetry = telemetry
+    name: str
+    exporter: FeedbackExporter
+    telemetry: Telemetry
+    _: KW_ONLY
+    backoff: InitVar[Backoff | None] = None
+    confirm: Confirm = certain
+
+    def __post_init__(self, backoff: Backoff | None) -> None:
         self._backoff = backoff or Backoff()
-        self._confirm = confirm
 
     @property
     def group(self) -> str:
         """The group under which the cursor is stored."""
-        return feedback_group_of(self._name)
+        return feedback_group_of(self.name)
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[FeedbackExportFold]:
@@ -80,13 +77,13 @@ class FeedbackExport:
         """Export a batch, with retries until the exporter has accepted it."""
 
         async def attempt() -> int | None:
-            await self._confirm()
-            return await self._exporter.export_feedback(batch)
+            await self.confirm()
+            return await self.exporter.export_feedback(batch)
 
-        action = f"exporting feedback to {self._name}"
+        action = f"exporting feedback to {self.name}"
         rejected = await self._backoff.repeat(attempt, ExportUnavailable, action=action)
         if rejected := min(max(0, rejected or 0), len(batch)):
-            self._telemetry.drop("export", DropReason.FEEDBACK_REJECTED, rejected)
+            self.telemetry.drop("export", DropReason.FEEDBACK_REJECTED, rejected)
 
 
 class FeedbackExportFold:

@@ -7,7 +7,7 @@ import io
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
@@ -55,6 +55,7 @@ class OtlpDestination:
     give_up_after: float = 3600.0
 
 
+@dataclass(eq=False, repr=False)
 class OtlpClient:
     """Posts to `{endpoint}/v1/logs` and `/v1/traces`, protobuf, until each request is taken or refused for good.
 
@@ -62,25 +63,19 @@ class OtlpClient:
     `confirm` is called before each attempt: see `ExportContext`; so is `headers`, for those that may change.
     """
 
-    def __init__(
-        self,
-        client: HttpClient,
-        destination: OtlpDestination,
-        telemetry: Telemetry,
-        *,
-        backoff: Backoff,
-        exporter: str = "otlp",
-        confirm: Confirm = certain,
-    ) -> None:
-        self._client = client
+    client: HttpClient
+    destination: InitVar[OtlpDestination]
+    telemetry: Telemetry
+    _: KW_ONLY
+    backoff: Backoff
+    exporter: str = "otlp"
+    confirm: Confirm = certain
+
+    def __post_init__(self, destination: OtlpDestination) -> None:
         self._headers = destination.headers
         self._endpoint = destination.endpoint.rstrip("/")
-        self._telemetry = telemetry
         self._gzip = destination.gzip
-        self._backoff = backoff
         self._give_up_after = destination.give_up_after
-        self._exporter = exporter
-        self._confirm = confirm
         self.problem: str | None = None
         """Why requests are not accepted now; None if they are, as far as is known."""
         self.has_logs = True
@@ -114,20 +109,20 @@ class OtlpClient:
 
         async def attempt() -> int:
             nonlocal give_up
-            await self._confirm()
+            await self.confirm()
             try:
                 return self._count_rejected(rejected(await self._post(path, body, headers)), count)
             except _Refused as error:
                 if spans_follow and give_up is None and await self._has_no_logs(error):
                     return 0
-                now = self._backoff.clock()
+                now = self.backoff.clock()
                 give_up = now + self._give_up_after if give_up is None else give_up
                 if not error.may_be_mended or now >= give_up:
                     return self._drop(error, count)
                 raise
 
-        refused = await self._backoff.repeat(
-            attempt, ExportUnavailable, action=f"exporting to {self._exporter} ({path})", on_failure=self._failed
+        refused = await self.backoff.repeat(
+            attempt, ExportUnavailable, action=f"exporting to {self.exporter} ({path})", on_failure=self._failed
         )
         self.problem = None
         return refused
@@ -145,14 +140,14 @@ class OtlpClient:
         logger.warning(
             "exporter %s: the endpoint takes traces, but nothing is at its /v1/logs (status %d): scores go there as "
             "spans alone from now on; events: false makes it permanent",
-            self._exporter, refused.status,
+            self.exporter, refused.status,
         )  # fmt: skip
         return True
 
     async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> HttpResponse:
         try:
             return _accepted(
-                await self._client.request(
+                await self.client.request(
                     "POST", self._endpoint + path, data=io.BytesIO(body), headers={**self._headers(), **headers}
                 )
             )
@@ -160,20 +155,20 @@ class OtlpClient:
             raise ExportUnavailable(f"no answer: {type(error).__name__}", reason="no_connection") from error
 
     def _drop(self, error: _Refused, count: int) -> int:
-        self._telemetry.drop(f"export_{self._exporter}", error.reason, count)
-        logger.error("exporter %s: %d records dropped: %s", self._exporter, count, error)
+        self.telemetry.drop(f"export_{self.exporter}", error.reason, count)
+        logger.error("exporter %s: %d records dropped: %s", self.exporter, count, error)
         return count
 
     def _count_rejected(self, claimed: int, count: int) -> int:
         """Count what the endpoint says that it has rejected of `count` records: none to all of them."""
-        refused = believed(claimed, count, self._exporter)
+        refused = believed(claimed, count, self.exporter)
         if refused:
-            self._telemetry.drop(f"export_{self._exporter}", DropReason.PARTIAL_SUCCESS, refused)
+            self.telemetry.drop(f"export_{self.exporter}", DropReason.PARTIAL_SUCCESS, refused)
         return refused
 
     def _failed(self, error: ExportUnavailable) -> None:
         self.problem = str(error)
-        self._telemetry.counter(EXPORT_FAILURES, self._exporter, error.reason).inc()
+        self.telemetry.counter(EXPORT_FAILURES, self.exporter, error.reason).inc()
 
 
 class _Refused(ExportUnavailable):

@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, InitVar, dataclass
 
 from collector.backoff import Backoff
 from collector.errors import BadInput
@@ -32,30 +33,24 @@ def group_of(name: str) -> str:
     return f"export.{name}"
 
 
+@dataclass(eq=False, repr=False)
 class ExportStage:
     """Opens the folds that feed one exporter. `name` is the exporter's in the configuration.
 
     Before each attempt `confirm` waits until this process certainly is the one that exports.
     """
 
-    def __init__(
-        self,
-        name: str,
-        exporter: Exporter,
-        telemetry: Telemetry,
-        *,
-        backoff: Backoff | None = None,
-        clock: Callable[[], float] = time.time,
-        on_bad_record: OnBadRecord = lambda _record, _error: None,
-        confirm: Confirm = certain,
-    ) -> None:
-        self._name = name
-        self.exporter = exporter
-        self._telemetry = telemetry
+    name: str
+    exporter: Exporter
+    telemetry: Telemetry
+    _: KW_ONLY
+    backoff: InitVar[Backoff | None] = None
+    clock: Callable[[], float] = time.time
+    on_bad_record: OnBadRecord = lambda _record, _error: None
+    confirm: Confirm = certain
+
+    def __post_init__(self, backoff: Backoff | None) -> None:
         self._backoff = backoff or Backoff()
-        self._clock = clock
-        self._on_bad_record = on_bad_record
-        self._confirm = confirm
         self._problem: str | None = None
         self._open: set[int] = set()
 
@@ -66,7 +61,7 @@ class ExportStage:
         An exporter that tries again by itself says so in a `problem` of its own.
         """
         own: str | None = getattr(self.exporter, "problem", None)
-        return self._problem or (f"{self._name}: {own}" if own else None)
+        return self._problem or (f"{self.name}: {own}" if own else None)
 
     @property
     def second_log(self) -> tuple[Log, str, OpenFold] | None:
@@ -74,14 +69,9 @@ class ExportStage:
         return getattr(self.exporter, "second_log", None)
 
     @property
-    def name(self) -> str:
-        """The exporter's name in the configuration."""
-        return self._name
-
-    @property
     def group(self) -> str:
         """The group under which this exporter's cursor is stored."""
-        return group_of(self._name)
+        return group_of(self.name)
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[ExportFold]:
@@ -101,13 +91,13 @@ class ExportStage:
         """Export a batch, with retries until the exporter has accepted it; count what was exported and what not."""
 
         async def attempt() -> int | None:
-            await self._confirm()
+            await self.confirm()
             return await self.exporter.export(batch)
 
         rejected = await self._backoff.repeat(
             attempt,
             ExportUnavailable,
-            action=f"exporting to {self._name}",
+            action=f"exporting to {self.name}",
             on_failure=self._failed,
         )
         self._problem = None
@@ -118,21 +108,21 @@ class ExportStage:
 
     def count(self, result: str, number: int = 1) -> None:
         """Count evaluations by result."""
-        self._telemetry.counter(EXPORT_EVALUATIONS, self._name, result).inc(number)
+        self.telemetry.counter(EXPORT_EVALUATIONS, self.name, result).inc(number)
 
     def report_unreadable(self, record: StoredRecord, error: BadInput) -> None:
         """Report a record that holds no evaluation."""
         self.count("unreadable")
-        self._telemetry.drop("export", DropReason.UNREADABLE)
-        self._on_bad_record(record, error)
+        self.telemetry.drop("export", DropReason.UNREADABLE)
+        self.on_bad_record(record, error)
 
     def record_lag(self, timestamp: float) -> None:
         """Record the age of a batch's newest record at the time of export."""
-        self._telemetry.gauge(EXPORT_LAG, self._name).set(max(0.0, self._clock() - timestamp))
+        self.telemetry.gauge(EXPORT_LAG, self.name).set(max(0.0, self.clock() - timestamp))
 
     def _failed(self, error: ExportUnavailable) -> None:
-        self._problem = f"{self._name}: {error}"
-        self._telemetry.counter(EXPORT_FAILURES, self._name, error.reason).inc()
+        self._problem = f"{self.name}: {error}"
+        self.telemetry.counter(EXPORT_FAILURES, self.name, error.reason).inc()
 
 
 class ExportFold:

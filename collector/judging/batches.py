@@ -9,7 +9,7 @@ import ssl
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -56,23 +56,18 @@ class EnduringBatches:
     absent: AbsentBatches
 
 
+@dataclass(eq=False, repr=False)
 class Batches:
     """A journal, and the endpoints that use it: of a command, unless a service says `enduring`."""
 
-    def __init__(
-        self,
-        journal: BatchJournal,
-        pace: BatchPace,
-        say: Callable[[str], None],
-        *,
-        output: Path | None = None,
-        enduring: EnduringBatches | None = None,
-    ) -> None:
-        self.journal = journal
-        self._pace = pace
-        self._say = say
-        self._output = output
-        self._enduring = enduring
+    journal: BatchJournal
+    pace: BatchPace
+    say: Callable[[str], None]
+    _: KW_ONLY
+    output: Path | None = None
+    enduring: EnduringBatches | None = None
+
+    def __post_init__(self) -> None:
         self._endpoints: list[tuple[str, JudgeSettings, BatchEndpoint]] = []
 
     def gathering(
@@ -102,8 +97,8 @@ class Batches:
         return gather
 
     def _terms(self, name: str, settings: JudgeSettings) -> BatchTerms:
-        enduring = self._enduring
-        reporter = _Reporter(name, self._say, self._say if enduring is None else enduring.warn)
+        enduring = self.enduring
+        reporter = _Reporter(name, self.say, self.say if enduring is None else enduring.warn)
 
         def on_progress(progress: BatchProgress) -> None:
             reporter.report(progress)
@@ -119,7 +114,7 @@ class Batches:
             home=home_of(name, settings),
             discount=settings.batch_discount,
             timeout=settings.timeout,
-            pace=self._pace,
+            pace=self.pace,
             on_progress=on_progress,
             on_problem=on_problem,
         )
@@ -148,7 +143,7 @@ class Batches:
             EvalstreamError: it cannot be asked.
         """
         for name, settings, endpoint in self._endpoints:
-            if self._enduring is not None:
+            if self.enduring is not None:
                 endpoint.follow_open()
                 endpoint.look_for_batches()
                 continue
@@ -166,13 +161,13 @@ class Batches:
         """All is done: the journal is of no more use, unless a batch is open that nobody waited for."""
         left = self.journal.open_batches()
         if not left:
-            if self._output is not None:
-                with self._output.open("ab") as file:  # what has been paid for is on the disk before the journal is not
+            if self.output is not None:
+                with self.output.open("ab") as file:  # what has been paid for is on the disk before the journal is not
                     os.fsync(file.fileno())
             self.journal.remove()
             return
         names = ", ".join(batch.id or batch.key for batch in left)
-        self._say(
+        self.say(
             f"{plural(len(left), 'batch', 'batches')} of an earlier run still open ({names}), which nothing of this "
             f"run waits for; cancel at the provider what is not wanted, then delete {self.journal.path}"
         )
@@ -291,36 +286,32 @@ def _provider(
     return OpenAIBatches(connection, api.path, terms.confirm)
 
 
+@dataclass(eq=False, repr=False)
 class _Reporter:
     """Says how far a judge's batches are: at their beginning and end, and once a minute."""
 
-    def __init__(
-        self,
-        judge: str,
-        say: Callable[[str], None],
-        warn: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._judge = judge
-        self._say = say
-        self._warn = warn
-        self._clock = clock
+    judge: str
+    say: Callable[[str], None]
+    warn: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._reported_at: dict[str, float] = {}
 
     def report(self, progress: BatchProgress) -> None:
         """A batch is so far."""
         if progress.status == GONE:
-            self._warn(f"judge {self._judge}: {_gone_text(progress)}")
+            self.warn(f"judge {self.judge}: {_gone_text(progress)}")
         elif progress.ended or self._due(progress.batch):
-            self._say(f"judge {self._judge}: {_progress_text(progress)}")
+            self.say(f"judge {self.judge}: {_progress_text(progress)}")
 
     def report_problem(self, error: JudgeError) -> None:
         """The provider is unavailable."""
         if self._due(""):
-            self._warn(f"judge {self._judge} is unavailable ({error}); it is asked again")
+            self.warn(f"judge {self.judge} is unavailable ({error}); it is asked again")
 
     def _due(self, what: str) -> bool:
-        now, last = self._clock(), self._reported_at.get(what)
+        now, last = self.clock(), self._reported_at.get(what)
         if last is not None and now - last < _REPORT_AFTER:
             return False
         self._reported_at[what] = now

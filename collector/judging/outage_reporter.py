@@ -27,44 +27,39 @@ REPORT_AT = 5
 """Unusable answers in a row after which they are reported: every judge gives one now and then."""
 
 
+@dataclass(eq=False, repr=False)
 class UnusableAnswers:
     """Counts one judge's unusable answers in a row. `subject` names the judge, and `name` is its key under `judges`.
 
     Reports come at most every `repeat_after` seconds of `clock`. They hold no judged text.
     """
 
-    def __init__(
-        self,
-        subject: str,
-        name: str,
-        report: Callable[[str], None],
-        repeat_after: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._subject = subject
-        self._name = name
-        self._report = report
-        self._repeat_after = repeat_after
-        self._clock = clock
+    subject: str
+    name: str
+    report: Callable[[str], None]
+    repeat_after: float
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._in_a_row = 0
         self._reported_at: float | None = None
 
     def add(self, error: JudgeReplyInvalid) -> None:
         """The judge gave one more; report it if there are many by now, and none were reported lately."""
         self._in_a_row += 1
-        now = self._clock()
-        is_due = self._reported_at is None or now - self._reported_at >= self._repeat_after
+        now = self.clock()
+        is_due = self._reported_at is None or now - self._reported_at >= self.repeat_after
         if self._in_a_row >= REPORT_AT and is_due:
             self._reported_at = now
-            self._report(
-                f"{self._subject} answers, but its last {self._in_a_row:,} answers are of no use ({error}), "
-                f"so their evaluations fail; {_remedy_of_answers(error, self._name)}"
+            self.report(
+                f"{self.subject} answers, but its last {self._in_a_row:,} answers are of no use ({error}), "
+                f"so their evaluations fail; {_remedy_of_answers(error, self.name)}"
             )
 
     def end(self) -> None:
         """The judge gave an answer that can be used."""
         if self._in_a_row >= REPORT_AT and self._reported_at is not None:
-            self._report(f"judge {self._name} gives usable answers again, after {self._in_a_row:,} that were of no use")
+            self.report(f"judge {self.name} gives usable answers again, after {self._in_a_row:,} that were of no use")
             self._reported_at = None
         self._in_a_row = 0
 

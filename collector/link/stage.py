@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from collector.errors import BadInput
 from collector.link.conversation_linker import ConversationLinker
@@ -19,28 +19,23 @@ _BATCH = 256
 """Turns appended at once, and records replayed before other tasks may run."""
 
 
+@dataclass(eq=False, repr=False)
 class LinkStage:
     """Opens the folds of the unlinked log's partitions: one has all turns that started with the same words.
 
     `new_linker` creates the empty state of a partition.
     """
 
-    def __init__(
-        self,
-        turns: Log,
-        new_linker: Callable[[], ConversationLinker],
-        *,
-        on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None,
-    ) -> None:
-        self._turns = turns
-        self._new_linker = new_linker
-        self._on_bad_record = on_bad_record
+    turns: Log
+    new_linker: Callable[[], ConversationLinker]
+    _: KW_ONLY
+    on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
 
     @asynccontextmanager
     async def open_fold(self, partition: int, _committed: Committed | None) -> AsyncGenerator[LinkFold]:
         """Open the fold of a partition; its state comes by replay."""
         del partition
-        yield LinkFold(self._turns, self._new_linker(), self._on_bad_record)
+        yield LinkFold(self.turns, self.new_linker(), self.on_bad_record)
 
 
 class LinkFold:

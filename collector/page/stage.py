@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 
 from collector.errors import BadInput
@@ -99,30 +100,23 @@ class PageStage:
         self._view.add_evaluation(evaluation, record.partition, record.offset, record.timestamp)
 
 
+@dataclass(eq=False, repr=False)
 class _Fold:
     """One partition's way into the view."""
+
+    take: Callable[[StoredRecord], None]
+    lowest: Callable[[], int | None]
+    changed: Callable[[], None]
+    save: Callable[[float], Awaitable[None]] | None = None
+    see: Callable[[StoredRecord], None] = lambda _record: None
 
     due_at = None
     metadata = ""
 
-    def __init__(
-        self,
-        take: Callable[[StoredRecord], None],
-        lowest: Callable[[], int | None],
-        changed: Callable[[], None],
-        save: Callable[[float], Awaitable[None]] | None = None,
-        see: Callable[[StoredRecord], None] = lambda _record: None,
-    ) -> None:
-        self._see = see
-        self._save = save
-        self._take = take
-        self._lowest = lowest
-        self._changed = changed
-
     @property
     def low_watermark(self) -> int | None:
         """The oldest record that is on the page, or not stored otherwise."""
-        return self._lowest()
+        return self.lowest()
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """The same as new ones, but nothing is stored."""
@@ -131,14 +125,14 @@ class _Fold:
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Take records into the view; those that cannot be read are the other stages' to report."""
         self._take_all(records)
-        if self._save is not None:
-            await self._save(records[-1].timestamp)
+        if self.save is not None:
+            await self.save(records[-1].timestamp)
 
     def _take_all(self, records: Sequence[StoredRecord]) -> None:
         for record in records:
             if not record.is_tick:
                 with suppress(BadInput):
-                    self._take(record)
+                    self.take(record)
         if records:
-            self._see(records[-1])
-        self._changed()
+            self.see(records[-1])
+        self.changed()

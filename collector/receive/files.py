@@ -182,24 +182,19 @@ class _Batch:
             await self._backoff.repeat(lambda: append_shared(self.log, records), LogUnavailable, action=self._action)
 
 
+@dataclass(eq=False, repr=False)
 class _Reader:
     """Reads files one after the other; turns of a chat that comes again are left out."""
 
-    def __init__(
-        self,
-        spans: _Batch,
-        turns: _Batch,
-        labels: _Batch | None,
-        telemetry: Telemetry,
-        rules: IngestRules,
-    ) -> None:
+    spans: _Batch
+    turns: _Batch
+    labels: _Batch | None
+    telemetry: Telemetry
+    rules: IngestRules
+
+    def __post_init__(self) -> None:
         self.requests = self.items = self.unreadable = 0
-        self._spans = spans
-        self._turns = turns
-        self._labels = labels
-        self._telemetry = telemetry
-        self._rules = rules
-        self._redactor = rules.redactors.everybody
+        self._redactor = self.rules.redactors.everybody
         self._known = RecentTurns()
         self._arrival_times = ArrivalTimes()
 
@@ -218,41 +213,41 @@ class _Reader:
         except BadInput as error:
             self._skip(request.place, str(error))
             return
-        parsed.count(self._telemetry, "files", len(request.body))
+        parsed.count(self.telemetry, "files", len(request.body))
         self.items += parsed.accepted
         batch = self._batch_of(parsed)
         batch.add(request.place, parsed.records)
         if isinstance(parsed, ParsedTurns):
-            if self._labels is not None:
-                self._labels.add(request.place, parsed.feedback)
+            if self.labels is not None:
+                self.labels.add(request.place, parsed.feedback)
             self._known.add(parsed.repeatable, self.requests)
             self._known.forget(self.requests)
 
     def _batches(self) -> tuple[_Batch, ...]:
-        return tuple(batch for batch in (self._spans, self._turns, self._labels) if batch is not None)
+        return tuple(batch for batch in (self.spans, self.turns, self.labels) if batch is not None)
 
     def _batch_of(self, parsed: _Parsed) -> _Batch:
         if isinstance(parsed, ParsedFeedback):
-            assert self._labels is not None  # else it was not read
-            return self._labels
-        return self._turns if isinstance(parsed, ParsedTurns | ParsedReferences) else self._spans
+            assert self.labels is not None  # else it was not read
+            return self.labels
+        return self.turns if isinstance(parsed, ParsedTurns | ParsedReferences) else self.spans
 
     def _parse(self, request: FileRequest) -> _Parsed:
         if request.signal == "feedback":
-            if self._labels is None:
+            if self.labels is None:
                 raise BadInput("feedback is taken by the service alone")
-            return parse_feedback(request.body, self._rules.feedback, tenant=None, redactor=self._redactor)
+            return parse_feedback(request.body, self.rules.feedback, tenant=None, redactor=self._redactor)
         if request.signal == "references":
-            return parse_references(request.body, self._turns.log, tenant=None, redactor=self._redactor)
+            return parse_references(request.body, self.turns.log, tenant=None, redactor=self._redactor)
         if request.signal != "turns":
             return parse(
                 request.body,
                 request.signal,
                 request.form,
                 redactor=self._redactor,
-                own=self._rules.own,
-                stored_media=self._rules.stored_media,
-                notes=self._rules.notes,
+                own=self.rules.own,
+                stored_media=self.rules.stored_media,
+                notes=self.rules.notes,
             )
         known = self._known.__contains__
         try:
@@ -262,8 +257,8 @@ class _Reader:
                 at=self._arrival_times.next,
                 known=known,
                 redactor=self._redactor,
-                stored_media=self._rules.stored_media,
-                comments=self._rules.feedback.comments,
+                stored_media=self.rules.stored_media,
+                comments=self.rules.feedback.comments,
             )
         except NotReadymade as error:
             raise BadInput(f"no OTLP request (resourceSpans, resourceLogs), and {error}") from None
@@ -276,7 +271,7 @@ class _Reader:
 
     def _skip(self, location: str, reason: str) -> None:
         self.unreadable += 1
-        self._telemetry.drop("receive", DropReason.UNREADABLE_FILE)
+        self.telemetry.drop("receive", DropReason.UNREADABLE_FILE)
         logger.warning("%s is skipped: %s", location, reason)
 
 

@@ -16,7 +16,7 @@ import binascii
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
 from typing import Any, Literal, Protocol, cast
 
@@ -127,6 +127,7 @@ class SourceTopic:
         return self.where(partition) if self.where else (self.name, partition)
 
 
+@dataclass(eq=False, repr=False)
 class KafkaReceiver:
     """Opens the folds of a source topic's partitions.
 
@@ -134,46 +135,39 @@ class KafkaReceiver:
     turns goes into the `labels` log, if there is one.
     """
 
-    def __init__(
-        self,
-        topic: SourceTopic,
-        log: Log,
-        telemetry: Telemetry,
-        *,
-        labels: Log | None = None,
-        rules: IngestRules | None = None,
-        backoff: Backoff | None = None,
-        on_unreadable: OnUnreadableMessage = _pass,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        log_name, unit = _UNITS.get(topic.signal, ("spans", "trace"))
-        self._action = f"writing {topic.name} to the {log_name} log"
+    topic: SourceTopic
+    log: Log
+    telemetry: Telemetry
+    _: KW_ONLY
+    labels: Log | None = None
+    rules: InitVar[IngestRules | None] = None
+    backoff: InitVar[Backoff | None] = None
+    on_unreadable: OnUnreadableMessage = _pass
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self, rules: IngestRules | None, backoff: Backoff | None) -> None:
+        log_name, unit = _UNITS.get(self.topic.signal, ("spans", "trace"))
+        self._action = f"writing {self.topic.name} to the {log_name} log"
         self._too_large = f"a {unit} in the message is larger than the {log_name} log accepts"
-        self._topic = topic
-        self._log = log
-        self._telemetry = telemetry
-        self._labels = labels
         self._rules = rules or IngestRules()
         self._redactor = self._rules.redactors.everybody
         self._backoff = backoff or Backoff()
-        self._on_unreadable = on_unreadable
-        self._clock = clock
-        telemetry.counter(
-            RECEIVE_ITEMS, "kafka", topic.signal, "accepted"
+        self.telemetry.counter(
+            RECEIVE_ITEMS, "kafka", self.topic.signal, "accepted"
         )  # at 0 from the start: Prometheus sees no rise to 1 of a new series
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[SourceFold]:
         """Open the fold of a partition; it needs nothing of what was committed."""
         del partition, committed
-        if self._topic.signal == "turns":
-            yield TurnsFold(self, ArrivalTimes(self._clock))
-        elif self._topic.signal == "references":
+        if self.topic.signal == "turns":
+            yield TurnsFold(self, ArrivalTimes(self.clock))
+        elif self.topic.signal == "references":
             yield SourceFold(self, self._read_references)
-        elif self._topic.signal == "feedback":
+        elif self.topic.signal == "feedback":
             yield SourceFold(self, self._read_feedback)
         else:
-            yield SourceFold(self, partial(self._read_otlp, self._topic.signal))
+            yield SourceFold(self, partial(self._read_otlp, self.topic.signal))
 
     async def ingest(self, messages: Sequence[StoredRecord], fold: SourceFold) -> None:
         """Append what the messages hold to the log; returns when it is durable, however long that takes."""
@@ -186,16 +180,16 @@ class KafkaReceiver:
                 except BadInput as error:
                     await self._report_unreadable(message, error)
         try:
-            await self._append(self._log, [record for _, message in parsed for record in message.records])
-            if self._labels is not None:
+            await self._append(self.log, [record for _, message in parsed for record in message.records])
+            if self.labels is not None:
                 turns = [message for _, message in parsed if isinstance(message, ParsedTurns)]
-                await self._append(self._labels, [record for parsed_turns in turns for record in parsed_turns.feedback])
+                await self._append(self.labels, [record for parsed_turns in turns for record in parsed_turns.feedback])
         except RecordTooLarge:
             await self._ingest_singly([message for message, _ in parsed], fold)
             return
-        now = self._clock()
+        now = self.clock()
         for message, parsed_message in parsed:
-            parsed_message.count(self._telemetry, "kafka", len(message.value), now)
+            parsed_message.count(self.telemetry, "kafka", len(message.value), now)
             fold.on_ingested(message, parsed_message)
 
     async def _ingest_singly(self, messages: Sequence[StoredRecord], fold: SourceFold) -> None:
@@ -212,10 +206,10 @@ class KafkaReceiver:
         """Read a message of ready-made turns, without the known ones. Raises BadInput."""
         return parse_turns(
             unwrapped(message.value),
-            message_location(*self._topic.place(message.partition), message.offset),
+            message_location(*self.topic.place(message.partition), message.offset),
             at=partial(arrival_times.next, message.timestamp),
             known=known,
-            max_items=self._topic.max_items,
+            max_items=self.topic.max_items,
             redactor=self._redactor,
             stored_media=self._rules.stored_media,
             comments=self._rules.feedback.comments,
@@ -223,7 +217,7 @@ class KafkaReceiver:
 
     def _read_references(self, message: StoredRecord) -> ParsedReferences:
         return parse_references(
-            unwrapped(message.value), self._log, tenant=None, max_items=self._topic.max_items, redactor=self._redactor
+            unwrapped(message.value), self.log, tenant=None, max_items=self.topic.max_items, redactor=self._redactor
         )
 
     def _read_feedback(self, message: StoredRecord) -> ParsedFeedback:
@@ -231,7 +225,7 @@ class KafkaReceiver:
             unwrapped(message.value),
             self._rules.feedback,
             tenant=None,
-            max_items=self._topic.max_items,
+            max_items=self.topic.max_items,
             redactor=self._redactor,
         )
 
@@ -239,8 +233,8 @@ class KafkaReceiver:
         return parse(
             unwrapped(message.value),
             signal,
-            _FORMS[self._topic.encoding],
-            max_items=self._topic.max_items,
+            _FORMS[self.topic.encoding],
+            max_items=self.topic.max_items,
             redactor=self._redactor,
             own=self._rules.own,
             stored_media=self._rules.stored_media,
@@ -252,8 +246,8 @@ class KafkaReceiver:
             await self._backoff.repeat(lambda: append_shared(log, records), LogUnavailable, action=self._action)
 
     async def _report_unreadable(self, message: StoredRecord, error: BadInput) -> None:
-        self._telemetry.drop("receive", DropReason.UNREADABLE_MESSAGE)
-        await self._on_unreadable(message, error)
+        self.telemetry.drop("receive", DropReason.UNREADABLE_MESSAGE)
+        await self.on_unreadable(message, error)
 
 
 class SourceFold:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 
 from collector.admission.fair_limit import FairLimit, Holding
 from collector.errors import TooLarge
@@ -110,6 +110,7 @@ class IngestLogs:
     labels: Log | None = None
 
 
+@dataclass(eq=False, repr=False)
 class OtlpIngest:
     """Appends requests to the spans log within a receiver's limits, and counts them.
 
@@ -117,28 +118,22 @@ class OtlpIngest:
     all receivers of the process. A sender is admitted before its body is read, until the request is durable.
     """
 
-    def __init__(
-        self,
-        source: str,
-        done: str,
-        settings: OtlpSettings,
-        logs: IngestLogs,
-        telemetry: Telemetry,
-        limits: SenderLimits | None,
-        rules: IngestRules,
-    ) -> None:
-        self._source = source
-        self._settings = settings
-        self._logs = logs
-        self._rules = rules
-        self._telemetry = telemetry
+    source: str
+    done: InitVar[str]
+    settings: OtlpSettings
+    logs: IngestLogs
+    telemetry: Telemetry
+    limits: InitVar[SenderLimits | None]
+    rules: IngestRules
+
+    def __post_init__(self, done: str, limits: SenderLimits | None) -> None:
         self._stopping = False
-        self._limits = limits or SenderLimits([settings], telemetry)
-        self._places = self._limits.places(settings)
+        self._limits = limits or SenderLimits([self.settings], self.telemetry)
+        self._places = self._limits.places(self.settings)
         for signal in ("traces", "logs"):  # at 0 from the start: Prometheus sees no rise to 1 of a new series
-            telemetry.counter(RECEIVE_REQUESTS, source, signal, done)
-            telemetry.counter(RECEIVE_ITEMS, source, signal, "accepted")
-            telemetry.counter(RECEIVE_BYTES, source, signal)
+            self.telemetry.counter(RECEIVE_REQUESTS, self.source, signal, done)
+            self.telemetry.counter(RECEIVE_ITEMS, self.source, signal, "accepted")
+            self.telemetry.counter(RECEIVE_BYTES, self.source, signal)
 
     def stop_accepting(self) -> None:
         """Reject new requests from now on; running ones finish."""
@@ -151,7 +146,7 @@ class OtlpIngest:
             Rejected: 503, the receiver is stopping.
         """
         if self._stopping:
-            raise Rejected(503, "the receiver is stopping", retry_after=self._settings.retry_after, reason="stopping")
+            raise Rejected(503, "the receiver is stopping", retry_after=self.settings.retry_after, reason="stopping")
 
     def admit(self, sender: Sender) -> Holding:
         """Give a sender a place, of which it releases what it held at the end.
@@ -181,24 +176,24 @@ class OtlpIngest:
             body,
             signal,
             form,
-            max_items=self._settings.max_items,
+            max_items=self.settings.max_items,
             redactor=self._redactor(tenant, holding.received or len(body)),
             tenant=tenant,
-            own=self._rules.own,
-            stored_media=self._rules.stored_media,
-            notes=self._rules.notes,
+            own=self.rules.own,
+            stored_media=self.rules.stored_media,
+            notes=self.rules.notes,
         )
         self._limits.count_items(sender, parsed.items)
         if parsed.records:
             holding.add_bytes(sum(len(record.value) for record in parsed.records if record.value is not body))
-            async with asyncio.timeout(self._settings.log_deadline):
-                await append_shared(self._logs.spans, parsed.records)
-        parsed.count(self._telemetry, self._source, len(body), time.time())
+            async with asyncio.timeout(self.settings.log_deadline):
+                await append_shared(self.logs.spans, parsed.records)
+        parsed.count(self.telemetry, self.source, len(body), time.time())
         return parsed
 
     def _redactor(self, tenant: str, size: int) -> Redactor | None:
         """The redactor for a request of a sender, whose work is bounded by its size on the wire."""
-        redactor = self._rules.redactors.of(tenant)
+        redactor = self.rules.redactors.of(tenant)
         return redactor.remembering(size) if redactor is not None else None
 
     async def ingest_references(self, body: bytes, sender: Sender, holding: Holding) -> ParsedReferences:
@@ -210,18 +205,18 @@ class OtlpIngest:
             LogError: the turns log did not accept them.
             TimeoutError: it did not answer in time.
         """
-        if self._logs.turns is None:
+        if self.logs.turns is None:
             raise Rejected(404, "references are not accepted here")
         tenant = sender.tenant.name if sender.tenant else ""
         parsed = parse_references(
             body,
-            self._logs.turns,
+            self.logs.turns,
             tenant=tenant,
-            max_items=self._settings.max_items,
+            max_items=self.settings.max_items,
             redactor=self._redactor(tenant, holding.received or len(body)),
         )
-        await self._append(parsed, self._logs.turns, sender, holding, "a reference")
-        parsed.count(self._telemetry, self._source, len(body))
+        await self._append(parsed, self.logs.turns, sender, holding, "a reference")
+        parsed.count(self.telemetry, self.source, len(body))
         return parsed
 
     async def ingest_feedback(self, body: bytes, sender: Sender, holding: Holding) -> ParsedFeedback:
@@ -233,18 +228,18 @@ class OtlpIngest:
             LogError: the labels log did not accept it.
             TimeoutError: it did not answer in time.
         """
-        if self._logs.labels is None:
+        if self.logs.labels is None:
             raise Rejected(404, "feedback is not accepted here")
         tenant = sender.tenant.name if sender.tenant else ""
         parsed = parse_feedback(
             body,
-            self._rules.feedback,
+            self.rules.feedback,
             tenant=tenant,
-            max_items=self._settings.max_items,
+            max_items=self.settings.max_items,
             redactor=self._redactor(tenant, holding.received or len(body)),
         )
-        await self._append(parsed, self._logs.labels, sender, holding, "a piece of feedback")
-        parsed.count(self._telemetry, self._source, len(body))
+        await self._append(parsed, self.logs.labels, sender, holding, "a piece of feedback")
+        parsed.count(self.telemetry, self.source, len(body))
         return parsed
 
     async def _append(
@@ -254,7 +249,7 @@ class OtlpIngest:
         self._limits.count_items(sender, parsed.accepted)
         holding.add_bytes(sum(len(record.value) for record in parsed.records))
         try:
-            async with asyncio.timeout(self._settings.log_deadline):
+            async with asyncio.timeout(self.settings.log_deadline):
                 await log.append(parsed.records)
         except RecordTooLarge:
             raise TooLarge(f"{unit} is larger than the log accepts") from None
@@ -262,18 +257,18 @@ class OtlpIngest:
     def count_rejection(self, rejection: Rejected, sender: Sender | None) -> None:
         """Count why a request was not accepted, and whose; None where it is not known."""
         label = sender.label if sender else UNNAMED
-        self._telemetry.counter(RECEIVE_REJECTED, self._source, rejection.reason, label).inc()
+        self.telemetry.counter(RECEIVE_REJECTED, self.source, rejection.reason, label).inc()
 
     def count_refused_connection(self) -> None:
         """Count a connection beyond the limit."""
-        self._telemetry.counter(RECEIVE_REJECTED, self._source, "connections", UNNAMED).inc()
-        self._telemetry.counter(REFUSED_CONNECTIONS, self._source).inc()
+        self.telemetry.counter(RECEIVE_REJECTED, self.source, "connections", UNNAMED).inc()
+        self.telemetry.counter(REFUSED_CONNECTIONS, self.source).inc()
 
     def count_wrong_token(self) -> None:
         """Count a token that is not valid."""
-        self._telemetry.counter(WRONG_TOKENS, self._source).inc()
+        self.telemetry.counter(WRONG_TOKENS, self.source).inc()
 
     def count(self, signal: Incoming, status: str, started: float) -> None:
         """Count the answer to a request that arrived at `started`, by the monotonic clock."""
-        self._telemetry.counter(RECEIVE_REQUESTS, self._source, signal, status).inc()
-        self._telemetry.histogram(RECEIVE_DURATION, self._source, signal).observe(time.monotonic() - started)
+        self.telemetry.counter(RECEIVE_REQUESTS, self.source, signal, status).inc()
+        self.telemetry.histogram(RECEIVE_DURATION, self.source, signal).observe(time.monotonic() - started)

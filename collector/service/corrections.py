@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -56,30 +56,24 @@ class Ownership:
     confirm: Confirm
 
 
+@dataclass(eq=False, repr=False)
 class CorrectionReader:
     """Reads the corrections of one platform. `clock` gives seconds since the epoch."""
 
-    def __init__(
-        self,
-        name: str,
-        reading: CorrectionReading,
-        logs: tuple[Log, Log],
-        rules: FeedbackRules,
-        telemetry: Telemetry,
-        *,
-        redactor: Redactor | None,
-        ownership: Ownership,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    name: InitVar[str]
+    reading: CorrectionReading
+    logs: InitVar[tuple[Log, Log]]
+    rules: FeedbackRules
+    telemetry: Telemetry
+    _: KW_ONLY
+    redactor: Redactor | None
+    ownership: Ownership
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self, name: str, logs: tuple[Log, Log]) -> None:
         self._source = f"corrections.{name}"
-        self._reading = reading
         evaluations, self._labels = logs
         self._subjects = _RecentSubjects(evaluations)
-        self._rules = rules
-        self._telemetry = telemetry
-        self._redactor = redactor
-        self._ownership = ownership
-        self._clock = clock
         self._known: set[bytes] | None = None
         self._failures = FailureLog(f"reading corrections from {name}")
 
@@ -92,16 +86,16 @@ class CorrectionReader:
                 self._failures.failed(error)
             else:
                 self._failures.succeeded()
-            await asyncio.sleep(self._reading.every)
+            await asyncio.sleep(self.reading.every)
 
     async def step(self) -> int:
         """Read once; gives how many corrections were new. Raises ExportUnavailable, LogUnavailable."""
-        if not self._ownership.owns():
+        if not self.ownership.owns():
             self._known = None  # another process stores them meanwhile
             return 0
-        since = self._clock() - self._reading.back
-        subjects = await self._subjects.read_new(since) if self._reading.platform.asks_by_subject else []
-        documents = await self._reading.read(datetime.fromtimestamp(since, UTC), subjects)
+        since = self.clock() - self.reading.back
+        subjects = await self._subjects.read_new(since) if self.reading.platform.asks_by_subject else []
+        documents = await self.reading.read(datetime.fromtimestamp(since, UTC), subjects)
         if self._known is None:
             self._known = await _feedback_since(self._labels, since)
         records: dict[bytes, Record] = {}
@@ -110,7 +104,7 @@ class CorrectionReader:
                 if record.key is not None and record.key not in self._known:
                     records[record.key] = record
         if records:
-            await self._ownership.confirm()
+            await self.ownership.confirm()
             await self._labels.append(list(records.values()))
             self._known |= records.keys()
         return len(records)
@@ -118,9 +112,9 @@ class CorrectionReader:
     def _records_of(self, document: dict[str, Any]) -> Sequence[Record]:
         try:
             body = orjson.dumps(document)
-            parsed = parse_feedback(body, self._rules, tenant=None, redactor=self._redactor)
+            parsed = parse_feedback(body, self.rules, tenant=None, redactor=self.redactor)
         except (BadInput, Rejected, orjson.JSONEncodeError):
-            self._telemetry.drop(self._source, DropReason.UNREADABLE)
+            self.telemetry.drop(self._source, DropReason.UNREADABLE)
             return ()
         return parsed.records
 

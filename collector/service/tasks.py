@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -56,24 +57,20 @@ FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
+@dataclass(eq=False, repr=False)
 class Tasks:
     """The tasks of a service in the order of their start; they stop the other way round, one after the other."""
 
-    def __init__(
-        self,
-        group: asyncio.TaskGroup,
-        telemetry: Telemetry,
-        *,
-        guard: Guard | None = None,
-        sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._group = group
-        self._telemetry = telemetry
-        self._lag = ConsumerLag(telemetry)
+    group: asyncio.TaskGroup
+    telemetry: Telemetry
+    _: KW_ONLY
+    guard: InitVar[Guard | None] = None
+    sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self, guard: Guard | None) -> None:
+        self._lag = ConsumerLag(self.telemetry)
         self._guard = guard or Guard()
-        self._sleep = sleep
-        self._clock = clock
         self._tasks: list[asyncio.Task[None]] = []
         self._groups: list[tuple[Log, str]] = []
         self._failing: dict[str, tuple[str, float]] = {}
@@ -82,7 +79,7 @@ class Tasks:
 
     def start(self, kind: str, work: Work, name: str = "") -> asyncio.Task[None]:
         """Start a task, which may be cancelled. Its kind, of `TASKS`, decides what its failure means."""
-        task = self._group.create_task(self._supervise(TASKS[kind], work, name or kind))
+        task = self.group.create_task(self._supervise(TASKS[kind], work, name or kind))
         self._tasks.append(task)
         return task
 
@@ -98,7 +95,7 @@ class Tasks:
     async def _supervise(self, failing: Failing, work: Work, name: str) -> None:
         wait = FIRST_WAIT
         while True:
-            began = self._clock()
+            began = self.clock()
             try:
                 return await work()
             except (ConfigError, MemoryError):
@@ -106,22 +103,22 @@ class Tasks:
             except Exception as error:
                 if failing == "ends the process":
                     raise
-                if self._clock() - began > LONGEST_WAIT:
+                if self.clock() - began > LONGEST_WAIT:
                     wait = FIRST_WAIT
                 self._report(name, error, wait)
                 if failing == "pauses":
                     self._guard.count_failure()
-            await self._sleep(wait)
+            await self.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 
     def _report(self, name: str, error: Exception, wait: float) -> None:
         logger.error("task %s failed and starts again in %.0f s", name, wait, exc_info=error)
-        self._telemetry.counter(TASK_FAILURES, name).inc()
-        self._failing[name] = f"{name} failed ({error!r:.200}); it starts again", self._clock() + wait + LONGEST_WAIT
+        self.telemetry.counter(TASK_FAILURES, name).inc()
+        self._failing[name] = f"{name} failed ({error!r:.200}); it starts again", self.clock() + wait + LONGEST_WAIT
 
     def problem(self) -> str | None:
         """The tasks that failed and have not run for a minute since; None if there are none."""
-        now = self._clock()
+        now = self.clock()
         return "; ".join(text for text, until in self._failing.values() if now < until) or None
 
     def stalled_consumers(self) -> str | None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Generic, TypeVar
 
 DAY = 86_400.0
@@ -43,21 +43,17 @@ class _KnownConversation(Generic[State]):
     state: State
 
 
+@dataclass(eq=False, repr=False)
 class Conversations(Generic[State]):
     """The states of recent conversations: see the module. `pause` and `longest` in seconds."""
 
-    def __init__(
-        self,
-        new: Callable[[], State],
-        *,
-        capacity: int = 100_000,
-        pause: float = PAUSE,
-        longest: float = LONGEST,
-    ) -> None:
-        self._new = new
-        self._capacity = capacity
-        self._pause = pause
-        self._longest = longest
+    new: Callable[[], State]
+    _: KW_ONLY
+    capacity: int = 100_000
+    pause: float = PAUSE
+    longest: float = LONGEST
+
+    def __post_init__(self) -> None:
         self._known: OrderedDict[Hashable, _KnownConversation[State]] = (
             OrderedDict()
         )  # in the order of their last score
@@ -68,13 +64,13 @@ class Conversations(Generic[State]):
     def visit(self, key: Hashable, time: float) -> tuple[State, float | None]:
         """The state of a conversation with a score at `time` (s), and the seconds since the last; None: it begins."""
         known = self._known.get(key)
-        if known is not None and time - known.last <= self._pause and time - known.start <= self._longest:
+        if known is not None and time - known.last <= self.pause and time - known.start <= self.longest:
             passed, known.last = max(0.0, time - known.last), max(known.last, time)
             self._known.move_to_end(key)
             return known.state, passed
-        self._known[key] = new = _KnownConversation(time, time, self._new())
+        self._known[key] = new = _KnownConversation(time, time, self.new())
         self._known.move_to_end(key)
-        while len(self._known) > self._capacity or time - next(iter(self._known.values())).last > self._pause:
+        while len(self._known) > self.capacity or time - next(iter(self._known.values())).last > self.pause:
             self._known.popitem(last=False)
         return new.state, None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeVar
 
 from evaluators.cases import Conversation, Turn
@@ -18,6 +19,7 @@ PATIENCE = 60.0
 AuditResult = TypeVar("AuditResult")
 
 
+@dataclass(eq=False, repr=False)
 class Audited:
     """A judge, and another one that judges a hash-drawn `share` of the same cases again: the audit.
 
@@ -34,24 +36,17 @@ class Audited:
         ValueError: the share is not in (0, 1], or the other evaluator judges another scope.
     """
 
-    def __init__(
-        self,
-        judge: Judge,
-        auditor: Judge,
-        share: float,
-        evaluator: Evaluator[Any] | None = None,
-        *,
-        patience: float = PATIENCE,
-        salt: str = "",
-    ) -> None:
-        if not 0.0 < share <= 1.0:
-            raise ValueError(f"the share of audits lies in (0, 1], not {share!r}")
-        self.judge = judge
-        self.auditor = auditor
-        self.share = share
-        self.evaluator = evaluator
-        self._patience = patience
-        self._salt = salt
+    judge: Judge
+    auditor: Judge
+    share: float
+    evaluator: Evaluator[Any] | None = None
+    _: KW_ONLY
+    patience: float = PATIENCE
+    salt: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.share <= 1.0:
+            raise ValueError(f"the share of audits lies in (0, 1], not {self.share!r}")
         self._is_late = False
         """Whether the last audit did not end in time."""
         self._tried = False
@@ -64,7 +59,7 @@ class Audited:
             return None
         self._tried = self._tried or is_trial
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self.patience):
                 result = await audit()
         except TimeoutError:
             self._is_late = True
@@ -98,4 +93,4 @@ class Audited:
     def audits(self, evaluator: Evaluator[Any], case: Turn | Conversation) -> bool:
         """Whether a case is drawn: by its id, whatever the judges are, and apart from the draw that sampled it."""
         subject, _ = subject_id_of(case)
-        return draw(f"audit\x1f{evaluator.name}\x1f{subject}", salt=self._salt) < self.share
+        return draw(f"audit\x1f{evaluator.name}\x1f{subject}", salt=self.salt) < self.share

@@ -7,6 +7,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import InitVar, dataclass
 from typing import Literal
 
 from evaluators.errors import ENDPOINT_ERRORS, JudgeError
@@ -30,6 +31,7 @@ class BreakerOpen(JudgeError):
         self.wait = wait
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class CircuitBreaker:
     """Opens after `failures` in a row, or nine of ten among four times as many; then one question probes.
 
@@ -40,24 +42,18 @@ class CircuitBreaker:
     `on_open` is called each time it opens. Being rate limited is no failure: the endpoint works.
     """
 
-    def __init__(
-        self,
-        *,
-        failures: int = 10,
-        first_wait: float = 5.0,
-        longest_wait: float = 60.0,
-        clock: Callable[[], float] = time.monotonic,
-        on_open: Callable[[], None] = lambda: None,
-    ) -> None:
+    failures: InitVar[int] = 10
+    first_wait: float = 5.0
+    longest_wait: float = 60.0
+    clock: Callable[[], float] = time.monotonic
+    on_open: Callable[[], None] = lambda: None
+
+    def __post_init__(self, failures: int) -> None:
         self._limit = failures
-        self._first_wait = first_wait
-        self._longest_wait = longest_wait
-        self._clock = clock
-        self._on_open = on_open
         self._failures = 0
         self._recent = deque[bool](maxlen=_WINDOW * failures)  # whether each failed
         self._answered = False
-        self._wait = first_wait
+        self._wait = self.first_wait
         self._probe_at = 0.0
         self.state: State = "closed"
 
@@ -68,9 +64,9 @@ class CircuitBreaker:
             case "closed":
                 return 0.0
             case "half_open":
-                return self._first_wait  # what the probe comes to is not known yet
+                return self.first_wait  # what the probe comes to is not known yet
             case "open":
-                return max(0.0, self._probe_at - self._clock())
+                return max(0.0, self._probe_at - self.clock())
 
     @property
     def lone(self) -> bool:
@@ -98,7 +94,7 @@ class CircuitBreaker:
         self._recent.append(False)
         self._answered = True
         self._failures = 0
-        self._wait = self._first_wait
+        self._wait = self.first_wait
 
     def record_failure(self, *, probe: bool) -> None:
         """The endpoint has not answered. Questions sent before it opened change nothing any more."""
@@ -106,7 +102,7 @@ class CircuitBreaker:
         self._recent.append(True)
         mostly = len(self._recent) == self._recent.maxlen and sum(self._recent) >= _MOSTLY * len(self._recent)
         if probe:
-            self._wait = min(2 * self._wait, self._longest_wait)
+            self._wait = min(2 * self._wait, self.longest_wait)
             self._open()
         elif self.state == "closed" and (mostly or self._failures >= self._limit):
             self._open()
@@ -114,13 +110,13 @@ class CircuitBreaker:
     def abandon_probe(self) -> None:
         """The probe was given up; another may be made at once."""
         if self.state == "half_open":
-            self.state, self._probe_at = "open", self._clock()
+            self.state, self._probe_at = "open", self.clock()
 
     def _open(self) -> None:
         self.state = "open"
-        self._probe_at = self._clock() + self._wait
+        self._probe_at = self.clock() + self._wait
         self._recent.clear()
-        self._on_open()
+        self.on_open()
 
 
 class CircuitBreakerJudge(JudgeWrapper):

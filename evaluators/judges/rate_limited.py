@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import orjson
 
@@ -121,19 +121,16 @@ _PICTURE_TOKENS = 1000
 _SHORTEST = 0.001  # a wait that rounding leaves would never end
 
 
+@dataclass(eq=False, repr=False)
 class EndpointLimiter:
     """Lets questions out to an endpoint, in the order in which they came. Shared by all judges that ask it."""
 
-    def __init__(
-        self,
-        limiter: RateLimiter,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self.limiter = limiter
-        self._clock = clock
-        self._sleep = sleep
+    limiter: RateLimiter
+    _: KW_ONLY
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self._turn = asyncio.Lock()
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -143,8 +140,8 @@ class EndpointLimiter:
             while True:
                 if self.limiter.full:
                     await self._place()
-                elif wait := self.limiter.wait(tokens, self._clock()):
-                    await self._sleep(max(wait, _SHORTEST))
+                elif wait := self.limiter.wait(tokens, self.clock()):
+                    await self.sleep(max(wait, _SHORTEST))
                 else:
                     self.limiter.start(tokens)
                     return
@@ -173,11 +170,11 @@ class EndpointLimiter:
 
     def record_rejection(self, error: JudgeUnavailable) -> None:
         """A question was refused for now."""
-        self.limiter.record_rejection(error.retry_after, self._clock())
+        self.limiter.record_rejection(error.retry_after, self.clock())
 
     def observe_headers(self, headers: Mapping[str, str]) -> None:
         """A response came with these headers."""
-        self.limiter.observe_headers(headers, self._clock())
+        self.limiter.observe_headers(headers, self.clock())
 
 
 class RateLimited(JudgeWrapper):

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
+from dataclasses import InitVar, dataclass
 
 from collector.commands.audit.positions import LogContent, content_of, reading_of
 from collector.commands.audit.report import Audit, as_json, as_text
@@ -206,32 +207,25 @@ def _number_at(start: int, committed: Committed | None) -> int:
     return CommitMetadata.from_json(committed.metadata, committed.low_watermark).configuration
 
 
+@dataclass(eq=False, repr=False)
 class _PartitionTurns:
     """One partition of the turns log, folded as the evaluate stage does."""
 
-    def __init__(
-        self,
-        log: Log,
-        partition: int,
-        content: LogContent,
-        configurations: Configurations,
-        controls: Sequence[ControlRecord],
-        left_out: _LeftOut,
-        readers: Mapping[str, Mapping[int, Committed]],
-        see_turn: Callable[[bytes], None],
-    ) -> None:
-        self._see_turn = see_turn
-        self._log = log
-        self._partition = partition
-        self._content = content
-        self._configurations = configurations
-        self._plan = plan = configurations.plan
-        self._left_out = left_out
-        self._readers = readers
-        start = content.starts[partition]
-        budget = BudgetController(plan, log.partitions)
+    log: Log
+    partition: int
+    content: LogContent
+    configurations: Configurations
+    controls: InitVar[Sequence[ControlRecord]]
+    left_out: _LeftOut
+    readers: Mapping[str, Mapping[int, Committed]]
+    see_turn: Callable[[bytes], None]
+
+    def __post_init__(self, controls: Sequence[ControlRecord]) -> None:
+        self._plan = plan = self.configurations.plan
+        start = self.content.starts[self.partition]
+        budget = BudgetController(plan, self.log.partitions)
         point = ReplayPoint(start, rates=budget.initial_rates()) if budget.limited else ReplayPoint(start)
-        self._state = PartitionState(plan, point, controls, configurations.former)
+        self._state = PartitionState(plan, point, controls, self.configurations.former)
         self._began: float | None = None
         self._whole = start == 0
         self._unreadable = 0
@@ -243,7 +237,7 @@ class _PartitionTurns:
 
         Gives the time (s) since when it is whole: others were deleted before, or are where it was copied from.
         """
-        partition, end = self._partition, self._content.ends[self._partition]
+        partition, end = self.partition, self.content.ends[self.partition]
 
         def bad(record: StoredRecord, _error: BadInput) -> None:
             if record.offset < done_below:
@@ -251,33 +245,33 @@ class _PartitionTurns:
                 self._unreadable += 1
 
         self._state.on_bad_record = bad
-        async for batch in self._log.read(partition, self._content.starts[partition]):
+        async for batch in self.log.read(partition, self.content.starts[partition]):
             for record in batch:
                 turns = [stored for stored in divide_records([record]) if not stored.headers]
                 for turn in turns:
-                    self._see_turn(turn.value)
+                    self.see_turn(turn.value)
                 if record.offset >= end:
                     continue
-                self._content.saw(record, self._readers)
+                self.content.saw(record, self.readers)
                 result.turns += len(turns)
                 self._began = record.timestamp if self._began is None else self._began
                 if record.headers == START_HEADERS:  # what was before was copied, and is audited where it came from
                     comparison.forget(partition)
                     result.unreadable_turns -= self._unreadable
                     self._unreadable, self._whole, self._copied_at = 0, True, record.timestamp
-                letters = self._left_out.get((partition, record.offset))
+                letters = self.left_out.get((partition, record.offset))
                 processed = _what_was_processed(record, letters) if letters else record
                 if processed is None:
                     continue
                 jobs = [self._as_made(job, comparison) for job in await self._state.apply(processed)]
                 comparison.add_due(partition, (job for job in jobs if job is not None and self._is_comparable(job)))
-        self._content.finish(partition)
-        return max(self._copied_at, (self._began or 0.0) if self._content.starts[partition] else 0.0)
+        self.content.finish(partition)
+        return max(self._copied_at, (self._began or 0.0) if self.content.starts[partition] else 0.0)
 
     def _as_made(self, job: Job, comparison: EvaluationAudit) -> Job | None:
         """A job as it was made: by its own configuration, or by a later one. None if a later one has removed it."""
-        made = self._configurations.by_newest(job)
-        every = (job, *self._configurations.by_others(job), made or job)
+        made = self.configurations.by_newest(job)
+        every = (job, *self.configurations.by_others(job), made or job)
         return next((each for each in every if comparison.is_done(each.evaluation_id)), made)
 
     def _is_comparable(self, job: Job) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -34,25 +35,21 @@ class _Later(FetchFailed):
         self.retry_after = wait
 
 
+@dataclass(eq=False, repr=False)
 class ApiReader:
     """Reads from the API at an address. `say` tells of what is left out; `backoff` has a deadline."""
 
-    def __init__(
-        self,
-        title: str,
-        address: str,
-        headers: Mapping[str, str],
-        client: HttpClient,
-        *,
-        backoff: Backoff,
-        say: Callable[[str], None],
-    ) -> None:
-        self._title = title
+    title: str
+    address: InitVar[str]
+    headers: InitVar[Mapping[str, str]]
+    client: HttpClient
+    _: KW_ONLY
+    backoff: Backoff
+    say: Callable[[str], None]
+
+    def __post_init__(self, address: str, headers: Mapping[str, str]) -> None:
         self._address = address.rstrip("/")
         self._headers = dict(headers)
-        self._client = client
-        self._backoff = backoff
-        self._say = say
         self._has_answered = False
         self.is_partial = False
         """True if some of the requested traces are missing."""
@@ -82,17 +79,17 @@ class ApiReader:
         try:
             document: object = read_outside(answer) if answer else {}
         except UnboundedJson as error:
-            raise FetchFailed(f"{self._title} at {self._address}: {error}; ask for less") from None
+            raise FetchFailed(f"{self.title} at {self._address}: {error}; ask for less") from None
         except ValueError:
             document = None
         if not isinstance(document, dict):
-            raise FetchFailed(f"what answers at {self._address} is not {self._title}'s API; correct --url")
+            raise FetchFailed(f"what answers at {self._address} is not {self.title}'s API; correct --url")
         return cast("Document", document)
 
     def left(self, reason: str) -> None:
         """Report that some of the requested traces could not be read, so the result is partial."""
         self.is_partial = True
-        self._say(f"left out: {reason}")
+        self.say(f"left out: {reason}")
 
     async def _repeat(
         self,
@@ -106,7 +103,7 @@ class ApiReader:
         async def attempt() -> bytes:
             return await self._ask(method, path, query, headers, data, none)
 
-        return await self._backoff.repeat(attempt, _Later, action=f"reading from {self._title}")
+        return await self.backoff.repeat(attempt, _Later, action=f"reading from {self.title}")
 
     async def _ask(
         self,
@@ -118,16 +115,16 @@ class ApiReader:
         none: Callable[[bytes], bool],
     ) -> bytes:
         try:
-            answer = await self._client.request(
+            answer = await self.client.request(
                 method, self._address + path, params=list(query), data=data, headers={**self._headers, **headers}
             )
         except AnswerTooLarge as error:
-            raise FetchFailed(f"{self._title} at {self._address}: {error}; ask for less") from None
+            raise FetchFailed(f"{self.title} at {self._address}: {error}; ask for less") from None
         except aiohttp.InvalidURL:
             raise FetchFailed("--url: not an address; write one like http://127.0.0.1:3200") from None
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             reason = type(error).__name__
-            sentence = f"{self._title} does not answer at {self._address} ({reason}); start it, or correct --url"
+            sentence = f"{self.title} does not answer at {self._address} ({reason}); start it, or correct --url"
             raise (_Later if self._has_answered else FetchFailed)(sentence) from None
         self._has_answered = True
         if answer.status_code == 404 and none(answer.content):
@@ -138,7 +135,7 @@ class ApiReader:
         return answer.content
 
     def _refusal(self, status: int, body: bytes, wait: float | None) -> FetchFailed:
-        who = f"{self._title} at {self._address}"
+        who = f"{self.title} at {self._address}"
         if status in _AGAIN:
             return _Later(f"{who} answers {status}; try again later, or ask for less", wait=wait)
         if status in (401, 403, 407):

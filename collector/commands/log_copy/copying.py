@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any, Protocol, cast
 
 import orjson
@@ -91,6 +91,7 @@ class NumberedHistory(PlanHistory, Protocol):
     number: int
 
 
+@dataclass(eq=False, repr=False)
 class LogCopy:
     """Copies logs into empty ones with any numbers of partitions. `now` is in seconds since the epoch.
 
@@ -99,24 +100,18 @@ class LogCopy:
     would delete a record at once, by log.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        limits: TraceLimits,
-        exporters: Collection[str],
-        source: Logs,
-        target: Logs,
-        now: float,
-        oldest: Mapping[str, float] | None = None,
-        history: NumberedHistory | None = None,
-    ) -> None:
-        self._plan = plan
-        self._history = history
-        self._number = UNNUMBERED if history is None else history.number
-        self._limits = limits
-        self._source = source
+    plan: Plan
+    limits: TraceLimits
+    exporters: InitVar[Collection[str]]
+    source: Logs
+    target: InitVar[Logs]
+    now: float
+    oldest: InitVar[Mapping[str, float] | None] = None
+    history: NumberedHistory | None = None
+
+    def __post_init__(self, exporters: Collection[str], target: Logs, oldest: Mapping[str, float] | None) -> None:
+        self._number = UNNUMBERED if self.history is None else self.history.number
         self._target = {log.name: cast("CopyableLog", log) for log in target}
-        self._now = now
         self._oldest = oldest or {}
         self._groups = groups_by_log(exporters)
         self._writers: dict[str, LogWriter] = {}
@@ -130,7 +125,7 @@ class LogCopy:
             RecordTooLarge: the target does not take a record.
             LogUnavailable: a log cannot be read or written now.
         """
-        for log in self._source:
+        for log in self.source:
             self._sources[log.name] = await _Source.of(log, self._groups.get(log.name, ()))
             if log.name in self._target:
                 self._writers[log.name] = await LogWriter.open(log.partitions, self._target[log.name])
@@ -237,7 +232,7 @@ class LogCopy:
     async def _note_copy(self) -> None:
         """Say that a copy began, before anything else is there: what is interrupted then is known as one."""
         writer = self._writers["definitions"]
-        await writer.add(Record(COPY_NOTE, b"1", partition=0, timestamp=self._now))
+        await writer.add(Record(COPY_NOTE, b"1", partition=0, timestamp=self.now))
         await writer.flush()
 
     async def _copy_definitions(self) -> None:
@@ -260,7 +255,7 @@ class LogCopy:
         for partition, until in read.items():
             low = commits[partition].low_watermark if partition in commits else source.starts[partition]
             records = [record async for record in in_order(source.log, [PartitionStretch(partition, low, until)])]
-            pieces = open_pieces(records, self._limits)
+            pieces = open_pieces(records, self.limits)
             closed += [record for record in records if record.number in pieces.closed]
             opened += [record for record in records if record.number in pieces.open]
             time = max([time, *(record.timestamp for record in records[-1:])])
@@ -300,7 +295,7 @@ class LogCopy:
                 )
         states = {
             partition: await read_transfer(
-                self._plan, source.log, evaluations, partition, committed, self._now, self._history, self._number
+                self.plan, source.log, evaluations, partition, committed, self.now, self.history, self._number
             )
             for partition, committed in commits.items()
         }
@@ -339,13 +334,13 @@ class LogCopy:
 
     def _contributing(self, states: Mapping[int, PartitionTransfer], partition: int) -> list[PartitionTransfer]:
         """The partitions that go into one of the target: its own where there are as many, else all."""
-        same = self._source.turns.partitions == self._target["turns"].partitions
+        same = self.source.turns.partitions == self._target["turns"].partitions
         return [transfer for number, transfer in states.items() if number == partition or not same]
 
     def _budget_of(self, states: Sequence[PartitionTransfer], partitions: int) -> Mapping[str, Any] | None:
         """The part of a partition of the target in what partitions have spent."""
         saved = [transfer.budget for transfer in states if transfer.budget is not None]
-        same = self._source.turns.partitions == partitions
+        same = self.source.turns.partitions == partitions
         return divide(saved, 1 if same else partitions) if saved else None
 
     async def _copy_evaluations(self, states: Mapping[int, PartitionTransfer], begins: Mapping[int, int]) -> None:
@@ -354,7 +349,7 @@ class LogCopy:
         writer.mark("ledger", {number: transfer.ledger_offset for number, transfer in states.items()})
         await self._copy_by_progress("evaluations")
         self._evaluated: dict[int, Committed] = {}
-        budgets = BudgetController(self._plan, writer.target.partitions)
+        budgets = BudgetController(self.plan, writer.target.partitions)
         for partition, begin in begins.items():
             contributing = self._contributing(states, partition)
             rates = contributing[partition % len(contributing)].rates if contributing else budgets.initial_rates()
@@ -368,7 +363,7 @@ class LogCopy:
 
     async def _notice_letters(self) -> None:
         """Dead letters name records: notice where these come to lie."""
-        async for record in read_records(self._source.dead_letters):
+        async for record in read_records(self.source.dead_letters):
             letter = _letter_in(record)
             if letter is not None and letter["source"] in self._writers:
                 self._writers[letter["source"]].notice(letter["partition"], letter["position"], letter.get("piece", 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import datetime
 
 from collector.backoff import Backoff
@@ -45,6 +45,7 @@ class Progress:
     covered_until: datetime | None = None
 
 
+@dataclass(eq=False, repr=False)
 class RequestWindow:
     """Requests candidates and follows what becomes of them.
 
@@ -52,27 +53,22 @@ class RequestWindow:
     partition. Without an evaluation for `patience` seconds it gives up: what is requested is in the log all the same.
     """
 
-    def __init__(
-        self,
-        turns: Log,
-        evaluations: Log,
-        money: Money,
-        *,
-        ends: Mapping[int, int],
-        outstanding: Mapping[str, str],
-        say: Callable[[str], None],
-        patience: float,
-    ) -> None:
+    turns: Log
+    evaluations: Log
+    money: InitVar[Money]
+    _: KW_ONLY
+    ends: InitVar[Mapping[int, int]]
+    outstanding: InitVar[Mapping[str, str]]
+    say: Callable[[str], None]
+    patience: float
+
+    def __post_init__(self, money: Money, ends: Mapping[int, int], outstanding: Mapping[str, str]) -> None:
         self.progress = Progress(spent_usd=money.spent)
-        self._turns = turns
-        self._evaluations = evaluations
         self._limit = money.limit
         self._expected = dict(money.expected)
         self._paid: dict[str, tuple[float, int]] = {}
         self._ends = dict(ends)
         self._outstanding = dict(outstanding)
-        self._say = say
-        self._patience = patience
         self._idle = self._silent = 0.0
 
     async def request_all(self, candidates: AsyncIterator[Candidate]) -> None:
@@ -113,7 +109,7 @@ class RequestWindow:
             return
         pairs = [(candidate.request, candidate.partition) for candidate in batch]
         too_large = await Backoff(cap=10.0).repeat(
-            lambda: append_requests(self._turns, pairs), LogUnavailable, action="writing to the turns log"
+            lambda: append_requests(self.turns, pairs), LogUnavailable, action="writing to the turns log"
         )
         refused = {candidate.evaluation_id for candidate in too_large}
         self.progress.too_large += len(refused)
@@ -134,19 +130,19 @@ class RequestWindow:
         self._silent += _POLL
         self._idle = 0.0 if len(self._outstanding) < before else self._idle + _POLL
         if self._idle and abs(self._idle - _HINT) < _POLL / 2:
-            self._say("no evaluation is made: is the service running, and its judge available?")
+            self.say("no evaluation is made: is the service running, and its judge available?")
         if self._silent >= _TALK and not self._idle:
             self._silent = 0.0
-            self._say(f"made {self.progress.made:,}, {self.progress.spent_usd:.2f} USD so far")
-        self.progress.stalled = self._idle >= self._patience
+            self.say(f"made {self.progress.made:,}, {self.progress.spent_usd:.2f} USD so far")
+        self.progress.stalled = self._idle >= self.patience
         return not self.progress.stalled
 
     async def _read(self) -> None:
         for partition, start in list(self._ends.items()):
-            end = await self._evaluations.end_offset(partition)
+            end = await self.evaluations.end_offset(partition)
             if end == start:
                 continue
-            async for record in valid_evaluations(self._evaluations, partition, start):
+            async for record in valid_evaluations(self.evaluations, partition, start):
                 try:
                     self._settle(evaluation_from_json(record.value))
                 except BadInput:

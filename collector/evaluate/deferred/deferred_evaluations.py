@@ -116,60 +116,53 @@ class Deferral:
     waiting_room: WaitingRoom
 
 
+@dataclass(eq=False, repr=False)
 class DeferredEvaluations:
     """Makes the deferred evaluations of a partition, by a plan with judges of its own."""
 
-    def __init__(
-        self,
-        partition: int,
-        batched: BatchedPlan,
-        journal: LoggedJournal,
-        waiting_room: WaitingRoom,
-        dispatcher: Dispatcher,
-    ) -> None:
-        self._partition = partition
-        self._batched = batched
-        self._journal = journal
-        self._waiting_room = waiting_room
-        self._dispatcher = dispatcher
+    partition: int
+    batched: BatchedPlan
+    journal: LoggedJournal
+    waiting_room: WaitingRoom
+    dispatcher: Dispatcher
 
     def takes(self, jobs: Sequence[Job]) -> bool:
         """Whether one or a pack is to wait for batches: not where there are none, unless something was asked before."""
-        if not self._lack_batches(jobs) or self._journal.knows_owner(_owner(jobs)):
+        if not self._lack_batches(jobs) or self.journal.knows_owner(_owner(jobs)):
             return True
         self._count_undeferred(jobs)
         return False
 
     def _lack_batches(self, jobs: Sequence[Job]) -> bool:
-        return all(self._batched.lacks_batches(job.assignment.evaluator.name) for job in jobs)
+        return all(self.batched.lacks_batches(job.assignment.evaluator.name) for job in jobs)
 
     def _count_undeferred(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            self._batched.count_undeferred(job.monitor.name)
+            self.batched.count_undeferred(job.monitor.name)
 
     def admit(self, jobs: Sequence[Job], *, resumed: bool) -> bool:
         """Let one or a pack wait, if there is room, or it was `resumed` and had room before; then call `leave`."""
-        if self._waiting_room.full and not resumed:
+        if self.waiting_room.full and not resumed:
             return False
-        self._waiting_room.enter(jobs, max(job.size for job in jobs))
+        self.waiting_room.enter(jobs, max(job.size for job in jobs))
         return True
 
     def leave(self, jobs: Sequence[Job]) -> None:
         """These wait no more."""
-        self._waiting_room.leave(jobs)
+        self.waiting_room.leave(jobs)
 
     async def shed(self, jobs: Sequence[Job]) -> Sequence[Evaluation]:
         """Skip them, as there is no room."""
-        return [await self._dispatcher.execute(job, self._partition, has_slot=False) for job in jobs]
+        return [await self.dispatcher.execute(job, self.partition, has_slot=False) for job in jobs]
 
     async def make(self, jobs: Sequence[Job]) -> Sequence[Evaluation]:
         """Make an evaluation that was admitted, or those of a pack, however long that takes."""
-        was_sent = self._journal.knows_owner(_owner(jobs))
+        was_sent = self.journal.knows_owner(_owner(jobs))
         jobs = [self._by_batches(job) for job in jobs]
-        reservations = [self._dispatcher.deferred_reservation(job, self._partition, granted=was_sent) for job in jobs]
+        reservations = [self.dispatcher.deferred_reservation(job, self.partition, granted=was_sent) for job in jobs]
 
         async def run() -> Sequence[Evaluation]:
-            return await self._dispatcher.execute_together(jobs, self._partition, reservations=reservations)
+            return await self.dispatcher.execute_together(jobs, self.partition, reservations=reservations)
 
         try:
             made = await self._until_made(jobs, run)
@@ -182,7 +175,7 @@ class DeferredEvaluations:
 
     def forget(self, jobs: Sequence[Job]) -> None:
         """The questions of these are of no more use: they are in the ledger."""
-        self._journal.forget(_owner(jobs))
+        self.journal.forget(_owner(jobs))
 
     async def _until_made(
         self, jobs: Sequence[Job], run: Callable[[], Awaitable[Sequence[Evaluation]]]
@@ -192,15 +185,15 @@ class DeferredEvaluations:
             made, waiting = await run_until_rest(jobs[0].evaluation_id, run, rests=rests)
             if made is not None:
                 return made
-            self._waiting_room.move(jobs, "submitted")
+            self.waiting_room.move(jobs, "submitted")
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             # What has become of a batch that failed as a whole is for the evaluation to hear: it does not rest again.
             rests = not any(future.done() and future.exception() is not None for future in waiting)
-            self._waiting_room.move(jobs, "gathering")
+            self.waiting_room.move(jobs, "gathering")
 
     def _by_batches(self, job: Job) -> Job:
         """The job with the judge that gathers."""
-        use = self._batched.plan.assignment_of(job.monitor.name, job.assignment.evaluator.name)
+        use = self.batched.plan.assignment_of(job.monitor.name, job.assignment.evaluator.name)
         assert use is not None, "a deferred evaluator is in the plan of batches"
         mine = job.assignment  # all monitors share verdicts, those of the plan of batches are only some
         return replace(job, assignment=replace(use[1], monitor=mine.monitor, sharers=mine.sharers))

@@ -13,7 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -43,6 +43,7 @@ class _Checkpoint:
     evaluations: int
 
 
+@dataclass(eq=False, repr=False)
 class Ledger:
     """The ids of the evaluations of one partition, from a checkpoint on.
 
@@ -52,24 +53,16 @@ class Ledger:
     back, too. `on_batches` gets what is read back of judges' batches, `on_evaluation` the evaluations, by id and value.
     """
 
-    def __init__(
-        self,
-        evaluations: Log,
-        partition: int,
-        *,
-        horizon: float = 900.0,
-        previous_end: int = 0,
-        read_costs: bool = False,
-        on_batches: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None,
-        on_evaluation: Callable[[str, bytes], None] | None = None,
-    ) -> None:
-        self._evaluations = evaluations
-        self._partition = partition
-        self._horizon = horizon
-        self.previous_end = previous_end
-        self._read_costs = read_costs
-        self._on_batches = on_batches
-        self._on_evaluation = on_evaluation
+    evaluations: Log
+    partition: int
+    _: KW_ONLY
+    horizon: float = 900.0
+    previous_end: int = 0
+    read_costs: bool = False
+    on_batches: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
+    on_evaluation: Callable[[str, bytes], None] | None = None
+
+    def __post_init__(self) -> None:
         self._ids: dict[str, int] = {}  # to an offset not above its own; both in growing order
         self._checkpoints: deque[_Checkpoint] = deque()
         self._end = 0
@@ -107,7 +100,7 @@ class Ledger:
         self._checkpoints.append(_Checkpoint(time=0.0, turns=0, evaluations=start))
         self._end = self._next = start
         self._fence = await backoff.repeat(
-            lambda: fence_at(self._evaluations, self._partition, start),
+            lambda: fence_at(self.evaluations, self.partition, start),
             LogUnavailable,
             action="reading the evaluations log back",
         )
@@ -125,8 +118,8 @@ class Ledger:
             # epoch is taken already by the owner that came after it, and its claim is void.
             await confirm()
             epoch = self._fence.epoch + 1
-            record = claim_record(owner, epoch, self._partition, turns)
-            await append_with_retry(self._evaluations, record, backoff=backoff, since=self._next)
+            record = claim_record(owner, epoch, self.partition, turns)
+            await append_with_retry(self.evaluations, record, backoff=backoff, since=self._next)
             await self._read_on(backoff)
             while epoch not in self._claims:  # a broker may show a little later what it has acknowledged
                 await backoff.sleep(backoff.first)
@@ -139,7 +132,7 @@ class Ledger:
         await backoff.repeat(self._read, LogUnavailable, action="reading the evaluations log back")
 
     async def _read(self) -> None:
-        async for batch in self._evaluations.read(self._partition, self._next):
+        async for batch in self.evaluations.read(self.partition, self._next):
             for record in batch:
                 counts = self._fence.admits(record)
                 if owner := owner_of(record):
@@ -151,9 +144,9 @@ class Ledger:
                     self._stopped_at = None  # somebody has worked since
                     if counts:
                         self._ids[record.key.decode()] = record.offset
-                        if self._on_evaluation is not None:
-                            self._read_evaluation(record.key.decode(), record, self._on_evaluation)
-                    if self._read_costs:  # of a void one, too: its judge was paid
+                        if self.on_evaluation is not None:
+                            self._read_evaluation(record.key.decode(), record, self.on_evaluation)
+                    if self.read_costs:  # of a void one, too: its judge was paid
                         self._read_cost(record)
                 self._end = record.offset
                 self._next = record.offset + 1
@@ -172,8 +165,8 @@ class Ledger:
             return
         self._stopped_at = control.offset if control.stopped else None
         if control.batches is not None:
-            if self._on_batches is not None:
-                await self._on_batches(control.batches)
+            if self.on_batches is not None:
+                await self.on_batches(control.batches)
             return
         self.control_records.append(control)
         if control.budget is not None:
@@ -202,15 +195,15 @@ class Ledger:
 
     async def retain_from_end(self, backoff: Backoff = RETRY) -> None:
         """Retain the saved budget that is appended next: a restart reads it back, however old it is by then."""
-        self._retained_from = await end_offset(self._evaluations, self._partition, backoff)
+        self._retained_from = await end_offset(self.evaluations, self.partition, backoff)
 
     async def append(self, record: Record) -> None:
         """Append a control record; retries while the log is unavailable."""
-        await append_with_retry(self._evaluations, replace(record, value=stamped(record.value, self.epoch)))
+        await append_with_retry(self.evaluations, replace(record, value=stamped(record.value, self.epoch)))
 
     async def append_batches(self, event: Mapping[str, Any]) -> None:
         """Append what happened to a batch; retries while the log is unavailable. Duplicates do no harm."""
-        await self.append(ControlRecord(offset=0, batches=event).to_record(self._partition))
+        await self.append(ControlRecord(offset=0, batches=event).to_record(self.partition))
 
     def reached(self, delivered: int) -> int:
         """The offset of the turns log that no earlier owner has passed.
@@ -223,10 +216,10 @@ class Ledger:
 
     async def write_stopped(self, turns: int) -> None:
         """Write, if that can be done now, that this owner stops, and that none has applied turns from an offset on."""
-        record = ControlRecord(offset=turns, stopped=True).to_record(self._partition)
+        record = ControlRecord(offset=turns, stopped=True).to_record(self.partition)
         with suppress(LogUnavailable, TimeoutError):
             async with asyncio.timeout(STOPPED_WITHIN):
-                await self._evaluations.append([replace(record, value=stamped(record.value, self.epoch))])
+                await self.evaluations.append([replace(record, value=stamped(record.value, self.epoch))])
 
     def add(self, evaluation_id: str) -> None:
         """An evaluation was appended to the log."""
@@ -242,14 +235,14 @@ class Ledger:
         if turns < self.previous_end or (self._checkpoints and time - self._checkpoints[-1].time < CHECKPOINT_INTERVAL):
             return
         try:
-            self._end = await self._evaluations.end_offset(self._partition)
+            self._end = await self.evaluations.end_offset(self.partition)
         except LogUnavailable:
             return  # the checkpoint before serves for longer
         self._checkpoints.append(_Checkpoint(time=time, turns=turns, evaluations=self._end))
         while (
             len(self._checkpoints) > 1
             and self._checkpoints[1].turns <= low_watermark
-            and self._checkpoints[1].time <= time - self._horizon
+            and self._checkpoints[1].time <= time - self.horizon
         ):
             self._checkpoints.popleft()
             self._forget(self._checkpoints[0].evaluations)

@@ -35,29 +35,22 @@ class PendingJob:
     evaluator: str
 
 
+@dataclass(eq=False, repr=False)
 class PartitionJobs:
     """The jobs of one partition. `on_evaluated` is called when an evaluation is durable.
 
     `deferred` makes those that may wait for hours: they take no slot of a judge, and delay nobody.
     """
 
-    def __init__(
-        self,
-        partition: int,
-        ledger: Ledger,
-        dispatcher: Dispatcher,
-        task_group: asyncio.TaskGroup,
-        outcomes: OutcomeCounter,
-        on_evaluated: Callable[[Job, Evaluation], None] | None = None,
-        deferred: DeferredEvaluations | None = None,
-    ) -> None:
-        self._partition = partition
-        self.ledger = ledger
-        self._dispatcher = dispatcher
-        self._task_group = task_group
-        self._outcomes = outcomes
-        self._on_evaluated = on_evaluated
-        self._deferred = deferred
+    partition: int
+    ledger: Ledger
+    dispatcher: Dispatcher
+    task_group: asyncio.TaskGroup
+    outcomes: OutcomeCounter
+    on_evaluated: Callable[[Job, Evaluation], None] | None = None
+    deferred: DeferredEvaluations | None = None
+
+    def __post_init__(self) -> None:
         self._deferred_tasks: set[asyncio.Task[None]] = set()
         self._job_tasks: set[asyncio.Task[None]] = set()
         self._running: set[asyncio.Task[None]] = set()
@@ -107,12 +100,12 @@ class PartitionJobs:
         instead, or are shed where too many do; those that were `resumed` had room before. If their judge has no
         batches, they are like all others.
         """
-        if self._deferred is not None and jobs[0].deferred and self._deferred.takes(jobs):
+        if self.deferred is not None and jobs[0].deferred and self.deferred.takes(jobs):
             small = packed(jobs)
             self._begin(small, None)
-            self._defer(small, self._deferred, has_room=self._deferred.admit(small, resumed=resumed))
+            self._defer(small, self.deferred, has_room=self.deferred.admit(small, resumed=resumed))
             return
-        bulkhead, size = self._dispatcher.bulkheads.of(jobs[0].judge_name), max(job.size for job in jobs)
+        bulkhead, size = self.dispatcher.bulkheads.of(jobs[0].judge_name), max(job.size for job in jobs)
         self._begin(jobs, bulkhead)
         try:
             await bulkhead.acquire(size)
@@ -121,7 +114,7 @@ class PartitionJobs:
                 self._remove_pending(job.evaluation_id)
                 self._count_reassigned(job)
             raise
-        task = self._task_group.create_task(self._run(jobs, bulkhead))
+        task = self.task_group.create_task(self._run(jobs, bulkhead))
         self._job_tasks.add(task)
         task.add_done_callback(
             lambda task: self._release(task, jobs, size, bulkhead)
@@ -132,14 +125,14 @@ class PartitionJobs:
     def _begin(self, jobs: Sequence[Job], bulkhead: Bulkhead | None) -> None:
         for job in jobs:
             if job.happened_at is None:  # what is stale is told by what began of the traffic of now
-                self._outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
+                self.outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
             self._add_pending(
                 job.evaluation_id,
                 PendingJob(job.replay_point, job.trigger_offset, bulkhead, job.assignment.evaluator.name),
             )
 
     def _defer(self, jobs: Sequence[Job], deferred: DeferredEvaluations, *, has_room: bool) -> None:
-        task = self._task_group.create_task(self._run_deferred(jobs, deferred, has_room=has_room))
+        task = self.task_group.create_task(self._run_deferred(jobs, deferred, has_room=has_room))
         self._job_tasks.add(task)
         self._deferred_tasks.add(task)
         task.add_done_callback(lambda task: self._release_deferred(task, jobs, deferred))
@@ -172,18 +165,18 @@ class PartitionJobs:
             await oldest.bulkhead.wait_for_release()
 
     async def _run(self, jobs: Sequence[Job], bulkhead: Bulkhead) -> None:
-        async with self._dispatcher.verdicts.in_turn(jobs), self._dispatcher.slot(jobs, bulkhead) as has_slot:
+        async with self.dispatcher.verdicts.in_turn(jobs), self.dispatcher.slot(jobs, bulkhead) as has_slot:
             task = asyncio.current_task()
             assert task is not None
             self._running.add(task)
-            await self._dispatcher.confirm()
-            evaluations = await self._dispatcher.execute_together(jobs, self._partition, has_slot=has_slot)
+            await self.dispatcher.confirm()
+            evaluations = await self.dispatcher.execute_together(jobs, self.partition, has_slot=has_slot)
             await self._record(task, jobs, evaluations)
 
     async def _run_deferred(self, jobs: Sequence[Job], deferred: DeferredEvaluations, *, has_room: bool) -> None:
         task = asyncio.current_task()
         assert task is not None
-        async with self._dispatcher.verdicts.in_turn(jobs):
+        async with self.dispatcher.verdicts.in_turn(jobs):
             evaluations = await (deferred.make(jobs) if has_room else deferred.shed(jobs))
             self._running.add(task)
             await self._record(task, jobs, evaluations)
@@ -191,17 +184,17 @@ class PartitionJobs:
 
     async def _record(self, task: asyncio.Task[None], jobs: Sequence[Job], evaluations: Sequence[Evaluation]) -> None:
         """Write the evaluations down; then the jobs are done."""
-        await self._dispatcher.confirm()
+        await self.dispatcher.confirm()
         self._writing.add(task)
-        await self._dispatcher.write(evaluations, self._partition, self.ledger.end_offset, self.ledger.epoch)
+        await self.dispatcher.write(evaluations, self.partition, self.ledger.end_offset, self.ledger.epoch)
         for job, evaluation in zip(jobs, evaluations, strict=True):
             self.ledger.add(job.evaluation_id)
             if job.assignment.sharers:
-                self._dispatcher.verdicts.note(job.evaluation_id, evaluation_to_json(evaluation))
+                self.dispatcher.verdicts.note(job.evaluation_id, evaluation_to_json(evaluation))
             self._remove_pending(job.evaluation_id)  # not in a `finally`: a cancelled job keeps the low watermark
             self._count_outcome(evaluation)
-            if self._on_evaluated is not None:
-                self._on_evaluated(job, evaluation)
+            if self.on_evaluated is not None:
+                self.on_evaluated(job, evaluation)
 
     def _release(self, task: asyncio.Task[None], jobs: Sequence[Job], size: int, bulkhead: Bulkhead) -> None:
         bulkhead.release(size)
@@ -219,10 +212,10 @@ class PartitionJobs:
                 self._count_reassigned(job)
 
     def _count_reassigned(self, job: Job) -> None:
-        self._outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, "reassigned")
+        self.outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, "reassigned")
 
     def _count_outcome(self, evaluation: Evaluation) -> None:
-        self._outcomes.count_evaluation(
+        self.outcomes.count_evaluation(
             evaluation.monitor, evaluation.evaluator, evaluation.outcome, evaluation.reason_code
         )
 

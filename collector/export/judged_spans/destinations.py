@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
 import orjson
@@ -70,33 +71,26 @@ def _joined(spans: Sequence[ExportTraceServiceRequest], most: int) -> Iterator[E
         yield joined
 
 
+@dataclass(eq=False, repr=False)
 class KafkaSpans:
     """Writes each span as a record of a topic. Its key is trace and span, so compaction leaves the last of each."""
 
-    def __init__(
-        self,
-        topic: str,
-        encode: Callable[[ExportTraceServiceRequest], bytes],
-        append: Any,
-        partitioner: Partitioner,
-        telemetry: Telemetry,
-        *,
-        backoff: Backoff,
-        confirm: Confirm,
-    ) -> None:
-        self._topic = topic
-        self._encode = encode
-        self._append = append
-        self._partitioner = partitioner
-        self._telemetry = telemetry
-        self._backoff = backoff
-        self._confirm = confirm
+    topic: str
+    encode: Callable[[ExportTraceServiceRequest], bytes]
+    append: Any
+    partitioner: Partitioner
+    telemetry: Telemetry
+    _: KW_ONLY
+    backoff: Backoff
+    confirm: Confirm
+
+    def __post_init__(self) -> None:
         self.problem: str | None = None
         """Why the topic cannot be written now; None if it can, as far as is known."""
 
     async def send(self, spans: Sequence[ExportTraceServiceRequest]) -> None:
         """Append spans in order. One that is too large for the topic is counted as lost."""
-        records = [Record(span_key(request), self._encode(request)) for request in spans]
+        records = [Record(span_key(request), self.encode(request)) for request in spans]
         for start in range(0, len(records), _KAFKA_BATCH):
             await self._deliver(records[start : start + _KAFKA_BATCH])
 
@@ -104,27 +98,27 @@ class KafkaSpans:
         fitting: list[Record] = []
         for record in records:
             try:
-                self._partitioner.split([record])
+                self.partitioner.split([record])
             except RecordTooLarge:
-                self._telemetry.drop("export_spans", DropReason.TOO_LARGE)
+                self.telemetry.drop("export_spans", DropReason.TOO_LARGE)
             else:
                 fitting.append(record)
         if not fitting:
             return
-        by_partition, _ = self._partitioner.split(fitting)
+        by_partition, _ = self.partitioner.split(fitting)
 
         async def attempt() -> None:
-            await self._confirm()
-            await self._append(self._topic, by_partition, sum(map(size_of, fitting)))
+            await self.confirm()
+            await self.append(self.topic, by_partition, sum(map(size_of, fitting)))
 
-        await self._backoff.repeat(
-            attempt, LogUnavailable, action=f"exporting to {EXPORTER} (topic {self._topic})", on_failure=self._failed
+        await self.backoff.repeat(
+            attempt, LogUnavailable, action=f"exporting to {EXPORTER} (topic {self.topic})", on_failure=self._failed
         )
         self.problem = None
 
     def _failed(self, error: LogUnavailable) -> None:
-        self.problem = f"topic {self._topic}: {error}"
-        self._telemetry.counter(EXPORT_FAILURES, EXPORTER, "kafka").inc()
+        self.problem = f"topic {self.topic}: {error}"
+        self.telemetry.counter(EXPORT_FAILURES, EXPORTER, "kafka").inc()
 
 
 def span_key(request: ExportTraceServiceRequest) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
 
 import zstandard
@@ -35,23 +35,19 @@ STAGE = "export_spans"
 """Its name in the counters of losses."""
 
 
+@dataclass(eq=False, repr=False)
 class JudgedSpansStage:
     """Opens the folds of the log of judged spans. `explanation` says whether the judge's words go along."""
 
-    def __init__(
-        self,
-        destination: SpanDestination,
-        telemetry: Telemetry,
-        *,
-        remember: float,
-        max_bytes: int,
-        explanation: bool,
-        own: OwnItems | None = None,
-    ) -> None:
-        self.destination = destination
-        self.telemetry = telemetry
-        self.explanation = explanation
-        self.own = own
+    destination: SpanDestination
+    telemetry: Telemetry
+    _: KW_ONLY
+    remember: InitVar[float]
+    max_bytes: InitVar[int]
+    explanation: bool
+    own: OwnItems | None = None
+
+    def __post_init__(self, remember: float, max_bytes: int) -> None:
         self._new_spans: Callable[[], RememberedSpans] = lambda: RememberedSpans(remember=remember, max_bytes=max_bytes)
 
     @asynccontextmanager

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +31,7 @@ _LOOK_AGAIN = 2.0
 """Seconds between two attempts to find a trace that the platform does not have yet."""
 
 
+@dataclass(eq=False, repr=False)
 class PlatformSender:
     """Sends requests one after the other; on return each is taken, or lost for a counted reason.
 
@@ -37,27 +39,20 @@ class PlatformSender:
     `wait_for_trace` seconds old.
     """
 
-    def __init__(
-        self,
-        platform: Platform[Any],
-        client: HttpClient,
-        telemetry: Telemetry,
-        *,
-        backoff: Backoff,
-        settings: PlatformSettings,
-        confirm: Confirm,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._platform = platform
-        self._client = client
-        self._telemetry = telemetry
-        self._backoff = backoff
+    platform: Platform[Any]
+    client: HttpClient
+    telemetry: Telemetry
+    _: KW_ONLY
+    backoff: Backoff
+    settings: InitVar[PlatformSettings]
+    confirm: Confirm
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self, settings: PlatformSettings) -> None:
         self._give_up_after = settings.give_up_after
         self._wait_for_trace = settings.wait_for_trace
         self._interval = 60.0 / settings.requests_per_minute if settings.requests_per_minute else 0.0
         self._next_at = 0.0
-        self._confirm = confirm
-        self._clock = clock
         self.problem: str | None = None
         """Why requests are not accepted now; None if they are, as far as is known."""
 
@@ -67,14 +62,14 @@ class PlatformSender:
 
         async def attempt() -> int:
             nonlocal give_up
-            await self._confirm()
+            await self.confirm()
             try:
                 known = await self._looked_up(request)
                 if known is None:
                     return 0
                 answer = await self._call(known.method, known.path, known)
-                refused = self._platform.refused(answer)
-                return self._dropped("refused", believed(refused, len(request.evaluations), self._platform.name))
+                refused = self.platform.refused(answer)
+                return self._dropped("refused", believed(refused, len(request.evaluations), self.platform.name))
             except TraceMissing:
                 return self._without_trace(request)
             except _Rejection as error:
@@ -82,14 +77,14 @@ class PlatformSender:
                     return await self._one_by_one(request)
                 if error.lacks_trace:
                     return self._without_trace(request)
-                now = self._backoff.clock()
+                now = self.backoff.clock()
                 give_up = now + self._give_up_after if give_up is None else give_up
                 if error.is_about_request or now >= give_up:
                     return self._dropped(error.reason, len(request.evaluations), error)
                 raise
 
-        refused = await self._backoff.repeat(
-            attempt, ExportUnavailable, action=f"exporting to {self._platform.name}", on_failure=self._failed
+        refused = await self.backoff.repeat(
+            attempt, ExportUnavailable, action=f"exporting to {self.platform.name}", on_failure=self._failed
         )
         self.problem = None
         return refused
@@ -100,30 +95,30 @@ class PlatformSender:
 
     async def _one_by_one(self, request: PlatformRequest) -> int:
         """Some of the request cannot be taken: the others are."""
-        singles = [single for evaluation in request.evaluations for single in self._platform.requests([evaluation])]
+        singles = [single for evaluation in request.evaluations for single in self.platform.requests([evaluation])]
         return sum([await self.send(single) for single in singles])
 
     def _without_trace(self, request: PlatformRequest) -> int:
         [evaluation] = request.evaluations
-        if self._clock() - evaluation.ended_at.timestamp() < self._wait_for_trace:
+        if self.clock() - evaluation.ended_at.timestamp() < self._wait_for_trace:
             raise ExportUnavailable("it does not have the trace yet", reason="no_trace", retry_after=_LOOK_AGAIN)
         return self._dropped("no_trace", 1)
 
     async def _looked_up(self, request: PlatformRequest) -> PlatformRequest | None:
-        path = self._platform.look_up(request)
+        path = self.platform.look_up(request)
         if path is None:
             return request
-        return self._platform.after_look_up(request, await self._call("GET", path, request))
+        return self.platform.after_look_up(request, await self._call("GET", path, request))
 
     async def _call(self, method: str, path: str, request: PlatformRequest) -> bytes:
         await self._rate()
-        headers = {name: value.get_secret_value() for name, value in self._platform.headers().items()}
+        headers = {name: value.get_secret_value() for name, value in self.platform.headers().items()}
         data = orjson.dumps(request.body) if method != "GET" else None
-        signature = self._platform.signature(request, data or b"", self._clock())
+        signature = self.platform.signature(request, data or b"", self.clock())
         try:
-            answer = await self._client.request(
+            answer = await self.client.request(
                 method,
-                self._platform.endpoint.rstrip("/") + path,
+                self.platform.endpoint.rstrip("/") + path,
                 data=data,
                 headers={"Content-Type": request.content_type, **headers, **signature},
             )
@@ -140,24 +135,24 @@ class PlatformSender:
         if status in _AGAIN:
             wait = retry_after(answer.headers.get("Retry-After"), datetime.now(UTC))
             raise ExportUnavailable(f"status {status}", reason=f"http_{status}", retry_after=wait)
-        raise _Rejection(status, lacks_trace=self._platform.lacks_trace(status, answer.content))
+        raise _Rejection(status, lacks_trace=self.platform.lacks_trace(status, answer.content))
 
     async def _rate(self) -> None:
         now = asyncio.get_running_loop().time()
         wait, self._next_at = self._next_at - now, max(now, self._next_at) + self._interval
         if self._interval and wait > 0:
-            await self._backoff.sleep(wait)
+            await self.backoff.sleep(wait)
 
     def _dropped(self, reason: str, count: int, error: ExportUnavailable | None = None) -> int:
         if count:
-            self._telemetry.drop(f"export_{self._platform.name}", reason, count)
+            self.telemetry.drop(f"export_{self.platform.name}", reason, count)
         if error is not None:
-            logger.error("exporter %s: %d evaluations dropped: %s", self._platform.name, count, error)
+            logger.error("exporter %s: %d evaluations dropped: %s", self.platform.name, count, error)
         return count
 
     def _failed(self, error: ExportUnavailable) -> None:
         self.problem = str(error)
-        self._telemetry.counter(EXPORT_FAILURES, self._platform.name, error.reason).inc()
+        self.telemetry.counter(EXPORT_FAILURES, self.platform.name, error.reason).inc()
 
 
 class _Rejection(ExportUnavailable):

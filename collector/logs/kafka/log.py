@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 from kafka.structs import TopicPartition
@@ -31,33 +32,27 @@ from collector.logs.kafka.topics import (
 from collector.logs.log import Committed, LogRefused, OpenFold, Record, StoredRecord
 
 
+@dataclass(eq=False, repr=False)
 class _Shared:
     """The parts that the logs of a process share: their way of reading, the producer and the range reader. The last log
     closes these.
     """
 
-    def __init__(
-        self,
-        settings: KafkaSettings,
-        timing: ConsumerTiming,
-        users: int,
-        *,
-        on_unreadable: OnUnreadable,
-        on_lost: OnLost,
-        on_stall: Callable[[], None],
-    ) -> None:
-        self.settings = settings
-        self.timing = timing
-        self.on_unreadable = on_unreadable
-        self.on_lost = on_lost
-        self.on_stall = on_stall
-        self.producer = SharedProducer(settings)
-        self.range_reader = RangeReader(settings, on_unreadable)
-        self._users = users
+    settings: KafkaSettings
+    timing: ConsumerTiming
+    users: int
+    _: KW_ONLY
+    on_unreadable: OnUnreadable
+    on_lost: OnLost
+    on_stall: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        self.producer = SharedProducer(self.settings)
+        self.range_reader = RangeReader(self.settings, self.on_unreadable)
 
     async def release(self) -> None:
-        self._users -= 1
-        if not self._users:
+        self.users -= 1
+        if not self.users:
             await self.producer.close()
             await self.range_reader.close()
 

@@ -17,6 +17,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from kafka.consumer.group import KafkaConsumer
@@ -119,25 +120,19 @@ REFUSED_WAIT = 2.0
 """Seconds between two attempts of a consumer that a broker refuses: each is a failed login in somebody's log."""
 
 
+@dataclass(eq=False, repr=False)
 class GroupStart:
     """Starts one consumer in the thread that polls. `stopping` ends every wait."""
 
-    def __init__(
-        self,
-        settings: KafkaSettings,
-        subscription: Subscription,
-        stopping: threading.Event,
-        watchdog: Watchdog,
-        reading: FailureLog,
-        on_refused: Callable[[LogRefused | None], None],
-    ) -> None:
-        self._settings = settings
-        self._subscription = subscription
-        self._topics = subscription.topics
-        self._stopping = stopping
-        self._watchdog = watchdog
-        self._reading = reading
-        self._on_refused = on_refused
+    settings: KafkaSettings
+    subscription: Subscription
+    stopping: threading.Event
+    watchdog: Watchdog
+    reading: FailureLog
+    on_refused: Callable[[LogRefused | None], None]
+
+    def __post_init__(self) -> None:
+        self._topics = self.subscription.topics
 
     def connect(self) -> Any:
         """A consumer that has reached a broker; None if the start was stopped before.
@@ -145,19 +140,19 @@ class GroupStart:
         Raises:
             LogUnavailable: no broker answers for the subscription's patience.
         """
-        give_up_at = time.monotonic() + self._subscription.patience
-        while not self._stopping.is_set():
-            self._watchdog.beat()
+        give_up_at = time.monotonic() + self.subscription.patience
+        while not self.stopping.is_set():
+            self.watchdog.beat()
             try:
-                return connect(KafkaConsumer, self._settings, self._options())
+                return connect(KafkaConsumer, self.settings, self._options())
             except LogRefused as error:
-                self._reading.failed(error)
-                self._on_refused(error)
-                self._stopping.wait(REFUSED_WAIT)
+                self.reading.failed(error)
+                self.on_refused(error)
+                self.stopping.wait(REFUSED_WAIT)
             except LogUnavailable:
                 if time.monotonic() >= give_up_at:
                     raise
-                self._stopping.wait(0.5)
+                self.stopping.wait(0.5)
         return None
 
     def subscribe(self, consumer: Any, listener: Any) -> None:
@@ -169,12 +164,12 @@ class GroupStart:
         """Wait until the partitions of the topics are known: a leader that joins earlier may distribute none."""
         give_up_at = time.monotonic() + TOPICS_WITHIN
         while known_partitions(consumer, self._topics.names) is None and time.monotonic() < give_up_at:
-            if self._stopping.is_set():
+            if self.stopping.is_set():
                 return
             wait_in_thread(consumer, 0.01)
 
     def _options(self) -> dict[str, Any]:
-        settings, subscription = self._settings, self._subscription
+        settings, subscription = self.settings, self.subscription
         return {
             **settings.fetch_options(),
             "group_id": subscription.group,

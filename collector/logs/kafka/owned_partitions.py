@@ -144,25 +144,19 @@ class CommitSender:
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class OwnedPartitions:
     """The partitions of one consumer, with the epoch in which each was assigned."""
 
-    def __init__(
-        self,
-        subscription: Subscription,
-        listener: GroupListener,
-        flow: PrefetchLimiter,
-        commits: CommitSender,
-        call: CallInLoop,
-        on_lost: OnLost,
-    ) -> None:
-        self._subscription = subscription
-        self._topics = subscription.topics
-        self._listener = listener
-        self._flow = flow
-        self._commits = commits
-        self._call = call
-        self._on_lost = on_lost
+    subscription: Subscription
+    listener: GroupListener
+    flow: PrefetchLimiter
+    commits: CommitSender
+    call: CallInLoop
+    on_lost: OnLost
+
+    def __post_init__(self) -> None:
+        self._topics = self.subscription.topics
         self._assigned: dict[TopicPartition, None] = {}  # not yet reported, in the order of assignment
         self._out_of_range: dict[TopicPartition, int] = {}  # what was to be read and is not there, until it is reported
         self._epochs: dict[int, int] = {}
@@ -201,13 +195,13 @@ class OwnedPartitions:
                 self._replaced[where] = records[0].offset if records else position_after_reset(consumer, where) or 0
                 del self._epochs[number], self._topic_ids[number]
                 self._out_of_range.pop(where, None)
-                self._flow.close_partition(number)
-                self._call(self._listener.revoked, [number])
+                self.flow.close_partition(number)
+                self.call(self.listener.revoked, [number])
                 self._assigned[where] = None
 
     def _current_topic_ids(self, consumer: Any) -> dict[str, str]:
         """The ids of the topics of others, as far as brokers have them. Nobody replaces the logs' own."""
-        if self._subscription.log is not None:
+        if self.subscription.log is not None:
             return {}
         ids = {topic: topic_id(consumer, topic) for topic in self._topics.names}
         return {topic: known for topic, known in ids.items() if known is not None}
@@ -223,7 +217,7 @@ class OwnedPartitions:
             return
         topic_ids = self._current_topic_ids(consumer)
         for where in assigned:
-            last = self._last_topic_ids.get(self._topics.number_of(where)) or self._subscription.begun.known(where)
+            last = self._last_topic_ids.get(self._topics.number_of(where)) or self.subscription.begun.known(where)
             if last is not None and topic_ids.get(where.topic, last) != last:
                 self._replaced.setdefault(where, 0)
         offsets = StartOffsets(consumer, timeout, topic_ids)
@@ -239,7 +233,7 @@ class OwnedPartitions:
                 if where.topic in topic_ids:
                     self._topic_ids[number] = self._last_topic_ids[number] = topic_ids[where.topic]
                 self._report_assigned_one(number, committed, start)
-                if self._subscription.log is None:
+                if self.subscription.log is None:
                     begun = committed if committed is not None else Committed(start, start)
                     self._begin(consumer, where, begun, noted=where in offsets.of_now)
                 self._out_of_range.pop(where, None)
@@ -256,19 +250,19 @@ class OwnedPartitions:
         topic_id = self._topic_ids.get(self._topics.number_of(where))
 
         def remember(error: LogError | None) -> None:
-            if error is None and topic_id is not None and self._subscription.begun.known(where) != topic_id:
-                self._subscription.begun.begun(where, topic_id)
+            if error is None and topic_id is not None and self.subscription.begun.known(where) != topic_id:
+                self.subscription.begun.begun(where, topic_id)
 
         if noted:
-            self._call(remember, None)
+            self.call(remember, None)
         else:
-            self._commits.send(consumer, {where: to_kafka(begun, topic_id)}, remember)
+            self.commits.send(consumer, {where: to_kafka(begun, topic_id)}, remember)
 
     def _report_assigned_one(self, number: int, committed: Committed | None, start: int) -> None:
         self._epoch += 1
         self._epochs[number] = self._epoch
-        self._flow.open_partition(number)
-        self._call(self._listener.assigned, Assigned(number, self._epoch, committed, start))
+        self.flow.open_partition(number)
+        self.call(self.listener.assigned, Assigned(number, self._epoch, committed, start))
 
     def report_out_of_range(self, consumer: Any, polled: PolledRecords) -> None:
         """Report what retention has deleted while this consumer waited, now that it is known where reading continues.
@@ -287,9 +281,9 @@ class OwnedPartitions:
 
     def _report_lost(self, where: TopicPartition, offset: int, end: int, reason: LossReason) -> None:
         if end > offset or reason == LossReason.TOPIC_REPLACED:
-            name = self._subscription.consumer or self._subscription.group
-            log = self._subscription.log or where.topic
-            self._on_lost(LostRecords(name, log, where.topic, where.partition, offset, end, reason))
+            name = self.subscription.consumer or self.subscription.group
+            log = self.subscription.log or where.topic
+            self.on_lost(LostRecords(name, log, where.topic, where.partition, offset, end, reason))
         else:
             logger.error(
                 "%s[%d] ends before %d, the next offset to read: records were lost, or the topic is another one of the"
@@ -306,18 +300,18 @@ class OwnedPartitions:
         offsets: Offsets = {}
         for number in numbers:
             where = self._topics.where(number)
-            state = self._listener.pending(number) if self._epochs.pop(number, None) is not None else None
+            state = self.listener.pending(number) if self._epochs.pop(number, None) is not None else None
             if state is not None:
                 offsets[where] = to_kafka(state, self._topic_ids.get(number))
             self._topic_ids.pop(number, None)
             self._replaced.pop(where, None)
             self._assigned.pop(where, None)
             self._out_of_range.pop(where, None)
-            self._flow.close_partition(number)
+            self.flow.close_partition(number)
         if offsets and commit:
             try:
                 await consumer.commit_async(offsets)
             except KafkaError as error:
                 logger.warning("the last offsets before a rebalance are not committed (%s)", translate(error))
         if numbers:
-            self._call(self._listener.revoked, numbers)
+            self.call(self.listener.revoked, numbers)

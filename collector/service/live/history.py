@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import orjson
@@ -35,22 +35,18 @@ class NumberedConfiguration:
     since: float
 
 
+@dataclass(eq=False, repr=False)
 class ConfigurationHistory:
     """All configurations of a deployment. `number` is that of the one which this process has."""
 
-    def __init__(
-        self,
-        store: GeneratedStepsStore,
-        own: Config,
-        *,
-        clock: Callable[[], float] = time.time,
-        warn: Callable[[str], None] = lambda _text: None,
-    ) -> None:
+    store: GeneratedStepsStore
+    own: Config
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    warn: Callable[[str], None] = lambda _text: None
+
+    def __post_init__(self) -> None:
         self.number = UNNUMBERED
-        self._store = store
-        self._own = own
-        self._clock = clock
-        self._warn = warn
         self._entries: dict[int, NumberedConfiguration] = {}
         self._plans: dict[int, Plan | None] = {}
         self.key = ""
@@ -71,8 +67,8 @@ class ConfigurationHistory:
 
     async def refresh(self) -> NumberedConfiguration | None:
         """Read what was taken since; returns the newest. Waits while the log is unavailable."""
-        self.key = self.key or (await draw_key(self._store)).secret
-        while (text := await self._store.load(_key(len(self._entries) + 1))) is not None:
+        self.key = self.key or (await draw_key(self.store)).secret
+        while (text := await self.store.load(_key(len(self._entries) + 1))) is not None:
             self._add(text)
         return self.newest
 
@@ -81,8 +77,8 @@ class ConfigurationHistory:
         values = live_values(config)
         digest = digest_of(values)
         while (newest := await self.refresh()) is None or newest.digest != digest:
-            plain = {"digest": digest, "at": self._clock(), "values": values}
-            self._add(await self._store.save(_key(len(self._entries) + 1), orjson.dumps(plain).decode()))
+            plain = {"digest": digest, "at": self.clock(), "values": values}
+            self._add(await self.store.save(_key(len(self._entries) + 1), orjson.dumps(plain).decode()))
         return newest.number
 
     def lately_replaced(self, config: Config) -> NumberedConfiguration | None:
@@ -97,7 +93,7 @@ class ConfigurationHistory:
         if mine is None or mine == len(self._entries):
             return None
         replaced = self._entries[mine + 1].since
-        return self._entries[mine] if self._clock() - replaced < STALE_WITHIN else None
+        return self._entries[mine] if self.clock() - replaced < STALE_WITHIN else None
 
     async def find_newest(self) -> None:
         """For who only looks on: this is the newest one."""
@@ -123,11 +119,11 @@ class ConfigurationHistory:
         if entry is None:
             return None
         try:
-            config = with_live_values(self._own, entry.values, f"configuration {number}", answering=False)
+            config = with_live_values(self.own, entry.values, f"configuration {number}", answering=False)
             return build_unasked_plan(config, self.key if KEYED in entry.values else "")
         except ConfigError as error:
             reason = "; ".join(str(error).splitlines())
-            self._warn(f"what configuration {number} left unfinished is judged by that of now: {reason}")
+            self.warn(f"what configuration {number} left unfinished is judged by that of now: {reason}")
             return None
 
     def _add(self, text: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from collector.config.configured import Config
@@ -27,35 +28,29 @@ CHECK_EVERY = 2.0
 _NAMED = 8
 
 
+@dataclass(eq=False, repr=False)
 class Reload:
     """Takes other configurations, one at a time. `load` reads and checks the file at `path`; it raises ConfigError.
 
     With `takes` the process evaluates: what its file has counts for the whole deployment.
     """
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        history: ConfigurationHistory,
-        *,
-        path: Path | None,
-        takes: bool,
-        load: Callable[[Path], Config] = load,
-        every: float = CHECK_EVERY,
-    ) -> None:
-        self._exchange = exchange
-        self._history = history
-        self._status = exchange.process.status
-        self._path = path
-        self._load = load
-        self._takes = takes
-        self._every = every
+    exchange: Exchange
+    history: ConfigurationHistory
+    _: KW_ONLY
+    path: Path | None
+    takes: bool
+    load: Callable[[Path], Config] = load
+    every: float = CHECK_EVERY
+
+    def __post_init__(self) -> None:
+        self._status = self.exchange.process.status
         self._requested = asyncio.Event()
         self._signalled = False
         self._looked_at = self._read()
         self._content: bytes | None = None  # it may have been changed since the start has read it
-        self._in_file = exchange.process.config.settings
-        self._seen = history.number if history.newest is None else history.newest.number
+        self._in_file = self.exchange.process.config.settings
+        self._seen = self.history.number if self.history.newest is None else self.history.newest.number
         self._refused_number = 0
 
     def request(self) -> None:
@@ -67,7 +62,7 @@ class Reload:
         """Look again and again, and when asked."""
         while True:
             try:
-                async with asyncio.timeout(self._every):
+                async with asyncio.timeout(self.every):
                     await self._requested.wait()
             except TimeoutError:
                 pass
@@ -81,22 +76,22 @@ class Reload:
         settled = content == self._looked_at  # else somebody may still be writing it
         self._looked_at = content
         changed = settled and content is not None and content != self._content
-        if self._path is not None and (signalled or changed):
+        if self.path is not None and (signalled or changed):
             self._content = content
-            await self._take_file(self._path, signalled=signalled)
-        newest = await self._history.refresh()
-        if newest is not None and newest.number > max(self._history.number, self._refused_number):
+            await self._take_file(self.path, signalled=signalled)
+        newest = await self.history.refresh()
+        if newest is not None and newest.number > max(self.history.number, self._refused_number):
             await self._follow(newest)
 
     def _read(self) -> bytes | None:
         try:
-            return None if self._path is None else self._path.read_bytes()
+            return None if self.path is None else self.path.read_bytes()
         except OSError:
             return None  # it is being replaced; a signal reports it
 
     async def _take_file(self, path: Path, *, signalled: bool) -> None:
         try:
-            config = await asyncio.to_thread(self._load, path)
+            config = await asyncio.to_thread(self.load, path)
             self._require_live(config)
         except ConfigError as error:
             self._status.refuse(str(error))
@@ -105,13 +100,13 @@ class Reload:
         if config.settings == before and not signalled:
             self._status.restore()  # the file says nothing new, whatever others have taken meanwhile
             return
-        newest = await self._history.refresh()
+        newest = await self.history.refresh()
         digest = digest_of(live_values(config))
         # A file may reach one machine later than another. What others have taken meanwhile, and left again, is no news.
         seen = next(
             (
                 configuration.number
-                for configuration in self._history.after(self._seen)
+                for configuration in self.history.after(self._seen)
                 if configuration.digest == digest
             ),
             None,
@@ -122,14 +117,14 @@ class Reload:
             self._status.keep()
         elif newest is not None and digest == newest.digest:
             await self._take(config, newest.number)
-        elif seen is None and self._takes:
+        elif seen is None and self.takes:
             await self._take(config, None)
         else:
             self._status.keep()  # what the deployment runs is in the log
 
     @property
     def _running(self) -> Config:
-        return self._exchange.process.config
+        return self.exchange.process.config
 
     def _require_live(self, config: Config) -> None:
         """See that nothing is changed that only a start reads.
@@ -160,7 +155,7 @@ class Reload:
     async def _take(self, config: Config, number: int | None) -> bool:
         changed = live_keys(self._running.settings, config.settings)
         try:
-            prepared = await self._exchange.prepare(config)
+            prepared = await self.exchange.prepare(config)
         except ConfigError as error:
             self._status.refuse(str(error))
             return False
@@ -169,9 +164,9 @@ class Reload:
             self._status.refuse(f"it cannot be prepared: {error!r}")
             return False
         # From here on it counts: whoever dies finds it in the log.
-        number = number or await self._history.take(config)
-        self._history.number, self._seen = number, max(self._seen, number)
-        await self._exchange.take(prepared, number)
+        number = number or await self.history.take(config)
+        self.history.number, self._seen = number, max(self._seen, number)
+        await self.exchange.take(prepared, number)
         more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         self._status.take(number, f"{', '.join(changed[:_NAMED]) or 'nothing'}{more}")
         return True

@@ -7,6 +7,7 @@ import io
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Any
 
 import aiohttp
@@ -28,23 +29,19 @@ _MOST_LINES = 20_000
 _LOST = (aiohttp.ClientError, OSError, ValueError)
 
 
+@dataclass(eq=False, repr=False)
 class BatchConnection:
     """Calls to one endpoint. Close it with `aclose`."""
 
-    def __init__(
-        self,
-        base_url: str,
-        headers: Mapping[str, str],
-        *,
-        ssl_context: ssl.SSLContext | None = None,
-        proxy: str | None = None,
-        fresh_headers: Callable[[], Mapping[str, str]] | None = None,
-    ) -> None:
+    base_url: InitVar[str]
+    headers: Mapping[str, str]
+    _: KW_ONLY
+    ssl_context: ssl.SSLContext | None = None
+    proxy: str | None = None
+    fresh_headers: Callable[[], Mapping[str, str]] | None = None
+
+    def __post_init__(self, base_url: str) -> None:
         self._base_url = base_url.rstrip("/")
-        self._headers = headers
-        self._ssl_context = ssl_context
-        self._proxy = proxy
-        self._fresh_headers = fresh_headers
         self._client: HttpClient | None = None
 
     async def aclose(self) -> None:
@@ -88,13 +85,13 @@ class BatchConnection:
         self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **parts: Any
     ) -> AbstractAsyncContextManager[StreamedResponse]:
         if self._client is None:
-            context, proxy = trusting(self._ssl_context), proxy_for(self._base_url, self._proxy)
+            context, proxy = trusting(self.ssl_context), proxy_for(self._base_url, self.proxy)
             self._client = HttpClient(
-                {**self._headers, "Accept-Encoding": "identity"}, timeout=_TIMEOUT, ssl_context=context, proxy=proxy
+                {**self.headers, "Accept-Encoding": "identity"}, timeout=_TIMEOUT, ssl_context=context, proxy=proxy
             )
         every = dict(headers or {})
-        if self._fresh_headers is not None:
-            every |= self._fresh_headers()
+        if self.fresh_headers is not None:
+            every |= self.fresh_headers()
         return self._client.stream(method, self._base_url + path, headers=every, **parts)
 
     async def _call(self, method: str, path: str, **parts: Any) -> dict[str, Any]:

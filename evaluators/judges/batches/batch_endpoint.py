@@ -7,6 +7,7 @@ import hashlib
 import math
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import orjson
 
@@ -30,6 +31,7 @@ _OF_ONE_REQUEST = ABOUT_QUESTION | {"unsupported", "filtered"}
 """Meanings of a refusal that says nothing of other requests, or nothing certain."""
 
 
+@dataclass(eq=False, repr=False)
 class BatchEndpoint:
     """Gathers requests, submits them in batches, and gives each its answer; all of it is in the journal.
 
@@ -41,26 +43,19 @@ class BatchEndpoint:
     time.
     """
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        provider: BatchProvider,
-        journal: BatchJournal,
-        terms: BatchTerms,
-        *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._endpoint = endpoint
-        self._provider = provider
-        self._journal = journal
-        self._terms = terms
-        self._sleep = sleep
-        self._clock = clock
-        self._calls = PatientCalls(terms, sleep, clock)
+    endpoint: Endpoint
+    provider: BatchProvider
+    journal: BatchJournal
+    terms: BatchTerms
+    _: KW_ONLY
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self._calls = PatientCalls(self.terms, self.sleep, self.clock)
         self._waits = RequestWaits()
         self._batches = SubmittedBatches(
-            provider, journal, terms, self._waits, calls=self._calls, sleep=sleep, clock=clock
+            self.provider, self.journal, self.terms, self._waits, calls=self._calls, sleep=self.sleep, clock=self.clock
         )
         self._numbers: dict[str, set[int]] = {}
         self._first: dict[str, asyncio.Future[Exception | None]] = {}
@@ -77,7 +72,7 @@ class BatchEndpoint:
             JudgeError: it cannot be asked.
         """
         try:
-            await self._calls.call(self._provider.check, self._terms.pace.patience_at_start)
+            await self._calls.call(self.provider.check, self.terms.pace.patience_at_start)
         except HttpStatusError as error:
             raise to_judge_error(error) from None
         self.follow_open()
@@ -91,12 +86,12 @@ class BatchEndpoint:
         self._looking = asyncio.get_running_loop().create_task(self._look_forever())
 
     async def _look_forever(self) -> None:
-        absent, home = self._terms.absent, self._terms.home
+        absent, home = self.terms.absent, self.terms.home
         assert absent is not None, "only what is remembered is looked for"
         while True:
-            if absent.begin_look(home, self._clock()):
+            if absent.begin_look(home, self.clock()):
                 try:
-                    await self._calls.call(self._provider.check, math.inf)
+                    await self._calls.call(self.provider.check, math.inf)
                 except NoBatches as error:
                     self._batches.learn_absence(error)
                     self._submit_gathered()
@@ -104,7 +99,7 @@ class BatchEndpoint:
                     pass  # what else is wrong with it is seen when something is submitted
                 else:
                     absent.discard(home)
-            await self._sleep(LOOK_AGAIN)
+            await self.sleep(LOOK_AGAIN)
 
     @property
     def gathered(self) -> int:
@@ -119,11 +114,11 @@ class BatchEndpoint:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
         await self._batches.aclose()
-        await self._endpoint.aclose()
+        await self.endpoint.aclose()
 
     async def connected(self) -> object:
         """See `Endpoint.connected`."""
-        return await self._endpoint.connected()
+        return await self.endpoint.connected()
 
     async def post(self, body: Mapping[str, Json], shape: Hashable = None) -> EndpointReply:
         """The response to a request, when there is one: see `PostsRequests.post`.
@@ -143,7 +138,7 @@ class BatchEndpoint:
         try:
             return await self._answer(name, body, form)
         finally:
-            if not self._journal.has(self._terms.home, name):
+            if not self.journal.has(self.terms.home, name):
                 self._numbers[digest].discard(number)  # it was not sent
 
     def _take_number(self, digest: str) -> int:
@@ -156,14 +151,14 @@ class BatchEndpoint:
         self, name: str, body: Mapping[str, Json], shape: str | None, requests: OwnedRequests | None = None
     ) -> EndpointReply:
         while True:
-            entry = self._journal.entry(self._terms.home, name)
+            entry = self.journal.entry(self.terms.home, name)
             if entry is not None and entry.status is not None:
                 return self._reply(entry, shape)
             if entry is not None and entry.batch is None:
                 _raise_if_spent(entry)
             if entry is None and shape is None:
                 return await self._at_once(name, body)
-            if entry is None and shape is not None and not self._journal.knows(self._terms.home, shape):
+            if entry is None and shape is not None and not self.journal.knows(self.terms.home, shape):
                 if (reply := await self._first_of_shape(name, body, shape)) is not None:
                     return reply
                 continue
@@ -179,9 +174,9 @@ class BatchEndpoint:
         status = entry.status or 0
         if not 200 <= status < 300:
             raise HttpStatusError(status, {}, entry.content)
-        if shape is not None and not self._journal.knows(self._terms.home, shape):
-            self._journal.learn(self._terms.home, shape)
-        return EndpointReply(entry.content, 1.0 if entry.at_once else 1.0 - self._terms.discount)
+        if shape is not None and not self.journal.knows(self.terms.home, shape):
+            self.journal.learn(self.terms.home, shape)
+        return EndpointReply(entry.content, 1.0 if entry.at_once else 1.0 - self.terms.discount)
 
     async def _first_of_shape(self, name: str, body: Mapping[str, Json], shape: str) -> EndpointReply | None:
         """The reply to the first request of a shape; None to those that have waited for it.
@@ -205,33 +200,33 @@ class BatchEndpoint:
             problem = error
             raise
         else:
-            self._journal.learn(self._terms.home, shape)
+            self.journal.learn(self.terms.home, shape)
             return reply
         finally:
             del self._first[shape]
             pending.set_result(problem)
 
     async def _at_once(self, name: str, body: Mapping[str, Json]) -> EndpointReply:
-        reply = await self._calls.call(lambda: self._post_now(body), self._terms.pace.patience)
-        self._terms.on_at_once()
-        await self._journal.record_at_once(self._terms.home, name, reply.content)
+        reply = await self._calls.call(lambda: self._post_now(body), self.terms.pace.patience)
+        self.terms.on_at_once()
+        await self.journal.record_at_once(self.terms.home, name, reply.content)
         return reply
 
     async def _without_batches(self, name: str, body: Mapping[str, Json]) -> EndpointReply:
-        assert self._terms.absent is not None
-        async with self._terms.absent.slots(self._terms.home, self._terms.concurrency):
+        assert self.terms.absent is not None
+        async with self.terms.absent.slots(self.terms.home, self.terms.concurrency):
             return await self._at_once(name, body)
 
     async def _post_now(self, body: Mapping[str, Json]) -> EndpointReply:
-        await self._terms.confirm()
+        await self.terms.confirm()
         try:
-            async with asyncio.timeout(self._terms.timeout):
-                return await self._endpoint.post(body)
+            async with asyncio.timeout(self.terms.timeout):
+                return await self.endpoint.post(body)
         except TimeoutError:
-            raise JudgeUnavailable(f"no answer within {self._terms.timeout:g} s", type="judge_timeout") from None
+            raise JudgeUnavailable(f"no answer within {self.terms.timeout:g} s", type="judge_timeout") from None
 
     def _gather(self, name: str, body: Mapping[str, Json]) -> None:
-        loop, pace = asyncio.get_running_loop(), self._terms.pace
+        loop, pace = asyncio.get_running_loop(), self.terms.pace
         if not self._gathered:
             self._gather_until = loop.time() + pace.longest_linger
         self._gathered[name] = body
@@ -244,15 +239,15 @@ class BatchEndpoint:
 
     @property
     def _most_items(self) -> int:
-        most = self._provider.most_items
-        return most if self._terms.most_items is None else min(most, self._terms.most_items)
+        most = self.provider.most_items
+        return most if self.terms.most_items is None else min(most, self.terms.most_items)
 
     def _submit_gathered(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         gathered, self._gathered, self._timer = self._gathered, {}, None
         items = [BatchItem(name, body) for name, body in gathered.items()]
-        for part in _parts(items, self._most_items, self._provider.most_bytes):
+        for part in _parts(items, self._most_items, self.provider.most_bytes):
             self._batches.submit(part)
 
 

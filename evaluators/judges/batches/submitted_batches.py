@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -40,28 +41,21 @@ _NOT_AGAIN = frozenset({"cancelled", GONE})
 _HTTP_404 = 404
 
 
+@dataclass(eq=False, repr=False)
 class SubmittedBatches:
     """Submits and follows the batches of one endpoint in the background, and wakes the requests that they answer."""
 
-    def __init__(
-        self,
-        provider: BatchProvider,
-        journal: BatchJournal,
-        terms: BatchTerms,
-        waits: RequestWaits,
-        *,
-        calls: PatientCalls,
-        sleep: Callable[[float], Awaitable[None]],
-        clock: Callable[[], float],
-    ) -> None:
-        self._provider = provider
-        self._journal = journal
-        self._terms = terms
-        self._pace = terms.pace
-        self._waits = waits
-        self._calls = calls
-        self._sleep = sleep
-        self._clock = clock
+    provider: BatchProvider
+    journal: BatchJournal
+    terms: BatchTerms
+    waits: RequestWaits
+    _: KW_ONLY
+    calls: PatientCalls
+    sleep: Callable[[float], Awaitable[None]]
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._pace = self.terms.pace
         self._tasks: set[asyncio.Task[None]] = set()
         self._followed: set[str] = set()
 
@@ -70,17 +64,17 @@ class SubmittedBatches:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._provider.aclose()
+        await self.provider.aclose()
 
     def follow_open(self) -> None:
         """Follow the batches that an earlier run, or a former owner, has left."""
-        for batch in self._journal.open_batches(self._terms.home):
+        for batch in self.journal.open_batches(self.terms.home):
             self.follow_again(batch)
 
     def follow(self, batch: str) -> None:
         """Follow a batch, by its key, if nothing does."""
         if batch not in self._followed:
-            self.follow_again(self._journal.batch(batch))
+            self.follow_again(self.journal.batch(batch))
 
     def submit(self, items: Sequence[BatchItem]) -> None:
         """Submit these requests as a batch, in the background."""
@@ -90,19 +84,19 @@ class SubmittedBatches:
 
     async def _call(self, request: Callable[[], Awaitable[T]]) -> T:
         """The response to a request, however long the provider is unavailable: the batch is there all the same."""
-        return await self._calls.call(request, None)
+        return await self.calls.call(request, None)
 
     def learn_absence(self, error: NoBatches) -> None:
         """Remember that the endpoint takes no batches."""
-        assert self._terms.absent is not None
+        assert self.terms.absent is not None
         if not self.is_absent:
-            self._terms.absent.add(self._terms.home)
-            self._terms.on_absent(error)
+            self.terms.absent.add(self.terms.home)
+            self.terms.on_absent(error)
 
     @property
     def is_absent(self) -> bool:
         """Whether the endpoint is known to take no batches."""
-        return self._terms.absent is not None and self._terms.home in self._terms.absent
+        return self.terms.absent is not None and self.terms.home in self.terms.absent
 
     def _begin(self, key: str, work: Awaitable[None], names: Sequence[str] | frozenset[str]) -> None:
         """Do this for a batch in the background; where it fails, it fails for these requests."""
@@ -113,7 +107,7 @@ class SubmittedBatches:
                 await work
             except Exception as error:  # noqa: BLE001 - raised where somebody waits for the answer
                 self._followed.discard(key)
-                self._waits.wake(names, error)
+                self.waits.wake(names, error)
             self._followed.discard(key)
 
         task = asyncio.get_running_loop().create_task(done())
@@ -122,24 +116,24 @@ class SubmittedBatches:
 
     async def _submit(self, key: str, items: Sequence[BatchItem]) -> None:
         if self.is_absent:
-            self._waits.wake([item.name for item in items])
+            self.waits.wake([item.name for item in items])
             return
-        planned = self._clock()
-        await self._journal.plan(self._terms.home, key, [item.name for item in items], planned)
+        planned = self.clock()
+        await self.journal.plan(self.terms.home, key, [item.name for item in items], planned)
         try:
             batch = await self._submitted(key, items)
         except NoBatches as error:
-            await self._journal.drop_plan(key)
-            if self._terms.absent is None:
+            await self.journal.drop_plan(key)
+            if self.terms.absent is None:
                 raise
             self.learn_absence(error)
-            self._waits.wake([item.name for item in items])
+            self.waits.wake([item.name for item in items])
             return
         except JudgeError:
-            await self._journal.drop_plan(key)
+            await self.journal.drop_plan(key)
             raise
-        await self._journal.submitted(key, batch)
-        self._waits.let_rest([item.name for item in items])
+        await self.journal.submitted(key, batch)
+        self.waits.let_rest([item.name for item in items])
         del items  # not for as long as the batch takes: it has all texts
         await self._follow(key, batch, planned)
 
@@ -147,19 +141,19 @@ class SubmittedBatches:
         """The id of the batch, submitted once: where nobody knows whether it was, it is looked for first."""
         names, wait = [item.name for item in items], self._pace.first_retry
         while True:
-            began = self._clock()
-            await self._terms.confirm()
+            began = self.clock()
+            await self.terms.confirm()
             try:
-                return await self._provider.submit(key, items)
+                return await self.provider.submit(key, items)
             except (HttpStatusError, JudgeUnavailable) as error:
                 if isinstance(error, HttpStatusError):
                     await self._raise_if_absent(error)
                 problem = to_judge_error(error) if isinstance(error, HttpStatusError) else error
                 refused = isinstance(error, HttpStatusError) and error.status < 500
-                if not isinstance(problem, JudgeUnavailable) and not self._calls.passes(error):
+                if not isinstance(problem, JudgeUnavailable) and not self.calls.passes(error):
                     raise problem from None
-                self._terms.on_problem(problem)
-            await self._sleep(max(wait, getattr(problem, "retry_after", None) or 0.0))
+                self.terms.on_problem(problem)
+            await self.sleep(max(wait, getattr(problem, "retry_after", None) or 0.0))
             wait = min(2 * wait, self._pace.longest_look)
             if not refused and (batch := await self._search(key, names, began)) is not None:
                 return batch
@@ -169,28 +163,28 @@ class SubmittedBatches:
         if error.status not in ABSENT:
             return
         if error.status == _HTTP_404:
-            await self._call(self._provider.check)
+            await self._call(self.provider.check)
             return
         raise NoBatches(error.status, "a submission") from None
 
     async def _continue(self, batch: OpenBatch) -> None:
         """Go on with a batch of an earlier run: whether it was submitted may have to be found out."""
-        names = self._journal.names(batch.key)
+        names = self.journal.names(batch.key)
         batch_id = batch.id or await self._search(batch.key, names, batch.planned)
         if batch_id is None:
-            await self._journal.drop_plan(batch.key)
-            self._waits.wake(names)
+            await self.journal.drop_plan(batch.key)
+            self.waits.wake(names)
             return
-        await self._journal.submitted(batch.key, batch_id)
+        await self.journal.submitted(batch.key, batch_id)
         await self._follow(batch.key, batch_id, batch.planned)
 
     async def _search(self, key: str, names: Sequence[str] | frozenset[str], since: float) -> str | None:
         """The id of a batch that may have been submitted; None when it surely was not."""
         wait = self._pace.first_retry
         while True:
-            began = self._clock()
+            began = self.clock()
             try:
-                look = partial(self._provider.submitted, key, names, since, self._journal.ids())
+                look = partial(self.provider.submitted, key, names, since, self.journal.ids())
                 batch = await self._call(partial(_unless_absent, look))
             except Undecided:
                 began = since
@@ -199,25 +193,25 @@ class SubmittedBatches:
             else:
                 if batch is not None or began - since >= self._pace.settled:
                     return batch
-            await self._sleep(wait)
+            await self.sleep(wait)
             wait = min(2 * wait, self._pace.longest_look)
 
     async def _follow(self, key: str, batch: str, planned: float) -> None:
         """Look at a batch until it has ended, and collect its results."""
-        total = len(self._journal.names(key))
+        total = len(self.journal.names(key))
         wait = self._pace.first_look
         while True:
             state = await self._state(batch)
             if state.ended:
                 break
             self._report(batch, state, planned, total)
-            await self._sleep(wait)
+            await self.sleep(wait)
             wait = min(1.5 * wait, self._pace.longest_look)
         await self._collect(key, batch, state, planned, total)
 
     async def _state(self, batch: str) -> BatchState:
         try:
-            return await self._call(partial(_unless_absent, lambda: self._provider.state(batch)))
+            return await self._call(partial(_unless_absent, lambda: self.provider.state(batch)))
         except JudgeDenied as error:
             if error.remedy not in _GONE:
                 raise
@@ -226,30 +220,30 @@ class SubmittedBatches:
 
     async def _takes_batches(self) -> bool:
         try:
-            await self._call(self._provider.check)
+            await self._call(self.provider.check)
         except NoBatches:
             return False
         return True
 
     async def _collect(self, key: str, batch: str, state: BatchState, planned: float, total: int) -> None:
-        members = self._journal.names(key)
+        members = self.journal.names(key)
         missing: dict[str, Missing] = {}
         unknown = await self._call(lambda: self._read_results(members, state, missing))
-        left = self._journal.names(key)
-        if self._terms.endures and state.problem in _FOR_NOW:
+        left = self.journal.names(key)
+        if self.terms.endures and state.problem in _FOR_NOW:
             self._report(batch, state, planned, total, without_answer=len(left), unknown=unknown)
-            await self._journal.drop_plan(key)  # nothing of it was done
-            self._waits.wake(members)
+            await self.journal.drop_plan(key)  # nothing of it was done
+            self.waits.wake(members)
             return
-        await self._journal.end(key, missing, "cancelled" if state.status in _NOT_AGAIN else "failed")
+        await self.journal.end(key, missing, "cancelled" if state.status in _NOT_AGAIN else "failed")
         self._report(batch, state, planned, total, without_answer=len(left), unknown=unknown)
-        self._waits.wake(members)
+        self.waits.wake(members)
 
     async def _read_results(self, members: frozenset[str], state: BatchState, missing: dict[str, Missing]) -> int:
         """Write the results down as they come; the number of those that nobody has asked for."""
         unknown = 0
         answered: list[BatchResult] = []
-        async with aclosing(self._provider.results(state)) as results:
+        async with aclosing(self.provider.results(state)) as results:
             async for result in results:
                 if result.name not in members:
                     unknown += 1
@@ -258,21 +252,21 @@ class SubmittedBatches:
                 else:
                     answered.append(result)
                 if len(answered) >= _RECORDED_AT_ONCE:
-                    await self._journal.record(self._terms.home, answered)
+                    await self.journal.record(self.terms.home, answered)
                     answered.clear()
-        await self._journal.record(self._terms.home, answered)
+        await self.journal.record(self.terms.home, answered)
         return unknown
 
     def _report(
         self, batch: str, state: BatchState, planned: float, total: int, *, without_answer: int = 0, unknown: int = 0
     ) -> None:
-        self._terms.on_progress(
+        self.terms.on_progress(
             BatchProgress(
                 batch=batch,
                 status=state.status + (f" ({state.problem})" if state.problem else ""),
                 done=state.done,
                 total=total,
-                seconds=self._clock() - planned,
+                seconds=self.clock() - planned,
                 ended=state.ended,
                 without_answer=without_answer,
                 unknown=unknown,
@@ -281,12 +275,12 @@ class SubmittedBatches:
 
     def follow_again(self, batch: OpenBatch) -> None:
         """Follow a batch that an earlier run, or a former owner, has submitted or planned."""
-        self._begin(batch.key, self._continue(batch), self._journal.names(batch.key))
+        self._begin(batch.key, self._continue(batch), self.journal.names(batch.key))
 
     def _key(self, names: Sequence[str]) -> str:
         """The name of the batch of these requests: their second batch has another one."""
-        entries = ((name, self._journal.entry(self._terms.home, name)) for name in names)
-        tries = [f"{self._terms.home} {name} {0 if entry is None else entry.attempts}" for name, entry in entries]
+        entries = ((name, self.journal.entry(self.terms.home, name)) for name in names)
+        tries = [f"{self.terms.home} {name} {0 if entry is None else entry.attempts}" for name, entry in entries]
         return hashlib.sha256("\n".join(sorted(tries)).encode()).hexdigest()[:32]
 
 
