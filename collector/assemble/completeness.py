@@ -81,6 +81,7 @@ def _is_empty_answer(draft: TurnDraft, spans: Sequence[Span]) -> bool:
         call.output_incomplete is None
         and call.input_incomplete is None
         and not any(span.dropped_attributes for span in spans)
+        and not any(message.text for message in call.output or ())  # somebody's words, in a role that nobody knows
     )
     return is_whole and call.finish_reason == "stop" and call.usage is not None
 

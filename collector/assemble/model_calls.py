@@ -278,7 +278,7 @@ def _make_call(parsed_spans: list[ParsedSpan]) -> ModelCall:
         user_message_count=len(
             [message for message in messages[: question_index + 1] if message.role == "user" and message.text.strip()]
         ),
-        answer=find_answer(call.output) or (None if call.output is None or call.output_incomplete else ""),
+        answer=find_answer(call.output) or (None if call.output_incomplete else find_answer(call.output)),
         pending_tool_calls=find_pending_tool_calls(call.output or ()),
     )
 
@@ -306,11 +306,16 @@ def find_question_index(messages: Sequence[ChatMessage]) -> int:
     return len(messages) - 1 if messages and all(message.role == "system" for message in messages) else -1
 
 
+_SPEAKERS = frozenset(("user", "assistant", "system", "tool", "context"))
+
+
 def find_answer(output: Sequence[ChatMessage] | None, *, run: bool = False) -> str | None:
     """Find the text of an answer: of several choices the first, of a `run` the last; "" if empty, None if missing."""
     if output is None:
         return None
     texts = [message.text for message in output if message.role == "assistant" and message.text.strip()]
+    if not texts and any(message.role not in _SPEAKERS and message.text.strip() for message in output):
+        return None  # somebody said it whose role nobody knows
     if len(texts) < 2:
         return texts[0] if texts else ""
     return (

@@ -102,6 +102,10 @@ def read_spans(trace: CollectedTrace, tree: SpanTree, dialects: Dialects, identi
     return _with_lone_calls(ordered, tree)
 
 
+_PARTS = frozenset({"tool", "retrieval", "auxiliary", "other"})
+"""Kinds of steps that may be part of a model's call."""
+
+
 def _with_lone_calls(parsed_spans: list[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
     """Take a step with a model and messages for a call of the model if it encloses nothing.
 
@@ -110,7 +114,9 @@ def _with_lone_calls(parsed_spans: list[ParsedSpan], tree: SpanTree) -> list[Par
     lone = [each for each in parsed_spans if each.call.kind == "chain" and _may_be_call(each)]
     if not lone:
         return parsed_spans
-    around = {span_id for parsed_span in parsed_spans for span_id in tree.ancestors(parsed_span.span.span_id)}
+    around = {
+        span_id for span, call in parsed_spans if call.kind not in _PARTS for span_id in tree.ancestors(span.span_id)
+    }
     calls = {span.span.span_id for span in lone if span.span.span_id not in around}
     return [
         span._replace(call=span.call._replace(kind="model")) if span.span.span_id in calls else span

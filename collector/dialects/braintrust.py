@@ -13,7 +13,7 @@ from collector.dialects.attributes import (
     parse_passages,
     parse_usage,
 )
-from collector.dialects.call import Call, Kind, as_messages
+from collector.dialects.call import Call, Kind, as_messages, read_by_kind
 from collector.dialects.decode import as_dict, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, parse_answer, parse_question
@@ -27,7 +27,8 @@ _KINDS: dict[str, Kind] = {
     "tool": "tool",
     "retriever": "retrieval",
     **dict.fromkeys(("score", "eval", "scorer"), "auxiliary"),
-}  # task, function: a step around others
+}
+_STEPS = frozenset({None, "task", "function"})
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
@@ -36,12 +37,22 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     input_value, input_key = find_value(attributes, "braintrust.input_json", "braintrust.input")
     output_value, output_key = find_value(attributes, "braintrust.output_json", "braintrust.output")
     span_attributes = as_dict(decode_json(attributes.get("braintrust.span_attributes")))
-    metadata = as_dict(decode_json(attributes.get("braintrust.metadata")))
-    usage = parse_usage(attributes.get("braintrust.metrics"))
     if not (input_key or output_key or span_attributes):
         return None
-    kind = _find_kind(span, find_text(span_attributes, "type"), is_model=usage is not None)
+    usage = parse_usage(attributes.get("braintrust.metrics"))
+    sources = find_sources(attributes, input=input_key, output=output_key)
+
+    def read_as(kind: Kind) -> Call:
+        call = _read_as(kind, span, input_value, output_value)
+        return call._replace(sources=sources, usage=usage if kind == "model" else None)
+
+    name = find_text(span_attributes, "type") or ("llm" if usage is not None else None)
+    return read_by_kind(name, _KINDS, _STEPS, span, read_as)
+
+
+def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json) -> Call:
     question, answer = _parse_content(input_value, kind, "user"), _parse_content(output_value, kind, "assistant")
+    metadata = as_dict(decode_json(span.attributes.get("braintrust.metadata")))
     result = decode_json(output_value)
     return Call(
         dialect="braintrust",
@@ -52,21 +63,11 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         output_incomplete=answer.incomplete,
         error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,
         model=find_text(metadata, "model"),
-        usage=usage if kind == "model" else None,
         tool=ToolCall(name=span.name, arguments=parse_arguments(decode_json(input_value)), result=decode(result))
         if kind == "tool"
         else None,
         passages=parse_passages(result) if kind == "retrieval" else (),
-        sources=find_sources(attributes, input=input_key, output=output_key),
     )
-
-
-def _find_kind(span: Span, name: str | None, *, is_model: bool) -> Kind:
-    if name is not None and name in _KINDS:
-        return _KINDS[name]
-    if name is None and is_model:
-        return "model"
-    return "chain" if span.parent_span_id else "workflow"
 
 
 def _parse_content(value: Json, kind: Kind, role: str) -> Content:

@@ -5,11 +5,12 @@ A reader reports one span and nothing else. `collector/assemble` decides what be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from collector.dialects.decode import as_list
+from collector.otlp.span import Span
 from evaluators.cases import Attachment, Feedback, Incomplete, Json, TokenCount, ToolCall
 
 Kind = Literal["model", "agent", "workflow", "chain", "tool", "retrieval", "auxiliary", "other"]
@@ -90,6 +91,28 @@ class Call(NamedTuple):
     user_id: str | None = None
     uncertain: bool = False
     sources: Mapping[str, str] = _EMPTY
+
+
+def read_by_kind(
+    name: str | None,
+    kinds: Mapping[str, Kind],
+    steps: Container[str | None],
+    span: Span,
+    read_as: Callable[[Kind], Call],
+) -> Call:
+    """Read a span by the name of its kind; `steps` are names of steps around others.
+
+    A kind that a dialect does not know may be a model's call: with a model and an answer, its content is read as one's,
+    and where it encloses no other call it is one.
+    """
+    kind = kinds.get(name or "")
+    if kind is not None:
+        return read_as(kind)
+    if name not in steps:
+        call = read_as("model")
+        if call.model and call.input and call.output:
+            return call._replace(kind="chain")
+    return read_as("chain" if span.parent_span_id else "workflow")
 
 
 _MERGED = tuple((index, name) for index, name in enumerate(Call._fields) if name not in {"dialect", "kind", "sources"})

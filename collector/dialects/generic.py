@@ -34,7 +34,8 @@ _KINDS: dict[str, Kind] = {
     "RETRIEVER": "retrieval",
     "RERANKER": "auxiliary",
     "EMBEDDING": "other",
-}  # CHAIN, TASK, STEP, ENTRY: a step around others
+}
+_STEPS = frozenset({"CHAIN", "TASK", "STEP", "ENTRY"})
 _MODELS = (
     "llm.model", "llm.model_name", "llm.request.model", "llm.response.model", "model", "model_name",
     "gen_ai.request.model", "gen_ai.response.model",
@@ -83,7 +84,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         error=find_error(span, answered=answer.messages is not None)
         if kind == "model" or _VOLTAGENT in attributes
         else None,
-        model=find_text(attributes, *_MODELS) if kind == "model" else None,
+        model=find_text(attributes, *_MODELS) if kind in {"model", "chain"} else None,
         usage=find_usage(attributes, _TOKENS_IN, _TOKENS_OUT) if kind == "model" else None,
         agent=span.name if kind == "agent" else None,
         sources=find_sources(attributes, input=input_key, output=output_key),
@@ -103,7 +104,8 @@ def _find_kind(span: Span, kind_name: str | None, input_key: str, output_key: st
     """The kind of a step. Without a declared one: a model call if it names a model, an agent if it is a root."""
     if kind_name is not None:
         kind = _KINDS.get(kind_name.upper(), "chain")
-        return "workflow" if kind == "chain" and not span.parent_span_id else kind
+        is_model = kind_name.upper() not in {*_KINDS, *_STEPS} and find_text(span.attributes, *_MODELS)
+        return "workflow" if kind == "chain" and not span.parent_span_id and not is_model else kind
     if _VOLTAGENT in span.attributes:
         return "agent"
     if not (input_key and output_key):

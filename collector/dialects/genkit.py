@@ -12,7 +12,7 @@ from collector.dialects.attributes import (
     parse_passages,
     parse_usage,
 )
-from collector.dialects.call import Call, Kind, as_messages, parse_finish_reason
+from collector.dialects.call import Call, Kind, as_messages, parse_finish_reason, read_by_kind
 from collector.dialects.decode import as_dict, decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
@@ -30,7 +30,8 @@ _KINDS: dict[str, Kind] = {
     "retriever": "retrieval",
     **dict.fromkeys(("reranker", "evaluator"), "auxiliary"),
     **dict.fromkeys(("embedder", "indexer", "prompt", "executable-prompt"), "other"),
-}  # flow, util, and whatever else: a step around others
+}
+_STEPS = frozenset({None, "", "flow", "flowStep", "util", "action", "custom"})
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
@@ -38,9 +39,11 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     attributes = span.attributes
     if _TYPE not in attributes:
         return None
-    kind = _KINDS.get(find_text(attributes, _SUBTYPE) or "", "chain")
-    if kind == "chain" and not span.parent_span_id:
-        kind = "workflow"
+    return read_by_kind(find_text(attributes, _SUBTYPE), _KINDS, _STEPS, span, lambda kind: _read_as(kind, span))
+
+
+def _read_as(kind: Kind, span: Span) -> Call:
+    attributes = span.attributes
     input_value, output_value = decode_json(attributes.get(_INPUT)), decode_json(attributes.get(_OUTPUT))
     question, answer = _parse_content(input_value, kind, "user"), _parse_content(output_value, kind, "assistant")
     system, rest = split_system_prompt(question.messages or ())
@@ -56,7 +59,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         output_incomplete=answer.incomplete,
         finish_reason=parse_finish_reason(response.get("finishReason")) if kind == "model" else None,
         error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,
-        model=name if kind == "model" else None,
+        model=name if kind == "model" and "message" in response else None,
         usage=parse_usage(response.get("usage")) if kind == "model" else None,
         agent=find_text(attributes, "genkit:metadata:agentName"),
         tool=ToolCall(name=name, arguments=input_value, result=output_value) if kind == "tool" else None,

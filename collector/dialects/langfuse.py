@@ -13,7 +13,7 @@ from collector.dialects.attributes import (
     parse_passages,
     parse_usage,
 )
-from collector.dialects.call import Call, Kind, as_messages
+from collector.dialects.call import Call, Kind, as_messages, read_by_kind
 from collector.dialects.decode import as_dict, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
@@ -30,7 +30,8 @@ _KINDS: dict[str, Kind] = {
     "retriever": "retrieval",
     **dict.fromkeys(("evaluator", "guardrail"), "auxiliary"),
     **dict.fromkeys(("embedding", "event"), "other"),
-}  # span, chain: a step around others
+}
+_STEPS = frozenset({None, "", "span", "chain"})
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
@@ -41,10 +42,21 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     name = find_text(attributes, _TYPE)
     if name is None and input_value is None and output_value is None:
         return None
-    kind = _KINDS.get(name or "", "chain")
-    if kind == "chain" and (attributes.get("langfuse.internal.is_app_root") is True or not span.parent_span_id):
-        kind = "workflow"
-    input_value, output_value = _unquote(input_value), _unquote(output_value)
+    sources = find_sources(attributes, input=input_key, output=output_key)
+    values = _unquote(input_value), _unquote(output_value)
+    call = read_by_kind(
+        name and name.lower(),
+        _KINDS,
+        _STEPS,
+        span,
+        lambda kind: _read_as(kind, span, *values)._replace(sources=sources),
+    )
+    is_root = call.kind == "chain" and attributes.get("langfuse.internal.is_app_root") is True
+    return call._replace(kind="workflow") if is_root else call
+
+
+def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json) -> Call:
+    attributes = span.attributes
     question = _parse_content(input_value, kind, "user")
     answer = _parse_content(output_value, kind, "assistant")
     return Call(
@@ -61,7 +73,6 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         tool=_parse_tool(span, input_value, output_value) if kind == "tool" else None,
         passages=parse_passages(output_value) if kind == "retrieval" else (),
         query=parse_query(input_value) if kind == "retrieval" else None,
-        sources=find_sources(attributes, input=input_key, output=output_key),
     )
 
 

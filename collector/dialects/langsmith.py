@@ -13,7 +13,7 @@ from collector.dialects.attributes import (
     parse_texts,
     parse_usage,
 )
-from collector.dialects.call import Call, Kind, as_messages
+from collector.dialects.call import Call, Kind, as_messages, read_by_kind
 from collector.dialects.decode import as_dict, decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
@@ -30,7 +30,8 @@ _KINDS: dict[str, Kind] = {
     "tool": "tool",
     "retriever": "retrieval",
     **dict.fromkeys(("embedding", "prompt", "parser"), "other"),
-}  # chain, and whatever else: a step around others
+}
+_STEPS = frozenset({"chain"})
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
@@ -39,9 +40,11 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     name = find_text(attributes, _KIND)
     if name is None:
         return None
-    kind = _KINDS.get(name, "chain")
-    if kind == "chain" and not span.parent_span_id:
-        kind = "workflow"
+    return read_by_kind(name, _KINDS, _STEPS, span, lambda kind: _read_as(kind, span, name))
+
+
+def _read_as(kind: Kind, span: Span, name: str) -> Call:
+    attributes = span.attributes
     input_value, output_value = attributes.get(_PROMPT), attributes.get(_COMPLETION)
     question, answer = _parse_content(input_value, kind, "user"), _parse_content(output_value, kind, "assistant")
     return Call(

@@ -7,6 +7,7 @@ as Python reprs, or as plain text. Attributes do not declare their shape, so the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -226,6 +227,8 @@ def _add_message(item: JsonObject, role: str, messages: list[ChatMessage], _dept
     own_role = ROLES.get(raw.lower(), raw) if isinstance(raw, str) and raw else role
     if own_role == "unknown" and role == "assistant":  # OpenLLMetry does not know LangChain's streamed messages
         own_role = role
+    elif own_role not in _KNOWN and isinstance(raw, str):
+        own_role = _find_speaker(raw) or own_role
     data = as_dict(item.get("data"))
     body = data if "content" in data else item  # LangChain's {"type": "human", "data": {…}}
     content = next((body[key] for key in _CONTENT_KEYS if body.get(key) is not None), None)
@@ -248,6 +251,20 @@ def _add_message(item: JsonObject, role: str, messages: list[ChatMessage], _dept
         parts.attachments.extend(find_beside(body))
         _add_parts(parts, own_role, messages, find_tool_calls(body), _find_finish_reason(body))
     return True
+
+
+_SPEAKERS = {
+    **dict.fromkeys(("user", "human", "customer", "client", "caller", "visitor", "guest"), "user"),
+    **dict.fromkeys(("assistant", "agent", "bot", "ai", "llm", "model"), "assistant"),
+}
+_WORDS = re.compile(r"[a-z]+")
+_LONGEST_ROLE = 40
+
+
+def _find_speaker(role: str) -> str | None:
+    """Find who speaks in a role that no library is known to write, by a word in its name: `end_user`, `ai-agent`."""
+    words = _WORDS.findall(role.lower()) if len(role) <= _LONGEST_ROLE else []
+    return next((_SPEAKERS[word] for word in words if word in _SPEAKERS), None)
 
 
 _MAX_CALL_DISTANCE = 32

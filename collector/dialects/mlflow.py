@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_sources, parse_passages, parse_usage
-from collector.dialects.call import Call, Kind, as_messages
+from collector.dialects.call import Call, Kind, as_messages, read_by_kind
 from collector.dialects.decode import decode, decode_json, parse_document
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
@@ -24,7 +24,8 @@ _KINDS: dict[str, Kind] = {
     "RETRIEVER": "retrieval",
     **dict.fromkeys(("RERANKER", "EVALUATOR", "GUARDRAIL"), "auxiliary"),
     **dict.fromkeys(("EMBEDDING", "PARSER", "MEMORY"), "other"),
-}  # CHAIN, TASK, UNKNOWN: a step around others
+}
+_STEPS = frozenset({"CHAIN", "TASK", "UNKNOWN"})
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
@@ -33,9 +34,11 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     name = decode_json(attributes.get(_TYPE))
     if not isinstance(name, str) or not name:
         return None
-    kind = _KINDS.get(name.upper(), "chain")
-    if kind == "chain" and not span.parent_span_id:
-        kind = "workflow"
+    return read_by_kind(name.upper(), _KINDS, _STEPS, span, lambda kind: _read_as(kind, span))
+
+
+def _read_as(kind: Kind, span: Span) -> Call:
+    attributes = span.attributes
     question, answer = (
         _parse_content(attributes.get(_INPUTS), kind, "user"),
         _parse_content(attributes.get(_OUTPUTS), kind, "assistant"),

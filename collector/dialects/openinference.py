@@ -50,6 +50,7 @@ _KINDS: dict[str, Kind] = {
     "USER": "other",  # what the user said, which the turn around it has, too
     "AUDIO": "agent",  # a turn of a conversation by voice
 }
+_STEPS = frozenset({"CHAIN", "DECISION"})
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
@@ -57,7 +58,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     attributes = span.attributes
     name = find_text(attributes, _KIND)
     if name is None:
-        if not any(key.startswith((_INPUT, _OUTPUT)) for key in attributes):
+        if not _has_messages(attributes):
             return None
         name = "LLM"
     kind = "agent" if "crew_inputs" in attributes else _KINDS.get(name.upper(), "chain")  # CrewAI's root is a CHAIN
@@ -67,7 +68,13 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         return _read_guarded(span)
     if name.upper() == "AUDIO":
         return _read_spoken(span)
+    if kind == "chain" and name.upper() not in _STEPS and _has_messages(attributes):
+        return _read_model(span, kind)  # a kind of its own: a model's call, where it encloses no other
     return _READERS[kind](span, kind)
+
+
+def _has_messages(attributes: Attributes) -> bool:
+    return any(key.startswith((_INPUT, _OUTPUT)) for key in attributes)
 
 
 def glance(span: Span) -> Kind | None:
@@ -80,6 +87,8 @@ def glance(span: Span) -> Kind | None:
         return None
     kind = _KINDS.get(name.upper(), "chain")
     if name.upper() == "AUDIO":
+        return None
+    if kind == "chain" and name.upper() not in _STEPS:
         return None
     return kind if kind != "model" or _has_plain_answer(attributes) else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from collector.dialects.attributes import find_text
@@ -96,8 +97,12 @@ _DUMPED_THOUGHT = '{"reasoningContent": '
 """OpenLLMetry writes Bedrock's thoughts as texts with their JSON."""
 
 
+_THOUGHT = re.compile("think|thought|reason", re.IGNORECASE)
+"""Words in the types of thoughts, which libraries name in many ways."""
+
+
 def _is_hidden(part: JsonObject, kind: Json) -> bool:
-    if isinstance(kind, str) and kind in HIDDEN_TYPES:
+    if isinstance(kind, str) and (kind in HIDDEN_TYPES or _THOUGHT.search(kind)):
         return True
     return part.get("thought") is True or "reasoningContent" in part
 

@@ -28,7 +28,9 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if operation in _ROOTS or operation.endswith(_LEAVES):
         is_model = operation.endswith(_LEAVES) and not operation.startswith("ai.embed")
         return _read_call(span, is_model=is_model)
-    return Call(dialect="vercel_ai")
+    call = _read_call(span, is_model=True)
+    is_call = call.input and call.output  # of an operation that is not known here
+    return call._replace(kind="chain") if is_call else Call(dialect="vercel_ai")
 
 
 def _read_call(span: Span, *, is_model: bool) -> Call:

@@ -48,7 +48,13 @@ def agent_turn(folder: str) -> Turn:
     return turn
 
 
-AGENTS = [each for each in folders() if any(turn.tools_called for turn in normalize([PAYLOADS / each]))]
+OTHER_SCENARIOS = {"openinference-openai-agents-realtime"}
+"""Captures in which nobody asks for the wind."""
+AGENTS = [
+    each
+    for each in folders()
+    if each not in OTHER_SCENARIOS and any(turn.tools_called for turn in normalize([PAYLOADS / each]))
+]
 DEFINING = [each for each in AGENTS if each not in WITHOUT_DEFINITIONS]
 
 
