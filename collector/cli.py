@@ -27,7 +27,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 
 COMMANDS = {
     "Run it": ("demo", "init", "check", "run", "rules", "mcp"),
-    "Look at it": ("audit", "explain", "diagnose", "dead-letters"),
+    "Look at it": ("audit", "explain", "diagnose", "gate", "dead-letters"),
     "Try an evaluator": ("turns", "score", "compare", "rejudge", "dataset", "plan"),
     "People's labels": ("labels", "calibrate", "align"),
     "Move data": ("fetch", "export", "log", "erase"),
@@ -966,6 +966,33 @@ def compare(
     loaded = _load(config)
     options = _options(CompareOptions, locals(), monitor=_monitor(loaded, monitor))
     _finish(compare_versions(loaded, options, show, as_json=json))
+
+
+@app.command()
+def gate(
+    version: Annotated[str, typer.Option(help="The value to decide on.")],
+    config: ConfigFile = DEFAULT_CONFIG,
+    attribute: Annotated[str, typer.Option(help="The attribute that tells versions apart.")] = "service_version",
+    against: Annotated[str | None, typer.Option(help="Its baseline; by default the value before it.")] = None,
+    monitor: OneMonitor = None,
+    within: Annotated[str | None, typer.Option(help="Only this service, or prompt; all by default.")] = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0.001, max=0.999, help="The fall of a mean that a promotion has to exclude.")
+    ] = 0.05,
+    json: Json = False,
+) -> None:
+    """Decide on a release: promote (status 0), hold (3) or roll back (4).
+
+    Rolled back if an evaluator is worse for sure; promoted if none can be worse by the tolerance. May be asked at any
+    time, and again. Too few scores are a reason to hold.
+    """
+    from collector.alerting.releases.gate import GateQuestion
+    from collector.commands.compare import gate as decide
+
+    question = GateQuestion(
+        attribute=attribute, version=version, against=against, monitor=monitor, within=within, tolerance=tolerance
+    )
+    _finish(decide(_load(config), question, datetime.now(UTC), show, as_json=json))
 
 
 @plans.command("targets")

@@ -2,7 +2,8 @@
 
 The nearest place to the model's span wins: the span itself, its ancestors one by one, the resource. At one place the
 keys of a name are tried in order, each as an attribute, then in metadata (`metadata.tier`, or `tier` in the JSON of
-`metadata`), among tags (`tier:gold`), and in baggage that was written down.
+`metadata`), among tags (`tier:gold`), and in baggage that was written down. `feature_flag.<key>` is the variant of a
+flag, from the events that OpenFeature's hooks add to the span in which the flag was evaluated.
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ _LONGEST_LIST = 65_536
 """Characters of tags or of baggage that are looked through."""
 
 
+_FLAG, _FLAG_KEY = "feature_flag.", "feature_flag.key"
+_FLAG_EVENTS = ("feature_flag.evaluation", "feature_flag")
+_VARIANTS = ("feature_flag.result.variant", "feature_flag.variant", "feature_flag.result.value")
+"""The result of a flag's evaluation: its present name, the earlier one, and the value where the variant has no name."""
+
+
 class AttributeValue(NamedTuple):
     """A value, the attribute that it was under, and the span with it: its id, or "" for the resource."""
 
@@ -60,11 +67,22 @@ class ApplicationAttributes:
         keys = {key for each in self._declared.values() for key in each}
         self._direct = {key: (key, *(f"{carrier}.{key}" for carrier in _METADATA)) for key in keys}
         wanted = {place for places in self._direct.values() for place in places}
-        self.names = frozenset(wanted.union(_METADATA, _TAGS, _BAGGAGE) if keys else ())
-        """The attributes that may have a value of one of the names."""
+        self._has_flags = any(key.startswith(_FLAG) for key in keys)
+        flags = (_FLAG_KEY, *_FLAG_EVENTS) if self._has_flags else ()
+        self.names = frozenset(wanted.union(_METADATA, _TAGS, _BAGGAGE, flags) if keys else ())
+        """The attributes, and the events, that may have a value of one of the names."""
 
     def __bool__(self) -> bool:
         return bool(self._declared)
+
+    def find_in(self, span: Span) -> Values:
+        """The values that a span has, with the variants of the flags that were evaluated in it."""
+        flags: dict[str, Json] = {}
+        for holder in (span.attributes, *(event.attributes for event in span.events)) if self._has_flags else ():
+            if (key := holder.get(_FLAG_KEY)) is not None:
+                variant = next((holder[name] for name in _VARIANTS if name in holder), None)
+                flags[f"{_FLAG}{key}"] = variant
+        return self.find({**flags, **span.attributes} if flags else span.attributes, span.span_id)
 
     def find(self, attributes: Attributes, span_id: str = "") -> Values:
         """The values that one span or resource has."""
@@ -102,7 +120,7 @@ class InheritedAttributes:
             return NO_VALUES
         inherited = self._of_line(ancestors)
         for each in (*reversed(others), span):
-            inherited = _over(self._reader.find(each.attributes, each.span_id), inherited)
+            inherited = _over(self._reader.find_in(each), inherited)
         return _over(inherited, self._of_resource(span))
 
     def _of_line(self, ancestors: Sequence[str]) -> Values:
@@ -116,7 +134,7 @@ class InheritedAttributes:
             unread.append(span_id)
         for span_id in reversed(unread):
             span = self._spans.get(span_id)
-            own = self._reader.find(span.attributes, span_id) if span else NO_VALUES
+            own = self._reader.find_in(span) if span else NO_VALUES
             values = self._known[span_id] = _over(own, values)
         return values
 

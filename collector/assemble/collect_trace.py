@@ -186,7 +186,7 @@ class _SpanFilter:
         if mask:
             self.matched |= mask
             return mask << 1
-        return int(self._identity.concerns(keys) or not self._names.isdisjoint(keys))
+        return int(self._identity.concerns(keys) or not self._names.isdisjoint((*keys, *names)))
 
 
 def deduplicate_spans(spans: Sequence[Span]) -> list[Span]:

@@ -1,4 +1,4 @@
-"""`evalstream compare releases`: versions of the application side by side, from the scores in the log."""
+"""`evalstream compare releases` and `gate`: versions of the application side by side, from the scores in the log."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from datetime import UTC, datetime, timedelta
 import orjson
 
 from collector.alerting.releases.comparison import BEFORE, WEEK
+from collector.alerting.releases.gate import Decision, GateQuestion, decide
 from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, HourlyScores
 from collector.alerting.releases.releases import Release, ReleaseRules, releases
+from collector.alerting.releases.stage import MEMORY
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.logs.log import Log
 from collector.past.evaluations import EvaluationFilter, selected_in
 from collector.records.attributes import OF_EVALUATIONS, STANDARD
 from collector.service.open_logs import open_stored_logs
-from collector.service.releases import WITHIN, release_rules, release_view
+from collector.service.releases import WITHIN, gate_view, release_rules, release_view
 from collector.telemetry.plain import plain
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
 
 DONE = 0
+_STATUSES: dict[Decision, int] = {"promote": 0, "hold": 3, "roll back": 4}
+"""The exit statuses of `gate`; 1 and 2 are those of a failure."""
 _STATES = {
     "worse": "worse for sure",
     "untold": "nothing here tells the version from the time of day",
@@ -51,11 +55,7 @@ async def compare(config: Config, options: CompareOptions, say: Callable[[str], 
         ConfigError: there is no such monitor or attribute, or no log.
     """
     rules = _rules(config, options)
-    first = options.since.timestamp() - WEEK * HOUR
-    scores = HourlyScores(rules.attributes, options.until.timestamp() - first)
-    async with open_stored_logs(config.settings.log) as logs:
-        async for evaluation in _scores(logs.evaluations, options):
-            scores.add(evaluation)
+    scores = await _read(config, rules, options.since - timedelta(hours=WEEK), options.until)
     compared = releases([scores], rules, options.until.timestamp() - 1.0)
     if options.baseline is None:  # of what came before, only scores are needed
         first = options.since.timestamp() - BEFORE * HOUR
@@ -67,6 +67,31 @@ async def compare(config: Config, options: CompareOptions, say: Callable[[str], 
     for line in _lines(compared, options, rules):
         say(plain(line))
     return DONE
+
+
+async def gate(
+    config: Config, question: GateQuestion, now: datetime, say: Callable[[str], None], *, as_json: bool
+) -> int:
+    """Print the decision on a version; the exit status says it too.
+
+    Raises:
+        ConfigError: there is no such monitor or attribute, or no log.
+    """
+    monitors = config.settings.monitors
+    if question.monitor is not None and question.monitor not in monitors:
+        raise ConfigError(f"--monitor: {unknown('monitor', question.monitor, sorted(monitors))}")
+    _require_known(config, question.attribute)
+    values = (question.against, question.version) if question.against else ()
+    attribute = ComparedAttribute(question.attribute, WITHIN.get(question.attribute), values)
+    chosen = [name for name in monitors if question.monitor in (None, name)]
+    rules = replace(release_rules(config), attributes=dict.fromkeys(chosen, (attribute,)))
+    scores = await _read(config, rules, now - timedelta(seconds=MEMORY), now)
+    answer = decide([scores], rules, question, now.timestamp())
+    if as_json:
+        say(orjson.dumps(gate_view(question, answer), option=orjson.OPT_INDENT_2).decode())
+    else:
+        say(plain(f"{answer.decision}: {answer.reason}"))
+    return _STATUSES[answer.decision]
 
 
 def _rules(config: Config, options: CompareOptions) -> ReleaseRules:
@@ -86,19 +111,31 @@ def _rules(config: Config, options: CompareOptions) -> ReleaseRules:
         attributes = tuple(attribute for attribute in attributes if attribute.name == name) or (
             ComparedAttribute(name, WITHIN.get(name)),
         )
-    known = sorted({*STANDARD, *OF_EVALUATIONS, *config.settings.assemble.declared_attributes})
-    if name is not None and name not in known:
-        raise ConfigError(f"--attribute: {unknown('attribute', name, known)}")
+    if name is not None:
+        _require_known(config, name)
     if not attributes:
         raise ConfigError(f"monitors.{options.monitor}.compare names no attribute; name one with --attribute")
     return replace(rules, attributes={options.monitor: attributes})
 
 
-async def _scores(log: Log, options: CompareOptions) -> AsyncIterator[Evaluation]:
-    """The scores of the monitor in the window, each once, without those that replays made."""
-    selection = EvaluationFilter(
-        since=options.since - timedelta(hours=WEEK), until=options.until, monitors=[options.monitor]
-    )
+def _require_known(config: Config, attribute: str) -> None:
+    known = sorted({*STANDARD, *OF_EVALUATIONS, *config.settings.assemble.declared_attributes})
+    if attribute not in known:
+        raise ConfigError(f"--attribute: {unknown('attribute', attribute, known)}")
+
+
+async def _read(config: Config, rules: ReleaseRules, since: datetime, until: datetime) -> HourlyScores:
+    """The scores of the rules' monitors in a window."""
+    scores = HourlyScores(rules.attributes, (until - since).total_seconds())
+    selection = EvaluationFilter(since=since, until=until, monitors=list(rules.attributes))
+    async with open_stored_logs(config.settings.log) as logs:
+        async for evaluation in _scores(logs.evaluations, selection):
+            scores.add(evaluation)
+    return scores
+
+
+async def _scores(log: Log, selection: EvaluationFilter) -> AsyncIterator[Evaluation]:
+    """Those of a selection, each once, without those that replays made."""
     seen: set[str] = set()
     async for evaluation in selected_in(log, selection):
         if evaluation.score is not None and evaluation.evaluation_id not in seen:

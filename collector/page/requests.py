@@ -42,6 +42,18 @@ class Filters(BaseModel):
     limit: int = Field(default=60, ge=1, le=500)
 
 
+class GateRequest(Section):
+    """A version to decide on; of a decision other than the one that is `expect`ed the status is 409."""
+
+    attribute: Text
+    version: Text
+    against: Text | None = None
+    monitor: Text | None = None
+    within: Text | None = None
+    tolerance: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.05
+    expect: Literal["promote", "hold", "roll back"] | None = None
+
+
 class LabelRequest(Section):
     """A label as a person gives it. `by` is the name they go by, if they say one."""
 
@@ -61,6 +73,14 @@ def parse_filters(query: Mapping[str, str]) -> Filters:
     """The filters of an address. Raises BadInput."""
     try:
         return Filters.model_validate(dict(query))
+    except ValidationError as error:
+        raise BadInput(_sentence(error)) from None
+
+
+def parse_gate(query: Mapping[str, str]) -> GateRequest:
+    """The question of an address. Raises BadInput."""
+    try:
+        return GateRequest.model_validate(dict(query))
     except ValidationError as error:
         raise BadInput(_sentence(error)) from None
 

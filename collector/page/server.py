@@ -4,6 +4,7 @@
 `/api/changes` the stream of events. `POST /api/evaluations/{id}/labels` takes a label, `…/{id}/retry` has a failed
 evaluation made again, `POST /login` takes a token. `/queue` is where people label without seeing scores:
 `GET /api/queue` gives the next one, `POST /api/queue/{id}` takes what they say, and only then tells the score.
+`/v1/releases/{attribute}/{version}` decides on a version, for controllers and scripts.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from collector.logs.whole_log import end_offsets
 from collector.page.api import PageApi
 from collector.page.change_notifier import ChangeNotifier
 from collector.page.label_queue import LabelQueue, parse_verdict
-from collector.page.requests import append_label, build_label, build_retry, parse_filters, parse_label
+from collector.page.requests import append_label, build_label, build_retry, parse_filters, parse_gate, parse_label
 from collector.page.security import Login, login_page, require_same_origin, security_middleware, streaming_headers
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
@@ -145,6 +146,8 @@ class Page:
         application.router.add_get("/api/evaluations/{id}", self._detail)
         application.router.add_post("/api/evaluations/{id}/labels", self._label)
         application.router.add_post("/api/evaluations/{id}/retry", self._retry)
+        for method in ("GET", "POST"):  # controllers call webhooks by POST
+            application.router.add_route(method, "/v1/releases/{attribute}/{version:.+}", self._gate)
         application.router.add_get("/queue", self._queue_page)
         application.router.add_get("/api/queue", self._queue_next)
         application.router.add_post("/api/queue/{id}", self._queue_label)
@@ -211,6 +214,15 @@ class Page:
         self.view.add_label(label)  # it also comes back through the log; this answers at once
         self._changes.notify()
         return web.Response(status=201, body=label_to_json(label), content_type="application/json")
+
+    async def _gate(self, request: web.Request) -> web.Response:
+        asked = parse_gate({**request.query, **request.match_info})
+        gate = self._answers.sources.gate
+        answer = gate(asked) if gate else None
+        if answer is None:
+            where = f"monitors.{asked.monitor or '<name>'}.compare"
+            raise Rejected(404, f"no monitor compares {asked.attribute!r} here; add it to {where}")
+        return _json(answer, 200 if asked.expect in (None, answer["decision"]) else 409)
 
     async def _queue_page(self, _request: web.Request) -> web.Response:
         return web.Response(body=self._files["queue.html"], content_type="text/html", charset="utf-8")
@@ -287,5 +299,6 @@ def _files() -> dict[str, bytes]:
     return {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.name.endswith(tuple(_TYPES))}
 
 
-def _json(value: Any) -> web.Response:
-    return web.Response(body=orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), content_type="application/json")
+def _json(value: Any, status: int = 200) -> web.Response:
+    body = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+    return web.Response(status=status, body=body, content_type="application/json")

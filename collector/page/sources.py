@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
+from collector.page.requests import GateRequest
 from collector.statistics.audited_sums import AuditedSums
+from evaluators.cases import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,8 @@ class Sources:
     alerts: Callable[[], Sequence[AlertView]] | None = None
     configuration: Callable[[], ConfigurationView] | None = None
     releases: Callable[[], Sequence[ReleaseView]] | None = None
+    gate: Callable[[GateRequest], Mapping[str, Json] | None] | None = None
+    """The decision on a version; None of an attribute that no monitor compares."""
     budgets: Callable[[], Sequence[BudgetView]] | None = None
     dead_letters: Callable[[], Sequence[DropView]] | None = None
     deferred: Callable[[], DeferredView | None] | None = None

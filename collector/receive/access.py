@@ -12,6 +12,7 @@ import ipaddress
 import logging
 import ssl
 import time
+from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -257,8 +258,7 @@ class BearerTokens:
         Raises:
             Rejected: 401.
         """
-        kind, _, token = authorization.partition(" ")
-        token = token.strip() if kind.lower() == "bearer" else ""
+        token = _token(authorization)
         if not self.is_valid(token):
             if token:  # a request without one guesses nothing
                 await self._guesses.slow_down(address)
@@ -307,6 +307,17 @@ class BearerTokens:
         if stamps != self._stamps:
             self._known = (*self._fixed, *map(_hash, _lines(self._files)))
             self._stamps = stamps
+
+
+def _token(authorization: str) -> str:
+    """A bearer token, or the password where a client can only put credentials into an address: `https://x:token@host`."""
+    kind, _, credentials = authorization.partition(" ")
+    if kind.lower() == "basic":
+        try:
+            return b64decode(credentials, validate=True).decode().partition(":")[2]
+        except ValueError:
+            return ""
+    return credentials.strip() if kind.lower() == "bearer" else ""
 
 
 def _lines(files: Sequence[Path]) -> Iterable[str]:

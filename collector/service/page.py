@@ -78,7 +78,9 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
         sources, people=agreement.views, draw_key=await draw_key(process.steps) if process.steps else PUBLIC
     )
     sources = replace(sources, configuration=lambda: process.status.view)
-    sources = replace(sources, releases=lambda: [release_view(release) for release in current_releases()])
+    sources = replace(
+        sources, releases=lambda: [release_view(release) for release in current_releases()], gate=comparing.gate
+    )
     login = _login(process.config.settings, settings, process.telemetry.counter(WRONG_TOKENS, "page"))
     page = Page(
         settings,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
+from collector.alerting.releases.gate import GateAnswer, GateQuestion
 from collector.alerting.releases.hourly_scores import ComparedAttribute
 from collector.alerting.releases.releases import Release, ReleaseRules
 from collector.alerting.releases.stage import ReleaseStage
@@ -12,9 +14,11 @@ from collector.alerting.watch.alert_texts import links
 from collector.alerting.watch.notifier import AlertInstance
 from collector.config.alerts import AlertSettings
 from collector.config.configured import Config
+from collector.page.requests import GateRequest
 from collector.page.sources import AlertView, ReleaseView
 from collector.service.process import Apply, Process
 from collector.telemetry.plain import in_chat
+from evaluators.cases import Json
 
 WITHIN: Mapping[str, str] = {"service_version": "service", "model": "service", "prompt_version": "prompt"}
 """Attributes whose values mean something only within a value of another one."""
@@ -59,6 +63,15 @@ class ComparedReleases:
     def current(self) -> Sequence[Release]:
         """The comparisons as they were last made."""
         return self._stage.current
+
+    def gate(self, request: GateRequest) -> dict[str, Json] | None:
+        """The decision on a version; None where no monitor compares that attribute."""
+        question = GateQuestion(**request.model_dump(exclude={"expect"}))
+        rules = self._stage.rules.attributes
+        monitors = [name for name in rules if question.monitor in (None, name)]
+        if not any(attribute.name == question.attribute for name in monitors for attribute in rules[name]):
+            return None
+        return gate_view(question, self._stage.decide(question))
 
     def alerts(self) -> list[AlertInstance]:
         """The releases that are worse for sure."""
@@ -113,6 +126,12 @@ def release_view(release: Release) -> ReleaseView:
         method=difference.method if difference else None,
         state=release.state,
     )
+
+
+def gate_view(question: GateQuestion, answer: GateAnswer) -> dict[str, Json]:
+    """A decision as scripts and controllers read it."""
+    comparisons = [asdict(release_view(release)) for release in answer.compared]
+    return {"decision": answer.decision, "reason": answer.reason, **asdict(question), "comparisons": comparisons}
 
 
 def worse_releases(releases: Sequence[Release], settings: AlertSettings) -> list[AlertInstance]:

@@ -30,7 +30,7 @@ NEWEST = 5
 """Releases of one place that are compared at one time."""
 LASTS = 7 * 24
 """Hours for which a release is compared."""
-_UNSEEN = 24
+UNSEEN = 24
 """Hours without a score after which a version is gone."""
 _SETTLING = 1
 """Hours in which what comes first is no release."""
@@ -95,13 +95,14 @@ def releases(parts: Iterable[HourlyScores], rules: ReleaseRules, now: float) -> 
     for place, versions in merge(parts):
         (attribute,) = (compared for compared in rules.attributes[place.monitor] if compared.name == place.attribute)
         for baseline, version, started in _chosen(attribute, versions, hour):
-            comparisons += _compared(place, versions, (baseline, version, started), rules)
+            numbers = len(rules.evaluators[place.monitor])
+            comparisons += compared_versions(place, versions, (baseline, version, started), rules, numbers)
     return sorted(comparisons, key=lambda each: (-each.started, each.place, each.version, each.judged))
 
 
 def _chosen(attribute: ComparedAttribute, versions: Versions, now: int) -> Iterator[tuple[str, str, int]]:
     """Baseline, version and the hour since which they are compared."""
-    seen = {each: _seen(judged) for each, judged in versions.items()}
+    seen = {each: seen_hours(judged) for each, judged in versions.items()}
     if attribute.values:
         first = attribute.values[0]
         for value in attribute.values[1:]:
@@ -112,22 +113,29 @@ def _chosen(attribute: ComparedAttribute, versions: Versions, now: int) -> Itera
     new = [each for each, span in seen.items() if span[0] > begin + _SETTLING and _is_fresh(span, now)]
     new = [each for each in new if _number(versions[each]) >= FEWEST]
     for each in sorted(new, key=lambda name: -seen[name][0])[:NEWEST]:
-        started = seen[each][0]
-        before = {
-            other: _number(versions[other], range(started - BEFORE, started))
-            for other, span in seen.items()
-            if span[0] < started
-        }
-        baseline = max(before, key=lambda name: before[name], default=None)
-        if baseline is not None and before[baseline] >= FEWEST:
-            yield baseline, each, started
+        baseline = baseline_of(each, versions)
+        if baseline is not None:
+            yield baseline, each, seen[each][0]
+
+
+def baseline_of(version: str, versions: Versions) -> str | None:
+    """The version that had most scores in the day before this one came; None where there was none."""
+    seen = {name: seen_hours(judged) for name, judged in versions.items()}
+    started = seen[version][0]
+    before = {
+        other: _number(versions[other], range(started - BEFORE, started))
+        for other, span in seen.items()
+        if span[0] < started
+    }
+    baseline = max(before, key=lambda name: before[name], default=None)
+    return baseline if baseline is not None and before[baseline] >= FEWEST else None
 
 
 def _is_fresh(span: tuple[int, int], now: int) -> bool:
-    return span[1] > now - _UNSEEN and span[0] > now - LASTS
+    return span[1] > now - UNSEEN and span[0] > now - LASTS
 
 
-def _seen(judged: Mapping[Judged, Hours]) -> tuple[int, int]:
+def seen_hours(judged: Mapping[Judged, Hours]) -> tuple[int, int]:
     """The first and the last hour of a version."""
     hours = [hour for each in judged.values() for hour in each]
     return min(hours), max(hours)
@@ -139,9 +147,10 @@ def _number(judged: Mapping[Judged, Hours], within: range | None = None) -> floa
     return max((total(each).n_eff for each in chosen), default=0.0)
 
 
-def _compared(
-    place: ComparedPlace, versions: Versions, chosen: tuple[str, str, int], rules: ReleaseRules
+def compared_versions(
+    place: ComparedPlace, versions: Versions, chosen: tuple[str, str, int], rules: ReleaseRules, number: int
 ) -> Iterator[Release]:
+    """A baseline and a version, by each evaluator, of `number` that share the rules' error rate; since that hour."""
     baseline, version, started = chosen
     for judged, new in versions[version].items():
         known = versions[baseline].get(judged, {})
@@ -156,7 +165,7 @@ def _compared(
             judged=judged,
             started=started * HOUR,
             difference=difference,
-            is_worse=_is_worse(pair, rules, len(rules.evaluators[place.monitor]), lower_is_better=lower),
+            is_worse=_is_worse(pair, rules, number, lower_is_better=lower),
             lower_is_better=lower,
             means=(_mean(old), _mean(new)),
             conversations=(total(old.values()).n_eff, total(new.values()).n_eff),

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from collector.alerting.releases.comparison import WEEK
+from collector.alerting.releases.gate import GateAnswer, GateQuestion, decide
 from collector.alerting.releases.hourly_scores import HOUR, HourlyScores
 from collector.alerting.releases.releases import LASTS, Release, ReleaseRules, releases
 from collector.errors import BadInput
@@ -101,6 +102,10 @@ class ReleaseStage:
         self._telemetry.replace(RELEASE_DIFFERENCE, differences)
         self._telemetry.replace(RELEASE_BOUND, bounds)
         self._telemetry.replace(RELEASE_WORSE, worse)
+
+    def decide(self, question: GateQuestion) -> GateAnswer:
+        """The decision on a version, by the scores that have been read until now."""
+        return decide((fold.scores for fold in self._folds.values()), self.rules, question, self._clock())
 
 
 class ReleaseFold:

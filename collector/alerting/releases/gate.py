@@ -1,0 +1,165 @@
+"""The gate of a release: promote a version, hold it, or roll it back, by the comparisons with its baseline.
+
+- `roll back`: an evaluator is worse for sure, at the rules' error rate over all evaluators that are asked.
+- `promote`: of every evaluator that scored the baseline, the interval of 95 % ends above a fall by `tolerance`.
+- `hold`: everything else, so that missing scores never promote.
+
+The intervals hold at any time, so the gate may be asked as often as a controller likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from collector.alerting.releases.hourly_scores import HOUR, ComparedPlace, HourlyScores, Versions, merge
+from collector.alerting.releases.releases import (
+    UNSEEN,
+    Release,
+    ReleaseRules,
+    baseline_of,
+    compared_versions,
+    seen_hours,
+)
+
+Decision = Literal["promote", "hold", "roll back"]
+DECISIONS: tuple[Decision, ...] = get_args(Decision)
+TOLERANCE = 0.05
+"""The fall of a mean that a promotion has to exclude."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateQuestion:
+    """A version to decide on. Without `against` its baseline is the version with most scores in the day before it.
+
+    `monitor` and `within` (a service or prompt) leave out all other ones.
+    """
+
+    attribute: str
+    version: str
+    against: str | None = None
+    monitor: str | None = None
+    within: str | None = None
+    tolerance: float = TOLERANCE
+
+
+@dataclass(frozen=True, slots=True)
+class GateAnswer:
+    """The decision, its reason in a sentence, and the comparisons that it rests on."""
+
+    decision: Decision
+    reason: str
+    compared: tuple[Release, ...] = ()
+
+
+def decide(parts: Iterable[HourlyScores], rules: ReleaseRules, question: GateQuestion, now: float) -> GateAnswer:
+    """The decision at `now` (s)."""
+    version = question.version
+    places = {place: versions for place, versions in merge(parts) if _is_asked(place, question)}
+    rolled = {place.within for place, versions in places.items() if version in versions}
+    places = {place: versions for place, versions in places.items() if place.within in rolled}
+    if not places:
+        return GateAnswer("hold", f"{question.attribute} {version} has no score yet")
+    last = max(seen_hours(versions[version])[1] for versions in places.values() if version in versions)
+    if last <= int(now // HOUR) - UNSEEN:
+        return GateAnswer("hold", f"{version} has had no score for a day")
+    baselines = _baselines(places, question)
+    number = sum(len(rules.evaluators[place.monitor]) for place in places)
+    needed: list[tuple[ComparedPlace, str, str]] = []
+    found: list[Release] = []
+    for place, versions in places.items():
+        baseline = baselines.get(place.within)
+        if baseline is None or baseline not in versions or baseline == version:
+            continue
+        used = rules.evaluators[place.monitor]
+        scored = dict.fromkeys(judged.evaluator for judged in versions[baseline] if judged.evaluator in used)
+        needed += [(place, name, baseline) for name in scored]
+        if version in versions:
+            started = max(seen_hours(versions[baseline])[0], seen_hours(versions[version])[0])
+            compared = compared_versions(place, versions, (baseline, version, started), rules, number)
+            found += [release for release in compared if release.judged.evaluator in used]
+    return _decided(needed, found, rules, question)
+
+
+def _is_asked(place: ComparedPlace, question: GateQuestion) -> bool:
+    return (
+        place.attribute == question.attribute
+        and question.monitor in (None, place.monitor)
+        and question.within in (None, place.within)
+    )
+
+
+def _baselines(places: Mapping[ComparedPlace, Versions], question: GateQuestion) -> dict[str, str]:
+    """The version that this one is compared with, by service or prompt."""
+    if question.against is not None:
+        return {place.within: question.against for place in places}
+    found = {
+        place.within: baseline_of(question.version, versions)
+        for place, versions in places.items()
+        if question.version in versions
+    }
+    return {within: baseline for within, baseline in found.items() if baseline is not None}
+
+
+def _decided(
+    needed: list[tuple[ComparedPlace, str, str]], found: list[Release], rules: ReleaseRules, question: GateQuestion
+) -> GateAnswer:
+    compared = tuple(found)
+    worse = [release for release in found if release.is_worse]
+    if worse:
+        release = max(worse, key=lambda release: abs(release.difference.estimate) if release.difference else 0.0)
+        return GateAnswer("roll back", f"{_name(release)} is worse for sure: {_figures(release)}", compared)
+    if not needed:
+        before = question.against or "no version before it"
+        return GateAnswer("hold", f"{before} has no scores to compare {question.version} with", compared)
+    decisive: list[tuple[float, Release]] = []
+    for place, evaluator, baseline in needed:
+        own = [release for release in found if (release.place, release.judged.evaluator) == (place, evaluator)]
+        if not own:
+            reason = f"{evaluator} of {place.monitor} has scored {baseline}, but not {question.version}"
+            return GateAnswer("hold", reason, compared)
+        release = max(own, key=lambda release: min(release.conversations))  # a judge that changed has two
+        worst = _worst(release, rules)
+        if worst is None or worst <= -question.tolerance:
+            return GateAnswer("hold", _open(release, question.tolerance), compared)
+        decisive.append((worst, release))
+    nearest = min(decisive, key=lambda pair: pair[0])[1]
+    reason = f"no evaluator is worse by {question.tolerance:g}; nearest to it is {_name(nearest)}: {_figures(nearest)}"
+    return GateAnswer("promote", reason, compared)
+
+
+def _worst(release: Release, rules: ReleaseRules) -> float | None:
+    """The lower end of how much better the version may be; None without an interval."""
+    difference = release.difference
+    if difference is None or not difference.has_interval:
+        return None
+    low = -difference.high if release.lower_is_better else difference.low
+    return low - (rules.drift if difference.method == "week before" else 0.0)
+
+
+def _open(release: Release, tolerance: float) -> str:
+    if release.difference is None:
+        return f"{_name(release)} has too few scores yet: {_numbers(release)}; it takes 20 of each"
+    if not release.difference.has_interval:
+        ran = f"{release.baseline} ran neither beside {release.version} nor at the same hours a week before"
+        return f"{_name(release)} says nothing of the version: {ran}"
+    return f"{_name(release)} may still be worse by {tolerance:g}: {_figures(release)}"
+
+
+def _name(release: Release) -> str:
+    where = f" ({release.place.within})" if release.place.within else ""
+    return f"{release.judged.evaluator} of {release.place.monitor}{where}"
+
+
+def _figures(release: Release) -> str:
+    difference = release.difference
+    if difference is None:
+        return _numbers(release)
+    interval = f"{difference.estimate:+.3f}, between {difference.low:+.3f} and {difference.high:+.3f}"
+    return f"{interval}, {difference.method}, {_numbers(release)}"
+
+
+def _numbers(release: Release) -> str:
+    old, new = (f"{count:,.0f}" for count in release.conversations)
+    return f"{old} effective conversations of {release.baseline} and {new} of {release.version}"
