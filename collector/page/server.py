@@ -216,13 +216,13 @@ class Page:
         return web.Response(status=201, body=label_to_json(label), content_type="application/json")
 
     async def _gate(self, request: web.Request) -> web.Response:
-        asked = parse_gate({**request.query, **request.match_info})
+        gate_request = parse_gate({**request.query, **request.match_info})
         gate = self._answers.sources.gate
-        answer = gate(asked) if gate else None
+        answer = gate(gate_request) if gate else None
         if answer is None:
-            where = f"monitors.{asked.monitor or '<name>'}.compare"
-            raise Rejected(404, f"no monitor compares {asked.attribute!r} here; add it to {where}")
-        return _json(answer, 200 if asked.expect in (None, answer["decision"]) else 409)
+            where = f"monitors.{gate_request.monitor or '<name>'}.compare"
+            raise Rejected(404, f"no monitor compares {gate_request.attribute!r} here; add it to {where}")
+        return _json(answer, 200 if gate_request.expect in (None, answer["decision"]) else 409)
 
     async def _queue_page(self, _request: web.Request) -> web.Response:
         return web.Response(body=self._files["queue.html"], content_type="text/html", charset="utf-8")

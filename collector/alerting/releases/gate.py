@@ -56,7 +56,7 @@ class GateAnswer:
 def decide(parts: Iterable[HourlyScores], rules: ReleaseRules, question: GateQuestion, now: float) -> GateAnswer:
     """The decision at `now` (s)."""
     version = question.version
-    places = {place: versions for place, versions in merge(parts) if _is_asked(place, question)}
+    places = {place: versions for place, versions in merge(parts) if _concerns(place, question)}
     rolled = {place.within for place, versions in places.items() if version in versions}
     places = {place: versions for place, versions in places.items() if place.within in rolled}
     if not places:
@@ -67,7 +67,7 @@ def decide(parts: Iterable[HourlyScores], rules: ReleaseRules, question: GateQue
     baselines = _baselines(places, question)
     number = sum(len(rules.evaluators[place.monitor]) for place in places)
     needed: list[tuple[ComparedPlace, str, str]] = []
-    found: list[Release] = []
+    releases: list[Release] = []
     for place, versions in places.items():
         baseline = baselines.get(place.within)
         if baseline is None or baseline not in versions or baseline == version:
@@ -78,11 +78,11 @@ def decide(parts: Iterable[HourlyScores], rules: ReleaseRules, question: GateQue
         if version in versions:
             started = max(seen_hours(versions[baseline])[0], seen_hours(versions[version])[0])
             compared = compared_versions(place, versions, (baseline, version, started), rules, number)
-            found += [release for release in compared if release.judged.evaluator in used]
-    return _decided(needed, found, rules, question)
+            releases += [release for release in compared if release.judged.evaluator in used]
+    return _decided(needed, releases, rules, question)
 
 
-def _is_asked(place: ComparedPlace, question: GateQuestion) -> bool:
+def _concerns(place: ComparedPlace, question: GateQuestion) -> bool:
     return (
         place.attribute == question.attribute
         and question.monitor in (None, place.monitor)
@@ -94,19 +94,19 @@ def _baselines(places: Mapping[ComparedPlace, Versions], question: GateQuestion)
     """The version that this one is compared with, by service or prompt."""
     if question.against is not None:
         return {place.within: question.against for place in places}
-    found = {
+    releases = {
         place.within: baseline_of(question.version, versions)
         for place, versions in places.items()
         if question.version in versions
     }
-    return {within: baseline for within, baseline in found.items() if baseline is not None}
+    return {within: baseline for within, baseline in releases.items() if baseline is not None}
 
 
 def _decided(
-    needed: list[tuple[ComparedPlace, str, str]], found: list[Release], rules: ReleaseRules, question: GateQuestion
+    needed: list[tuple[ComparedPlace, str, str]], releases: list[Release], rules: ReleaseRules, question: GateQuestion
 ) -> GateAnswer:
-    compared = tuple(found)
-    worse = [release for release in found if release.is_worse]
+    compared = tuple(releases)
+    worse = [release for release in releases if release.is_worse]
     if worse:
         release = max(worse, key=lambda release: abs(release.difference.estimate) if release.difference else 0.0)
         return GateAnswer("roll back", f"{_name(release)} is worse for sure: {_figures(release)}", compared)
@@ -115,7 +115,7 @@ def _decided(
         return GateAnswer("hold", f"{before} has no scores to compare {question.version} with", compared)
     decisive: list[tuple[float, Release]] = []
     for place, evaluator, baseline in needed:
-        own = [release for release in found if (release.place, release.judged.evaluator) == (place, evaluator)]
+        own = [release for release in releases if (release.place, release.judged.evaluator) == (place, evaluator)]
         if not own:
             reason = f"{evaluator} of {place.monitor} has scored {baseline}, but not {question.version}"
             return GateAnswer("hold", reason, compared)

@@ -149,3 +149,21 @@ def test_where_each_came_from_is_explained() -> None:
     }
     lines = list(format_lines(explain("t", trace.pieces(), ASSEMBLER)))
     assert "    tier from metadata{tier} of span 0000000000000001" in lines
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        ("feature_flag", {"feature_flag.variant": "treatment"}),
+        ("feature_flag.evaluation", {"feature_flag.result.variant": "treatment"}),
+        ("feature_flag.evaluation", {"feature_flag.result.value": "treatment"}),
+    ],
+)
+def test_a_flags_variant_is_found_in_the_event_of_an_ancestor(name: str, variant: dict[str, Any]) -> None:
+    trace = Trace()
+    other = (name, {"feature_flag.key": "colour", "feature_flag.result.variant": "blue"})
+    trace.span(1, "POST /chat", events=[other, (name, {"feature_flag.key": "new-prompt", **variant})], took=9)
+    trace.span(2, "chat", chat("Open?", "Yes."), parent=1)
+    declared = ApplicationAttributes({"arm": ["feature_flag.new-prompt"]})
+    (turn,) = trace.turns(Assembler(Dialects.installed(), None, declared))
+    assert turn.attributes["arm"] == "treatment"
