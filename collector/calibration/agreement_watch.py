@@ -39,17 +39,8 @@ from collector.statistics.audited_sums import (
     scored_name,
 )
 from collector.statistics.score_scale import Interval, ScoreScale, agreement
+from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import (
-    AGREEMENT,
-    AGREEMENT_BOUND,
-    AGREEMENT_LABELS,
-    PEOPLE_AGREEMENT,
-    PEOPLE_LABELS,
-    PEOPLE_SEGMENT_AGREEMENT,
-    PEOPLE_SUMS,
-    PEOPLE_WITHHELD,
-)
 
 RESAMPLES = 200
 """Resamples of the bootstrap: the bounds are good to about a tenth of their distance."""
@@ -126,7 +117,7 @@ class AgreementWatcher:
 
     async def _measure(self, version: Version) -> None:
         pairs = weighted_pairs(self._book.labels(version))
-        self._telemetry.gauge(AGREEMENT_LABELS, *version).set(len(pairs))
+        self._telemetry.gauge(series.AGREEMENT_LABELS, *version).set(len(pairs))
         if len(pairs) >= FEWEST:
             result = await asyncio.to_thread(agreement, "all", pairs, self._judged[version], samples=RESAMPLES)
             for name, (value, bounds) in result.measures.items():
@@ -137,9 +128,9 @@ class AgreementWatcher:
         if math.isnan(value) and (version, name) not in self._published:
             return
         self._published.add((version, name))
-        self._telemetry.gauge(AGREEMENT, *version, name).set(value)
+        self._telemetry.gauge(series.AGREEMENT, *version, name).set(value)
         for bound, at in zip(("low", "high"), bounds or (math.nan, math.nan), strict=True):
-            self._telemetry.gauge(AGREEMENT_BOUND, *version, name, bound).set(at)
+            self._telemetry.gauge(series.AGREEMENT_BOUND, *version, name, bound).set(at)
 
     def _measure_random(self, now: float) -> None:
         """Measure what drawn labels say, of all evaluators."""
@@ -173,9 +164,11 @@ class AgreementWatcher:
 
     def _publish_random(self, labels: Mapping[Version, Sequence[HumanLabel]], now: float) -> None:
         telemetry = self._telemetry
-        telemetry.replace(PEOPLE_LABELS, {version: agreement.number for version, agreement in self.agreements.items()})
         telemetry.replace(
-            PEOPLE_AGREEMENT,
+            series.PEOPLE_LABELS, {version: agreement.number for version, agreement in self.agreements.items()}
+        )
+        telemetry.replace(
+            series.PEOPLE_AGREEMENT,
             {
                 (*version, *names): value
                 for version, agreement in self.agreements.items()
@@ -183,7 +176,7 @@ class AgreementWatcher:
             },
         )
         telemetry.replace(
-            PEOPLE_SEGMENT_AGREEMENT,
+            series.PEOPLE_SEGMENT_AGREEMENT,
             {
                 (*version, segment, *names): value
                 for version, segments in self.segments.items()
@@ -192,7 +185,7 @@ class AgreementWatcher:
             },
         )
         telemetry.replace(
-            PEOPLE_WITHHELD,
+            series.PEOPLE_WITHHELD,
             {
                 (people_name(evaluator), sums.version[1], monitor, sums.withheld): 1.0
                 for (monitor, evaluator), sums in self.people.items()
@@ -200,7 +193,7 @@ class AgreementWatcher:
             },
         )
         telemetry.replace(
-            PEOPLE_SUMS,
+            series.PEOPLE_SUMS,
             {
                 (people_name(evaluator), people_sums.version[1], monitor, segment, name): value
                 for (monitor, evaluator), people_sums in self.people.items()

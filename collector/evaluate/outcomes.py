@@ -18,20 +18,8 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from collector.evaluate.plan import Plan
+from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import (
-    CONVERSATIONS,
-    CONVERSATIONS_CLOSED,
-    EVALUATIONS_DUE,
-    EVALUATIONS_ENDED,
-    EVALUATIONS_STARTED,
-    INCOMPLETE_CONVERSATIONS,
-    REFERENCES,
-    REFERENCES_MISSING,
-    TURNS,
-    UNMATCHED_TURNS,
-    UPSTREAM_IGNORED,
-)
 from evaluators.skip_reasons import SkipReason
 
 Due = Literal["matched", "resumed", "retried", "backfilled"]
@@ -84,62 +72,66 @@ class PrometheusOutcomes(OutcomeCounter):
                 telemetry.reserve("evaluator", assignment.evaluator.name)
         for monitor in plan.monitors:
             for outcome in ("sampled", "sampled_out"):  # at 0: Prometheus does not see the first one otherwise
-                telemetry.counter(TURNS, monitor.name, outcome)
+                telemetry.counter(series.TURNS, monitor.name, outcome)
             for assignment in monitor.assignments:  # one that never runs shows that nothing matched
-                telemetry.counter(EVALUATIONS_STARTED, monitor.name, assignment.evaluator.name)
-                telemetry.counter(EVALUATIONS_DUE, monitor.name, assignment.evaluator.name, "matched")
-                telemetry.counter(EVALUATIONS_ENDED, monitor.name, assignment.evaluator.name, "scored", "")
+                telemetry.counter(series.EVALUATIONS_STARTED, monitor.name, assignment.evaluator.name)
+                telemetry.counter(series.EVALUATIONS_DUE, monitor.name, assignment.evaluator.name, "matched")
+                telemetry.counter(series.EVALUATIONS_ENDED, monitor.name, assignment.evaluator.name, "scored", "")
                 if monitor.budget.limited or plan.budget.limited:
                     telemetry.counter(
-                        EVALUATIONS_ENDED, monitor.name, assignment.evaluator.name, "skipped", SkipReason.OVER_BUDGET
+                        series.EVALUATIONS_ENDED,
+                        monitor.name,
+                        assignment.evaluator.name,
+                        "skipped",
+                        SkipReason.OVER_BUDGET,
                     )
             if monitor.of_scope("conversation"):
-                telemetry.counter(CONVERSATIONS, monitor.name)
+                telemetry.counter(series.CONVERSATIONS, monitor.name)
         waiting = [monitor for monitor in plan.monitors if monitor.reference_wait is not None]
         for outcome in get_args(ReferenceOutcome) if waiting else ():
-            telemetry.counter(REFERENCES, outcome)
+            telemetry.counter(series.REFERENCES, outcome)
         for monitor in waiting:
             for assignment in monitor.assignments:
-                telemetry.counter(REFERENCES_MISSING, monitor.name, assignment.evaluator.name)
+                telemetry.counter(series.REFERENCES_MISSING, monitor.name, assignment.evaluator.name)
 
     def count_turn(self, monitor: str, outcome: TurnOutcome, number: int = 1) -> None:
         """See `OutcomeCounter`."""
         if outcome == "unmatched":
-            self._telemetry.counter(UNMATCHED_TURNS).inc(number)
+            self._telemetry.counter(series.UNMATCHED_TURNS).inc(number)
         else:
-            self._telemetry.counter(TURNS, monitor, outcome).inc(number)
+            self._telemetry.counter(series.TURNS, monitor, outcome).inc(number)
 
     def count_evaluation(
         self, monitor: str, evaluator: str, outcome: Due | End, reason: str = "", number: int = 1
     ) -> None:
         """See `OutcomeCounter`."""
         if outcome in _DUE:
-            self._telemetry.counter(EVALUATIONS_DUE, monitor, evaluator, outcome).inc(number)
+            self._telemetry.counter(series.EVALUATIONS_DUE, monitor, evaluator, outcome).inc(number)
         else:
-            self._telemetry.counter(EVALUATIONS_ENDED, monitor, evaluator, outcome, reason).inc(number)
+            self._telemetry.counter(series.EVALUATIONS_ENDED, monitor, evaluator, outcome, reason).inc(number)
 
     def count_started(self, monitor: str, evaluator: str) -> None:
         """See `OutcomeCounter`."""
-        self._telemetry.counter(EVALUATIONS_STARTED, monitor, evaluator).inc()
+        self._telemetry.counter(series.EVALUATIONS_STARTED, monitor, evaluator).inc()
 
     def count_reference(self, outcome: ReferenceOutcome) -> None:
         """See `OutcomeCounter`."""
-        self._telemetry.counter(REFERENCES, outcome).inc()
+        self._telemetry.counter(series.REFERENCES, outcome).inc()
 
     def count_missing(self, monitor: str, evaluator: str) -> None:
         """See `OutcomeCounter`."""
-        self._telemetry.counter(REFERENCES_MISSING, monitor, evaluator).inc()
+        self._telemetry.counter(series.REFERENCES_MISSING, monitor, evaluator).inc()
 
     def count_ignored_upstream(self, monitor: str) -> None:
         """See `OutcomeCounter`."""
-        self._telemetry.counter(UPSTREAM_IGNORED, monitor).inc()
+        self._telemetry.counter(series.UPSTREAM_IGNORED, monitor).inc()
 
     def count_idle(self, monitor: str, number: int) -> None:
         """See `OutcomeCounter`."""
-        self._telemetry.counter(CONVERSATIONS, monitor).inc(number)
+        self._telemetry.counter(series.CONVERSATIONS, monitor).inc(number)
 
     def count_closed(self, monitor: str, by: str, missing: int) -> None:
         """See `OutcomeCounter`."""
-        self._telemetry.counter(CONVERSATIONS_CLOSED, monitor, by).inc()
+        self._telemetry.counter(series.CONVERSATIONS_CLOSED, monitor, by).inc()
         if missing:
-            self._telemetry.counter(INCOMPLETE_CONVERSATIONS, monitor).inc()
+            self._telemetry.counter(series.INCOMPLETE_CONVERSATIONS, monitor).inc()

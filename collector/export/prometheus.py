@@ -22,55 +22,19 @@ from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, audit_
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from collector.statistics.conversations import PAUSE
 from collector.statistics.estimator import Sums
+from collector.telemetry import series as metrics
 from collector.telemetry.registry import OTHER, Telemetry
-from collector.telemetry.series import (
-    AUDITED_SUMS,
-    AUDITS,
-    ESTIMATOR_CLIPPED,
-    ESTIMATOR_W,
-    ESTIMATOR_W2,
-    ESTIMATOR_W2Y,
-    ESTIMATOR_W2Y2,
-    ESTIMATOR_WY,
-    EVALUATION_DURATION,
-    EVALUATION_WEIGHT,
-    EVALUATIONS,
-    EVALUATIONS_BACKFILLED,
-    EVALUATIONS_RETRIED,
-    EVALUATOR_INFO,
-    EVIDENCE_W,
-    EVIDENCE_W2,
-    EVIDENCE_W2Y,
-    EVIDENCE_W2Y2,
-    EVIDENCE_WY,
-    FEEDBACK_VERDICTS,
-    FEEDBACK_W,
-    FEEDBACK_W2,
-    FEEDBACK_W2Y,
-    FEEDBACK_W2Y2,
-    FEEDBACK_WY,
-    INJECTION_SIGNS,
-    JUDGE_CACHED_TOKENS,
-    JUDGE_CALLS,
-    JUDGE_COST,
-    JUDGE_ESTIMATED_CALLS,
-    JUDGE_MODEL_CHANGES,
-    JUDGE_TOKENS,
-    LABEL_WEIGHT,
-    LABELS,
-    LAST_SUCCESS,
-    SAMPLING_PROBABILITY,
-    SCORE,
-    TARGET_SCORE,
-    VERDICT_WEIGHT,
-    VERDICTS,
-    Series,
-)
 from evaluators.results import Evaluation
 
-_ESTIMATOR = (ESTIMATOR_W, ESTIMATOR_WY, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMATOR_W2Y2)
-_EVIDENCE = (EVIDENCE_W, EVIDENCE_WY, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2)
-_FEEDBACK = (FEEDBACK_W, FEEDBACK_WY, FEEDBACK_W2, FEEDBACK_W2Y, FEEDBACK_W2Y2)
+_ESTIMATOR = (
+    metrics.ESTIMATOR_W,
+    metrics.ESTIMATOR_WY,
+    metrics.ESTIMATOR_W2,
+    metrics.ESTIMATOR_W2Y,
+    metrics.ESTIMATOR_W2Y2,
+)
+_EVIDENCE = (metrics.EVIDENCE_W, metrics.EVIDENCE_WY, metrics.EVIDENCE_W2, metrics.EVIDENCE_W2Y, metrics.EVIDENCE_W2Y2)
+_FEEDBACK = (metrics.FEEDBACK_W, metrics.FEEDBACK_WY, metrics.FEEDBACK_W2, metrics.FEEDBACK_W2Y, metrics.FEEDBACK_W2Y2)
 _GOOD = 0.5
 _MODELS = 1000
 """Names and fingerprints remembered of one judge."""
@@ -176,7 +140,7 @@ class PrometheusExporter:
                 _create_series(self._telemetry, evaluator, segment)
                 self._corrected.create(evaluator, segment)
         for info in self._described | before:
-            self._telemetry.gauge(EVALUATOR_INFO, *info).set(info in self._described)
+            self._telemetry.gauge(metrics.EVALUATOR_INFO, *info).set(info in self._described)
 
     async def export(self, batch: Sequence[Evaluation]) -> None:
         """Count the batch."""
@@ -195,7 +159,7 @@ class PrometheusExporter:
     def _count_feedback(self, joined: JoinedFeedback, subject: FeedbackSubject) -> None:
         labels, score = (joined.series, joined.entry.source, subject.monitor), joined.score
         verdict = "none" if score is None else "good" if score >= _GOOD else "bad"
-        self._telemetry.counter(FEEDBACK_VERDICTS, *labels, verdict).inc()
+        self._telemetry.counter(metrics.FEEDBACK_VERDICTS, *labels, verdict).inc()
         if score is not None:
             weight, time = Weight.of(subject.sampling), joined.received_at.timestamp()
             key = ("feedback", *labels)  # in the sums beside those of evaluators, which have four labels, too
@@ -204,7 +168,7 @@ class PrometheusExporter:
 
     def _count_backfill(self, evaluation: Evaluation) -> None:
         labels = (evaluation.evaluator, evaluation.evaluator_version, evaluation.monitor, evaluation.outcome)
-        self._telemetry.counter(EVALUATIONS_BACKFILLED, *labels).inc()
+        self._telemetry.counter(metrics.EVALUATIONS_BACKFILLED, *labels).inc()
         self._count_work(evaluation)
 
     def _count(self, evaluation: Evaluation) -> None:
@@ -214,14 +178,14 @@ class PrometheusExporter:
             evaluation.monitor,
             self._segments.of(evaluation.attributes),
         )
-        self._telemetry.counter(EVALUATIONS, *labels, evaluation.outcome, evaluation.reason_code).inc()
+        self._telemetry.counter(metrics.EVALUATIONS, *labels, evaluation.outcome, evaluation.reason_code).inc()
         if evaluation.retry is None:
-            self._telemetry.counter(EVALUATION_WEIGHT, *labels).inc(Weight.of(evaluation.sampling).own)
+            self._telemetry.counter(metrics.EVALUATION_WEIGHT, *labels).inc(Weight.of(evaluation.sampling).own)
         else:  # the failed one has brought its weight along
-            self._telemetry.counter(EVALUATIONS_RETRIED, *labels, evaluation.retry.reason).inc()
+            self._telemetry.counter(metrics.EVALUATIONS_RETRIED, *labels, evaluation.retry.reason).inc()
         sampling = evaluation.sampling
         probability = self._telemetry.gauge(
-            SAMPLING_PROBABILITY, evaluation.monitor, evaluation.evaluator, sampling.stratum
+            metrics.SAMPLING_PROBABILITY, evaluation.monitor, evaluation.evaluator, sampling.stratum
         )
         probability.set(sampling.probability)
         self._count_work(evaluation)
@@ -231,9 +195,9 @@ class PrometheusExporter:
 
     def _count_score(self, evaluation: Evaluation, score: float, labels: tuple[str, ...]) -> None:
         for sign in evaluation.details.get("suspicious", ()):
-            self._telemetry.counter(INJECTION_SIGNS, evaluation.evaluator, evaluation.monitor, str(sign)).inc()
+            self._telemetry.counter(metrics.INJECTION_SIGNS, evaluation.evaluator, evaluation.monitor, str(sign)).inc()
         trace = _exemplar(evaluation)
-        self._telemetry.histogram(SCORE, *labels).observe(score, trace)
+        self._telemetry.histogram(metrics.SCORE, *labels).observe(score, trace)
         grown = self._estimate(evaluation, score, labels)
         self._corrected.count(evaluation, score, labels)
         self._record_success(evaluation.evaluator, evaluation.monitor, evaluation.ended_at.timestamp())
@@ -242,8 +206,8 @@ class PrometheusExporter:
         if evaluation.passed is not None:
             verdict = "pass" if evaluation.passed else "fail"
             exemplar = None if evaluation.passed else trace
-            self._telemetry.counter(VERDICTS, *labels, verdict).inc(1, exemplar)
-            self._telemetry.counter(VERDICT_WEIGHT, *labels, verdict).inc(grown.mean.w)
+            self._telemetry.counter(metrics.VERDICTS, *labels, verdict).inc(1, exemplar)
+            self._telemetry.counter(metrics.VERDICT_WEIGHT, *labels, verdict).inc(grown.mean.w)
 
     def _estimate(self, evaluation: Evaluation, score: float, labels: tuple[str, ...]) -> BoundedIncrements:
         """Add a score to the sums of a series."""
@@ -252,7 +216,7 @@ class PrometheusExporter:
         grown = self._sums.add(labels, conversation, weight=weight, score=score, time=time)
         self._count_sums(_ESTIMATOR, labels, grown.mean)
         self._count_sums(_EVIDENCE, labels, grown.evidence)
-        self._telemetry.counter(ESTIMATOR_CLIPPED, *labels).inc(grown.clipped)
+        self._telemetry.counter(metrics.ESTIMATOR_CLIPPED, *labels).inc(grown.clipped)
         return grown
 
     def _count_label(self, evaluation: Evaluation, labels: tuple[str, ...], grown: BoundedIncrements) -> None:
@@ -261,12 +225,12 @@ class PrometheusExporter:
         if known is None:
             return
         label = evaluation.label if evaluation.label in known.labels else OTHER  # of an earlier definition
-        self._telemetry.counter(LABELS, *labels, label).inc(1, _exemplar(evaluation))
-        self._telemetry.counter(LABEL_WEIGHT, *labels, label).inc(grown.mean.w)
+        self._telemetry.counter(metrics.LABELS, *labels, label).inc(1, _exemplar(evaluation))
+        self._telemetry.counter(metrics.LABEL_WEIGHT, *labels, label).inc(grown.mean.w)
         for name, score in label_scores(evaluation, known.watched_labels):
             if score is None:
                 continue
-            self._telemetry.histogram(SCORE, name, *labels[1:]).observe(score)
+            self._telemetry.histogram(metrics.SCORE, name, *labels[1:]).observe(score)
             self._estimate(evaluation, score, (name, *labels[1:]))
 
     def _count_audit(
@@ -277,22 +241,22 @@ class PrometheusExporter:
         if known is None or known.audit_version is None:
             return
         if (outcome := audit_outcome(evaluation)) is not None:
-            self._telemetry.counter(AUDITS, evaluation.evaluator, evaluation.monitor, outcome).inc()
+            self._telemetry.counter(metrics.AUDITS, evaluation.evaluator, evaluation.monitor, outcome).inc()
         conversation, time = evaluation.subject.conversation_id, evaluation.ended_at.timestamp()
         if audit is not None and audit.version != known.audit_version:
             audit = None  # of an auditor before: the scores of two are not one mean
         series = (audit_name(evaluation.evaluator), known.audit_version, *labels[2:])
         sums = self._audits.add((*series, conversation), weight=grown.mean.w, score=score, audit=audit, time=time)
         for name, amount in zip(SUM_NAMES, sums.values, strict=True):
-            self._telemetry.counter(AUDITED_SUMS, *series, name).inc(amount)
-        self._telemetry.counter(ESTIMATOR_CLIPPED, *series).inc(grown.clipped)
+            self._telemetry.counter(metrics.AUDITED_SUMS, *series, name).inc(amount)
+        self._telemetry.counter(metrics.ESTIMATOR_CLIPPED, *series).inc(grown.clipped)
         if audit is not None:
-            self._telemetry.histogram(SCORE, *series).observe(audit.score, _exemplar(evaluation))
+            self._telemetry.histogram(metrics.SCORE, *series).observe(audit.score, _exemplar(evaluation))
             weight = audited_weight(evaluation.sampling, audit)
             evidence = self._sums.add(series, conversation, weight=weight, score=audit.score, time=time)
             self._count_sums(_EVIDENCE, series, evidence.evidence)
 
-    def _count_sums(self, of: Sequence[Series], labels: Sequence[str], grown: Sums) -> None:
+    def _count_sums(self, of: Sequence[metrics.Series], labels: Sequence[str], grown: Sums) -> None:
         for series, amount in zip(of, astuple(grown), strict=True):
             self._telemetry.counter(series, *labels).inc(amount)
 
@@ -300,22 +264,22 @@ class PrometheusExporter:
         newest = self._newest.get((evaluator, monitor), 0.0)
         if time > newest:
             self._newest[evaluator, monitor] = time
-            self._telemetry.gauge(LAST_SUCCESS, evaluator, monitor).set(time)
+            self._telemetry.gauge(metrics.LAST_SUCCESS, evaluator, monitor).set(time)
 
     def _count_work(self, evaluation: Evaluation) -> None:
         labels = (evaluation.evaluator, evaluation.monitor)
         duration = (evaluation.ended_at - evaluation.started_at).total_seconds()
-        self._telemetry.histogram(EVALUATION_DURATION, *labels).observe(max(0.0, duration))
+        self._telemetry.histogram(metrics.EVALUATION_DURATION, *labels).observe(max(0.0, duration))
         if usage := evaluation.usage:
-            self._telemetry.counter(JUDGE_CALLS, *labels).inc(usage.calls)
-            self._telemetry.counter(JUDGE_ESTIMATED_CALLS, *labels).inc(usage.estimated_calls or 0)
-            self._telemetry.counter(JUDGE_TOKENS, *labels, "input").inc(usage.input_tokens)
-            self._telemetry.counter(JUDGE_TOKENS, *labels, "output").inc(usage.output_tokens)
+            self._telemetry.counter(metrics.JUDGE_CALLS, *labels).inc(usage.calls)
+            self._telemetry.counter(metrics.JUDGE_ESTIMATED_CALLS, *labels).inc(usage.estimated_calls or 0)
+            self._telemetry.counter(metrics.JUDGE_TOKENS, *labels, "input").inc(usage.input_tokens)
+            self._telemetry.counter(metrics.JUDGE_TOKENS, *labels, "output").inc(usage.output_tokens)
             for cache, tokens in (("read", usage.cached_input_tokens), ("write", usage.cache_write_tokens)):
                 if tokens:
-                    self._telemetry.counter(JUDGE_CACHED_TOKENS, *labels, cache).inc(tokens)
+                    self._telemetry.counter(metrics.JUDGE_CACHED_TOKENS, *labels, cache).inc(tokens)
         if evaluation.cost_usd:
-            self._telemetry.counter(JUDGE_COST, *labels).inc(evaluation.cost_usd)
+            self._telemetry.counter(metrics.JUDGE_COST, *labels).inc(evaluation.cost_usd)
 
     def _count_model_changes(self, evaluation: Evaluation) -> None:
         """Count what a judge calls itself, but for the first name it gave."""
@@ -327,7 +291,7 @@ class PrometheusExporter:
         if model in known or len(known) >= _MODELS:
             return
         if known:
-            self._telemetry.counter(JUDGE_MODEL_CHANGES, *key).inc()
+            self._telemetry.counter(metrics.JUDGE_MODEL_CHANGES, *key).inc()
         known.add(model)
 
     def _create_segment(self, segment: str) -> None:
@@ -374,35 +338,35 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
     labels = (watched.evaluator, watched.evaluator_version, watched.monitor, segment)
     shares = (share_name(watched.evaluator, label) for label in watched.watched_labels)
     for name in (watched.evaluator, *shares):
-        telemetry.histogram(SCORE, name, *labels[1:])
-        for of in (*_ESTIMATOR, *_EVIDENCE, ESTIMATOR_CLIPPED):
+        telemetry.histogram(metrics.SCORE, name, *labels[1:])
+        for of in (*_ESTIMATOR, *_EVIDENCE, metrics.ESTIMATOR_CLIPPED):
             telemetry.counter(of, name, *labels[1:])
     if watched.audit_version:
         series = (audit_name(watched.evaluator), watched.audit_version, *labels[2:])
-        telemetry.histogram(SCORE, *series)
-        for of in (*_EVIDENCE, ESTIMATOR_CLIPPED):
+        telemetry.histogram(metrics.SCORE, *series)
+        for of in (*_EVIDENCE, metrics.ESTIMATOR_CLIPPED):
             telemetry.counter(of, *series)
         for name in SUM_NAMES:
-            telemetry.counter(AUDITED_SUMS, *series, name)
-        telemetry.counter(AUDITS, watched.evaluator, watched.monitor, "scored")
+            telemetry.counter(metrics.AUDITED_SUMS, *series, name)
+        telemetry.counter(metrics.AUDITS, watched.evaluator, watched.monitor, "scored")
     for label in watched.labels:
-        for of in (LABELS, LABEL_WEIGHT):
+        for of in (metrics.LABELS, metrics.LABEL_WEIGHT):
             telemetry.counter(of, *labels, label)
-    telemetry.counter(EVALUATIONS, *labels, "scored", "")
-    telemetry.counter(EVALUATION_WEIGHT, *labels)
+    telemetry.counter(metrics.EVALUATIONS, *labels, "scored", "")
+    telemetry.counter(metrics.EVALUATION_WEIGHT, *labels)
     work = (watched.evaluator, watched.monitor)
-    telemetry.histogram(EVALUATION_DURATION, *work)
+    telemetry.histogram(metrics.EVALUATION_DURATION, *work)
     for direction in ("input", "output"):
-        telemetry.counter(JUDGE_TOKENS, *work, direction)
+        telemetry.counter(metrics.JUDGE_TOKENS, *work, direction)
     for cache in ("read", "write"):
-        telemetry.counter(JUDGE_CACHED_TOKENS, *work, cache)
-    telemetry.counter(JUDGE_CALLS, *work)
-    telemetry.counter(JUDGE_ESTIMATED_CALLS, *work)
-    telemetry.counter(JUDGE_COST, *work)
-    telemetry.counter(JUDGE_MODEL_CHANGES, *work)
+        telemetry.counter(metrics.JUDGE_CACHED_TOKENS, *work, cache)
+    telemetry.counter(metrics.JUDGE_CALLS, *work)
+    telemetry.counter(metrics.JUDGE_ESTIMATED_CALLS, *work)
+    telemetry.counter(metrics.JUDGE_COST, *work)
+    telemetry.counter(metrics.JUDGE_MODEL_CHANGES, *work)
     if watched.threshold is not None:
-        telemetry.gauge(TARGET_SCORE, *labels[:3]).set(watched.threshold)
+        telemetry.gauge(metrics.TARGET_SCORE, *labels[:3]).set(watched.threshold)
     if watched.threshold is not None or watched.labels:  # labels may pass or fail without a threshold
         for verdict in ("pass", "fail"):
-            telemetry.counter(VERDICTS, *labels, verdict)
-            telemetry.counter(VERDICT_WEIGHT, *labels, verdict)
+            telemetry.counter(metrics.VERDICTS, *labels, verdict)
+            telemetry.counter(metrics.VERDICT_WEIGHT, *labels, verdict)

@@ -12,15 +12,8 @@ from dataclasses import dataclass
 from collector.config.settings import JudgeSettings
 from collector.judging.outage_reporter import OutageReporter, ReportPolicy
 from collector.logs.log import Confirm
+from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import (
-    JUDGE_ABANDONED_REQUESTS,
-    JUDGE_CACHE_REQUESTS,
-    JUDGE_PAUSED_REQUESTS,
-    JUDGE_REQUEST_DURATION,
-    JUDGE_REQUESTS,
-    JUDGE_REQUESTS_IN_FLIGHT,
-)
 from evaluators.errors import EvaluationError
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.answer_cache import AnswerCache
@@ -41,9 +34,9 @@ class InstrumentedJudge(JudgeWrapper):
         super().__init__(judge)
         self._name = name
         self._telemetry = telemetry
-        self._in_flight = telemetry.gauge(JUDGE_REQUESTS_IN_FLIGHT, name)
-        self._duration = telemetry.histogram(JUDGE_REQUEST_DURATION, name)
-        telemetry.counter(JUDGE_REQUESTS, name, "ok")
+        self._in_flight = telemetry.gauge(series.JUDGE_REQUESTS_IN_FLIGHT, name)
+        self._duration = telemetry.histogram(series.JUDGE_REQUEST_DURATION, name)
+        telemetry.counter(series.JUDGE_REQUESTS, name, "ok")
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask, and count the result: `ok` or the error's type."""
@@ -60,7 +53,7 @@ class InstrumentedJudge(JudgeWrapper):
         return verdict
 
     def _record(self, result: str, started: float) -> None:
-        self._telemetry.counter(JUDGE_REQUESTS, self._name, result).inc()
+        self._telemetry.counter(series.JUDGE_REQUESTS, self._name, result).inc()
         self._duration.observe(time.monotonic() - started)
 
 
@@ -155,7 +148,7 @@ def _behind_cache(judge: Judge) -> Judge:
 
 def _cache_answers(judge: Judge, context: LayerContext) -> Judge:
     def count(result: str) -> None:
-        context.telemetry.counter(JUDGE_CACHE_REQUESTS, context.name, result).inc()
+        context.telemetry.counter(series.JUDGE_CACHE_REQUESTS, context.name, result).inc()
 
     return AnswerCache(judge, capacity=context.settings.cache_size, count=count)
 
@@ -176,8 +169,8 @@ def _queue_while_open(judge: Judge, context: LayerContext) -> Judge:
         judge,
         context.breaker,
         longest=breaker.max_pause if queues else 0.0,
-        on_wait=context.telemetry.gauge(JUDGE_PAUSED_REQUESTS, context.name).inc,
-        on_shed=context.telemetry.counter(JUDGE_ABANDONED_REQUESTS, context.name).inc,
+        on_wait=context.telemetry.gauge(series.JUDGE_PAUSED_REQUESTS, context.name).inc,
+        on_shed=context.telemetry.counter(series.JUDGE_ABANDONED_REQUESTS, context.name).inc,
     )
 
 

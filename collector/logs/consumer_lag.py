@@ -13,15 +13,9 @@ from dataclasses import dataclass, field
 
 from collector.logs.fold_wrapper import FoldWrapper
 from collector.logs.log import Committed, Fold, Log, LogUnavailable, OpenFold, StoredRecord
+from collector.telemetry import series
 from collector.telemetry.drop_reasons import LossReason
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import (
-    CONSUMER_LAG_RECORDS,
-    CONSUMER_LAG_SECONDS,
-    LOG_RETENTION,
-    OLDEST_NEEDED,
-    RECORDS_LOST,
-)
 from collector.telemetry.sparse_log import SparseLog
 
 logger = logging.getLogger(__name__)
@@ -102,11 +96,11 @@ class ConsumerLag:
         """The same folds, with their progress recorded. `consumer` is their name in the metrics."""
         partitions: dict[int, _MeasuredFold] = {}
         self._consumers[consumer, log.name] = (log, partitions)
-        self._telemetry.gauge(CONSUMER_LAG_RECORDS, consumer, log.name).set(0)
-        self._telemetry.gauge(CONSUMER_LAG_SECONDS, consumer, log.name).set(0)
-        self._telemetry.gauge(OLDEST_NEEDED, consumer, log.name).set(0)
+        self._telemetry.gauge(series.CONSUMER_LAG_RECORDS, consumer, log.name).set(0)
+        self._telemetry.gauge(series.CONSUMER_LAG_SECONDS, consumer, log.name).set(0)
+        self._telemetry.gauge(series.OLDEST_NEEDED, consumer, log.name).set(0)
         for reason in (LossReason.RETENTION, LossReason.RETENTION_REPLAY):
-            self._telemetry.counter(RECORDS_LOST, consumer, log.name, reason)
+            self._telemetry.counter(series.RECORDS_LOST, consumer, log.name, reason)
 
         @asynccontextmanager
         async def opened(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
@@ -164,15 +158,15 @@ class ConsumerLag:
             except Exception as error:  # noqa: BLE001 - of one log; the gauges of the others are to go on
                 self._failures.warn(f"the lag of {consumer} in {name} cannot be measured: {error!r}")
                 continue
-            self._telemetry.gauge(CONSUMER_LAG_RECORDS, consumer, name).set(records)
-            self._telemetry.gauge(CONSUMER_LAG_SECONDS, consumer, name).set(max(0.0, age))
-            self._telemetry.gauge(OLDEST_NEEDED, consumer, name).set(max(0.0, oldest))
+            self._telemetry.gauge(series.CONSUMER_LAG_RECORDS, consumer, name).set(records)
+            self._telemetry.gauge(series.CONSUMER_LAG_SECONDS, consumer, name).set(max(0.0, age))
+            self._telemetry.gauge(series.OLDEST_NEEDED, consumer, name).set(max(0.0, oldest))
 
     async def _sample_retention(self, log: Log) -> None:
         now = self._clock()
         if now - self._retention_at.get(log.name, -math.inf) >= RETENTION_EVERY:
             seconds = await log.retention()
-            self._telemetry.gauge(LOG_RETENTION, log.name).set(math.inf if seconds is None else seconds)
+            self._telemetry.gauge(series.LOG_RETENTION, log.name).set(math.inf if seconds is None else seconds)
             self._retention_at[log.name] = now
 
     def _note_progress(self, consumer: tuple[str, str], partition: int, lags_at: int | None) -> None:

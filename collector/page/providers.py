@@ -13,17 +13,8 @@ from collector.evaluate.plan import Plan
 from collector.page.score_series import total
 from collector.page.sources import AlertView, BudgetView, DeferredView, DropView, Sources, TrafficView
 from collector.page.view import EvaluatorView, View
+from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import (
-    BATCHES_OPEN,
-    BREAKER_STATE,
-    DEFERRED_OLDEST,
-    DROPS,
-    EVALUATIONS_DEFERRED,
-    JUDGE_PAUSED_REQUESTS,
-    TURNS,
-    UNMATCHED_TURNS,
-)
 from evaluators.evaluator import Evaluator
 from evaluators.judges.audited import Audited
 
@@ -73,11 +64,11 @@ def page_sources(telemetry: Telemetry) -> Sources:
 def judge_alerts(telemetry: Telemetry, name: str) -> Sequence[AlertView]:
     """An alert of this name for each judge whose breaker is open: unavailable, or it refuses every request."""
     waiting = {
-        labels["judge"]: int(value) for labels, value in _samples(telemetry.registry, JUDGE_PAUSED_REQUESTS.name)
+        labels["judge"]: int(value) for labels, value in _samples(telemetry.registry, series.JUDGE_PAUSED_REQUESTS.name)
     }
     unavailable = {
         labels["judge"]
-        for labels, value in _samples(telemetry.registry, BREAKER_STATE.name)
+        for labels, value in _samples(telemetry.registry, series.BREAKER_STATE.name)
         if value and labels["state"] != "closed"
     }
     return [
@@ -135,31 +126,33 @@ def drop_views(telemetry: Telemetry) -> Sequence[DropView]:
     """The records that this process could not process since its start."""
     return [
         DropView(stage=labels["stage"], reason=labels["reason"], count=int(value))
-        for labels, value in _samples(telemetry.registry, DROPS.name)
+        for labels, value in _samples(telemetry.registry, series.DROPS.name)
         if value
     ]
 
 
 def deferred_view(telemetry: Telemetry) -> DeferredView | None:
     """The evaluations that wait for batches in this process; None if no monitor's evaluations may."""
-    states = {labels["state"]: int(value) for labels, value in _samples(telemetry.registry, EVALUATIONS_DEFERRED.name)}
+    states = {
+        labels["state"]: int(value) for labels, value in _samples(telemetry.registry, series.EVALUATIONS_DEFERRED.name)
+    }
     if not states:
         return None
-    oldest = [value for _, value in _samples(telemetry.registry, DEFERRED_OLDEST.name)]
+    oldest = [value for _, value in _samples(telemetry.registry, series.DEFERRED_OLDEST.name)]
     return DeferredView(
         gathering=states["gathering"],
         submitted=states["submitted"],
         oldest=max(oldest, default=0.0),
-        batches=sum(int(value) for _, value in _samples(telemetry.registry, BATCHES_OPEN.name)),
+        batches=sum(int(value) for _, value in _samples(telemetry.registry, series.BATCHES_OPEN.name)),
     )
 
 
 def traffic_views(telemetry: Telemetry) -> Sequence[TrafficView]:
     """The turns that this process has counted, by monitor."""
     counts: dict[str, dict[str, int]] = {}
-    for labels, value in _samples(telemetry.registry, TURNS.name):
+    for labels, value in _samples(telemetry.registry, series.TURNS.name):
         counts.setdefault(labels["monitor"], {})[labels["outcome"]] = int(value)
-    for _, value in _samples(telemetry.registry, UNMATCHED_TURNS.name):
+    for _, value in _samples(telemetry.registry, series.UNMATCHED_TURNS.name):
         counts |= {"": {"unmatched": int(value)}} if value else {}
     return [TrafficView(monitor=monitor, counts=count) for monitor, count in counts.items()]
 

@@ -23,17 +23,8 @@ from collector.receive.tenants import UNNAMED, Sender, guaranteed_shares, tenant
 from collector.records.ready_made import Incoming
 from collector.records.shared_records import append_shared
 from collector.redact.redactor import Redactor
+from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import (
-    RECEIVE_BYTES,
-    RECEIVE_DURATION,
-    RECEIVE_ITEMS,
-    RECEIVE_PENDING_BYTES,
-    RECEIVE_REJECTED,
-    RECEIVE_REQUESTS,
-    REFUSED_CONNECTIONS,
-    WRONG_TOKENS,
-)
 
 _BURST = 10.0  # seconds of a rate that may come at once
 
@@ -54,7 +45,7 @@ class SenderLimits:
                 2 * settings.max_body_bytes for settings in receivers
             ),  # compressed and not: one request always fits
             guaranteed=self._guaranteed,
-            on_change=telemetry.gauge(RECEIVE_PENDING_BYTES).inc,
+            on_change=telemetry.gauge(series.RECEIVE_PENDING_BYTES).inc,
         )
         self._rates = {tenant_key(tenant.name): _Bucket(tenant.rate, clock) for tenant in tenants if tenant.rate}
 
@@ -131,9 +122,9 @@ class OtlpIngest:
         self._limits = limits or SenderLimits([self.settings], self.telemetry)
         self._places = self._limits.places(self.settings)
         for signal in ("traces", "logs"):  # at 0 from the start: Prometheus sees no rise to 1 of a new series
-            self.telemetry.counter(RECEIVE_REQUESTS, self.source, signal, done)
-            self.telemetry.counter(RECEIVE_ITEMS, self.source, signal, "accepted")
-            self.telemetry.counter(RECEIVE_BYTES, self.source, signal)
+            self.telemetry.counter(series.RECEIVE_REQUESTS, self.source, signal, done)
+            self.telemetry.counter(series.RECEIVE_ITEMS, self.source, signal, "accepted")
+            self.telemetry.counter(series.RECEIVE_BYTES, self.source, signal)
 
     def stop_accepting(self) -> None:
         """Reject new requests from now on; running ones finish."""
@@ -257,18 +248,18 @@ class OtlpIngest:
     def count_rejection(self, rejection: Rejected, sender: Sender | None) -> None:
         """Count why a request was not accepted, and whose; None where it is not known."""
         label = sender.label if sender else UNNAMED
-        self.telemetry.counter(RECEIVE_REJECTED, self.source, rejection.reason, label).inc()
+        self.telemetry.counter(series.RECEIVE_REJECTED, self.source, rejection.reason, label).inc()
 
     def count_refused_connection(self) -> None:
         """Count a connection beyond the limit."""
-        self.telemetry.counter(RECEIVE_REJECTED, self.source, "connections", UNNAMED).inc()
-        self.telemetry.counter(REFUSED_CONNECTIONS, self.source).inc()
+        self.telemetry.counter(series.RECEIVE_REJECTED, self.source, "connections", UNNAMED).inc()
+        self.telemetry.counter(series.REFUSED_CONNECTIONS, self.source).inc()
 
     def count_wrong_token(self) -> None:
         """Count a token that is not valid."""
-        self.telemetry.counter(WRONG_TOKENS, self.source).inc()
+        self.telemetry.counter(series.WRONG_TOKENS, self.source).inc()
 
     def count(self, signal: Incoming, status: str, started: float) -> None:
         """Count the answer to a request that arrived at `started`, by the monotonic clock."""
-        self.telemetry.counter(RECEIVE_REQUESTS, self.source, signal, status).inc()
-        self.telemetry.histogram(RECEIVE_DURATION, self.source, signal).observe(time.monotonic() - started)
+        self.telemetry.counter(series.RECEIVE_REQUESTS, self.source, signal, status).inc()
+        self.telemetry.histogram(series.RECEIVE_DURATION, self.source, signal).observe(time.monotonic() - started)

@@ -18,30 +18,8 @@ from collector.evaluate.deferred.deferred_evaluations import DeferredState, Wait
 from collector.evaluate.plan import Plan
 from collector.evaluate.scheduling.dispatch import Bulkheads
 from collector.evaluate.stage import EvaluateStage
+from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import (
-    BATCHES_ABSENT,
-    BATCHES_OPEN,
-    BUDGET_FACTOR,
-    BUDGET_SPENT,
-    BUDGET_USD,
-    BUILD_INFO,
-    CONFIG_INFO,
-    CONFIG_SECTION_INFO,
-    DEFERRED_OLDEST,
-    EVALUATIONS_DEFERRED,
-    EVALUATIONS_IN_FLIGHT,
-    EVALUATIONS_RUNNING,
-    EVALUATIONS_WAITING,
-    OPEN_CONVERSATIONS,
-    OPEN_TRACES,
-    PAUSED_PARTITIONS,
-    REFERENCES_AWAITED,
-    RULES_INFO,
-    STAGE_UP,
-    TOTAL_BUDGET_SPENT,
-    TOTAL_BUDGET_USD,
-)
 
 
 def show_build(telemetry: Telemetry, config: Config, stages: Collection[str]) -> None:
@@ -51,26 +29,26 @@ def show_build(telemetry: Telemetry, config: Config, stages: Collection[str]) ->
 
     The hash of the rules and the stages are for alerts: on rules of another configuration, on a stage that nobody runs.
     """
-    telemetry.gauge(BUILD_INFO, version("evalstream")).set(1)
+    telemetry.gauge(series.BUILD_INFO, version("evalstream")).set(1)
     show_configuration(telemetry, config)
     for stage in stages:
-        telemetry.gauge(STAGE_UP, stage).set(1)
+        telemetry.gauge(series.STAGE_UP, stage).set(1)
 
 
 def show_configuration(telemetry: Telemetry, config: Config, before: Config | None = None) -> None:
     """The hashes of the running configuration, its sections and its rules, instead of those of `before`."""
     sections = section_hashes(config)
     if before is not None:
-        telemetry.remove(CONFIG_INFO, _digest(before))
-        telemetry.remove(RULES_INFO, rules_hash(before))
+        telemetry.remove(series.CONFIG_INFO, _digest(before))
+        telemetry.remove(series.RULES_INFO, rules_hash(before))
         for section, section_hash in section_hashes(before).items():
-            telemetry.remove(CONFIG_SECTION_INFO, section, section_hash)
+            telemetry.remove(series.CONFIG_SECTION_INFO, section, section_hash)
     telemetry.reserve("section", *sections)
     telemetry.reserve("hash", _digest(config), rules_hash(config), *sections.values())
-    telemetry.gauge(CONFIG_INFO, _digest(config)).set(1)
+    telemetry.gauge(series.CONFIG_INFO, _digest(config)).set(1)
     for section, section_hash in sections.items():
-        telemetry.gauge(CONFIG_SECTION_INFO, section, section_hash).set(1)
-    telemetry.gauge(RULES_INFO, rules_hash(config)).set(1)
+        telemetry.gauge(series.CONFIG_SECTION_INFO, section, section_hash).set(1)
+    telemetry.gauge(series.RULES_INFO, rules_hash(config)).set(1)
 
 
 def _digest(config: Config) -> str:
@@ -79,23 +57,25 @@ def _digest(config: Config) -> str:
 
 def show_assemble(telemetry: Telemetry, stage: AssembleStage) -> None:
     """Traces that are still open."""
-    telemetry.gauge(OPEN_TRACES).set_function(lambda: stage.open_traces)
+    telemetry.gauge(series.OPEN_TRACES).set_function(lambda: stage.open_traces)
 
 
 def show_evaluate(telemetry: Telemetry, stage: EvaluateStage) -> None:
     """Conversations that are still open; evaluations in flight, and those of them that run."""
-    telemetry.gauge(OPEN_CONVERSATIONS).set_function(lambda: stage.open_conversations)
-    telemetry.gauge(REFERENCES_AWAITED).set_function(lambda: stage.awaiting_reference)
-    telemetry.gauge(EVALUATIONS_IN_FLIGHT).set_function(lambda: stage.in_flight)
-    telemetry.gauge(EVALUATIONS_RUNNING).set_function(lambda: stage.running)
+    telemetry.gauge(series.OPEN_CONVERSATIONS).set_function(lambda: stage.open_conversations)
+    telemetry.gauge(series.REFERENCES_AWAITED).set_function(lambda: stage.awaiting_reference)
+    telemetry.gauge(series.EVALUATIONS_IN_FLIGHT).set_function(lambda: stage.in_flight)
+    telemetry.gauge(series.EVALUATIONS_RUNNING).set_function(lambda: stage.running)
 
 
 def show_bulkheads(telemetry: Telemetry, plan: Plan, bulkheads: Bulkheads) -> None:
     """The evaluations that wait for each judge, and the partitions that are paused for it."""
     for name in plan.judge_names:
         bulkhead = bulkheads.of(name)
-        telemetry.gauge(EVALUATIONS_WAITING, name or "none").set_function(partial(getattr, bulkhead, "waiting"))
-        telemetry.gauge(PAUSED_PARTITIONS, name or "none").set_function(partial(getattr, bulkhead, "paused_partitions"))
+        telemetry.gauge(series.EVALUATIONS_WAITING, name or "none").set_function(partial(getattr, bulkhead, "waiting"))
+        telemetry.gauge(series.PAUSED_PARTITIONS, name or "none").set_function(
+            partial(getattr, bulkhead, "paused_partitions")
+        )
 
 
 def show_open_batches(
@@ -106,54 +86,58 @@ def show_open_batches(
 ) -> None:
     """The batches of judges that have not ended, and which judges have none at all."""
     for judge in judges:
-        telemetry.gauge(BATCHES_OPEN, judge).set_function(partial(count, judge))
-        telemetry.gauge(BATCHES_ABSENT, judge).set_function(partial(lacks_batches, judge))
+        telemetry.gauge(series.BATCHES_OPEN, judge).set_function(partial(count, judge))
+        telemetry.gauge(series.BATCHES_ABSENT, judge).set_function(partial(lacks_batches, judge))
 
 
 def hide_open_batches(telemetry: Telemetry, judges: Collection[str]) -> None:
     """Remove the series of judges of a configuration that is not in force any more."""
     for judge in judges:
-        telemetry.remove(BATCHES_OPEN, judge)
-        telemetry.remove(BATCHES_ABSENT, judge)
+        telemetry.remove(series.BATCHES_OPEN, judge)
+        telemetry.remove(series.BATCHES_ABSENT, judge)
 
 
 def show_deferred(telemetry: Telemetry, room: WaitingRoom | None, clock: Callable[[], float]) -> None:
     """Evaluations that wait for batches, and since when."""
     if room is None:
         for state in get_args(DeferredState):
-            telemetry.remove(EVALUATIONS_DEFERRED, state)
-        telemetry.remove(DEFERRED_OLDEST)
+            telemetry.remove(series.EVALUATIONS_DEFERRED, state)
+        telemetry.remove(series.DEFERRED_OLDEST)
         return
     for state in get_args(DeferredState):
-        telemetry.gauge(EVALUATIONS_DEFERRED, state).set_function(partial(room.count, state))
-    telemetry.gauge(DEFERRED_OLDEST).set_function(lambda: 0.0 if room.oldest is None else clock() - room.oldest)
+        telemetry.gauge(series.EVALUATIONS_DEFERRED, state).set_function(partial(room.count, state))
+    telemetry.gauge(series.DEFERRED_OLDEST).set_function(lambda: 0.0 if room.oldest is None else clock() - room.oldest)
 
 
 def hide_budgets(telemetry: Telemetry, plan: Plan) -> None:
     """Remove the series of a plan that is not in force any more."""
     for name, budget in [*((monitor.name, monitor.budget) for monitor in plan.monitors), (ALL_MONITORS, plan.budget)]:
         if name == ALL_MONITORS:
-            telemetry.remove(TOTAL_BUDGET_SPENT)
+            telemetry.remove(series.TOTAL_BUDGET_SPENT)
         else:
-            telemetry.remove(BUDGET_FACTOR, name)
-            telemetry.remove(BUDGET_SPENT, name)
+            telemetry.remove(series.BUDGET_FACTOR, name)
+            telemetry.remove(series.BUDGET_SPENT, name)
         for period, _ in budget.windows():
             if name == ALL_MONITORS:
-                telemetry.remove(TOTAL_BUDGET_USD, PERIODS[period])
+                telemetry.remove(series.TOTAL_BUDGET_USD, PERIODS[period])
             else:
-                telemetry.remove(BUDGET_USD, name, PERIODS[period])
+                telemetry.remove(series.BUDGET_USD, name, PERIODS[period])
 
 
 def show_budgets(telemetry: Telemetry, plan: Plan, budgets: BudgetController, clock: Callable[[], float]) -> None:
     """The budget of each monitor and of all, what is spent of it, and the factor on the monitors' sampling rates."""
     for monitor in plan.monitors:
         if monitor.budget.limited or plan.budget.limited:
-            telemetry.gauge(BUDGET_FACTOR, monitor.name).set_function(partial(budgets.factor, monitor.name))
+            telemetry.gauge(series.BUDGET_FACTOR, monitor.name).set_function(partial(budgets.factor, monitor.name))
     for name, limits in budgets.budgets.items():
-        spent = telemetry.gauge(TOTAL_BUDGET_SPENT) if name == ALL_MONITORS else telemetry.gauge(BUDGET_SPENT, name)
+        spent = (
+            telemetry.gauge(series.TOTAL_BUDGET_SPENT)
+            if name == ALL_MONITORS
+            else telemetry.gauge(series.BUDGET_SPENT, name)
+        )
         spent.set_function(lambda name=name: budgets.used_fraction(name, clock()))
         for period, usd in limits.windows():
             if name == ALL_MONITORS:
-                telemetry.gauge(TOTAL_BUDGET_USD, PERIODS[period]).set(usd)
+                telemetry.gauge(series.TOTAL_BUDGET_USD, PERIODS[period]).set(usd)
             else:
-                telemetry.gauge(BUDGET_USD, name, PERIODS[period]).set(usd)
+                telemetry.gauge(series.BUDGET_USD, name, PERIODS[period]).set(usd)

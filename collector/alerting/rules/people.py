@@ -14,25 +14,23 @@ from collector.alerting.rules import series
 from collector.alerting.rules.model import RecordingRule, Timing, any_of
 from collector.alerting.rules.targets import Target
 from collector.statistics.audited_sums import PEOPLE_WINDOW
-from collector.telemetry.series import (
-    ESTIMATOR_W,
-    ESTIMATOR_W2,
-    ESTIMATOR_W2Y,
-    ESTIMATOR_W2Y2,
-    ESTIMATOR_WY,
-    PEOPLE_SUMS,
-    PEOPLE_WITHHELD,
-)
+from collector.telemetry import series as metrics
 
-_OF_SCORES = {"w": ESTIMATOR_W, "wx": ESTIMATOR_WY, "w_w": ESTIMATOR_W2, "w_wx": ESTIMATOR_W2Y, "wx_wx": ESTIMATOR_W2Y2}
+_OF_SCORES = {
+    "w": metrics.ESTIMATOR_W,
+    "wx": metrics.ESTIMATOR_WY,
+    "w_w": metrics.ESTIMATOR_W2,
+    "w_wx": metrics.ESTIMATOR_W2Y,
+    "wx_wx": metrics.ESTIMATOR_W2Y2,
+}
 
 
 def people_rules(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
     """The sums from which means by people are made."""
     own, grouped = [*dict.fromkeys((*series.BY, "segment", "sum"))], ", ".join((*by, "sum"))
     # one process has them, or two that measure the same
-    once = f"max by ({', '.join(own)}) ({PEOPLE_SUMS.name})"
-    withheld = f"on ({', '.join(series.BY)}) ({PEOPLE_WITHHELD.name} > 0)"
+    once = f"max by ({', '.join(own)}) ({metrics.PEOPLE_SUMS.name})"
+    withheld = f"on ({', '.join(series.BY)}) ({metrics.PEOPLE_WITHHELD.name} > 0)"
     labels = f"sum by ({grouped}) ({once} unless {withheld})"
     yield RecordingRule(series.AUDITED_INCREASE, labels, {"window": series.WEEK})
     audited = [target.evaluator for target in targets if target.audited]

@@ -15,28 +15,14 @@ from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings, BurnRate
 from collector.statistics.audited_sums import PEOPLE_WINDOW
 from collector.statistics.estimator import VARIANCE_FLOOR
-from collector.telemetry.series import (
-    CORRECTED_SHIFT,
-    CORRECTED_W2Y,
-    CORRECTED_W2Y2,
-    CORRECTED_WY,
-    ESTIMATOR_CLIPPED,
-    ESTIMATOR_W,
-    ESTIMATOR_W2,
-    ESTIMATOR_W2Y,
-    ESTIMATOR_W2Y2,
-    ESTIMATOR_WY,
-    SCORE,
-    VERDICT_WEIGHT,
-    VERDICTS,
-)
+from collector.telemetry import series as metrics
 
 COUNTERS = {
-    "w": ESTIMATOR_W.name,
-    "wy": ESTIMATOR_WY.name,
-    "w2": ESTIMATOR_W2.name,
-    "w2y": ESTIMATOR_W2Y.name,
-    "w2y2": ESTIMATOR_W2Y2.name,
+    "w": metrics.ESTIMATOR_W.name,
+    "wy": metrics.ESTIMATOR_WY.name,
+    "w2": metrics.ESTIMATOR_W2.name,
+    "w2y": metrics.ESTIMATOR_W2Y.name,
+    "w2y2": metrics.ESTIMATOR_W2Y2.name,
 }
 WINDOWS = {"15m": 900.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0}
 BELOW, BURN, DOMINATED = "EvalstreamScoreBelowTarget", "EvalstreamPassBudgetBurn", "EvalstreamMeanDominated"
@@ -77,8 +63,8 @@ def _increases(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
     for window, length in WINDOWS.items():
         for name, counter in (
             *((series.ESTIMATOR_INCREASES[key], counter) for key, counter in COUNTERS.items()),
-            (series.ESTIMATOR_CLIPPED_INCREASE, ESTIMATOR_CLIPPED.name),
-            (series.SCORES_INCREASE, f"{SCORE.name}_count"),
+            (series.ESTIMATOR_CLIPPED_INCREASE, metrics.ESTIMATOR_CLIPPED.name),
+            (series.SCORES_INCREASE, f"{metrics.SCORE.name}_count"),
         ):
             yield RecordingRule(
                 name,
@@ -108,11 +94,15 @@ def _corrected_means(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRul
     """The means of cascades, corrected by what their second judges say, as in collector.export.corrected_sums."""
     sums, of = series.CORRECTED_INCREASES, series.ESTIMATOR_INCREASES
     for window, length in WINDOWS.items():
-        for key, counter in (("wy", CORRECTED_WY), ("w2y", CORRECTED_W2Y), ("w2y2", CORRECTED_W2Y2)):
+        for key, counter in (
+            ("wy", metrics.CORRECTED_WY),
+            ("w2y", metrics.CORRECTED_W2Y),
+            ("w2y2", metrics.CORRECTED_W2Y2),
+        ):
             increase = f"sum by ({', '.join(by)}) (increase({counter.name}[{timing.text(length)}]))"
             yield RecordingRule(sums[key], increase, {"window": window})
     shifted = f"{sums['wy']} / ({of['w']} > 0)"
-    shift = f"max by ({', '.join(series.BY)}) ({CORRECTED_SHIFT.name})"
+    shift = f"max by ({', '.join(series.BY)}) ({metrics.CORRECTED_SHIFT.name})"
     yield RecordingRule(series.CORRECTED_MEAN, f"{shifted} - on ({', '.join(series.BY)}) group_left () {shift}")
     squares = f"{sums['w2y2']} - 2 * ({shifted}) * {sums['w2y']} + ({shifted}) ^ 2 * {of['w2']}"
     yield RecordingRule(series.CORRECTED_STDERR, f"sqrt(clamp_min({squares}, 0)) / ({of['w']} > 0)")
@@ -137,7 +127,7 @@ def _pass_shares(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -
     for burn in _burns(targets):
         windows |= {_window(burn.long): burn.long, _window(burn.short): burn.short}
     for window, length in windows.items():
-        counter = f"{VERDICT_WEIGHT.name}%s[{timing.text(length)}]"
+        counter = f"{metrics.VERDICT_WEIGHT.name}%s[{timing.text(length)}]"
         grouped = f"sum by ({', '.join(by)})"
         passing = f"{grouped} (increase({counter % selector(verdict='pass')}))"
         yield RecordingRule(
@@ -246,7 +236,7 @@ def _burn(
     def failing(seconds: float) -> str:
         return f"(1 - {series.PASS_SHARE}{selector(**chosen, window=_window(seconds))}) > {limit:.6g}"
 
-    count = f"sum by ({grouped}) (increase({VERDICTS.name}{selector(**chosen)}[{timing.text(burn.long)}]))"
+    count = f"sum by ({grouped}) (increase({metrics.VERDICTS.name}{selector(**chosen)}[{timing.text(burn.long)}]))"
     return AlertingRule(
         name=BURN,
         expr=f"{failing(burn.long)} and on ({grouped}) {failing(burn.short)} and on ({grouped}) {count} >= {n:g}",

@@ -19,31 +19,7 @@ from collector.alerting.rules.model import (
 )
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings
-from collector.telemetry.series import (
-    BREAKER_STATE,
-    BUILD_INFO,
-    CONFIGURATION_NUMBER,
-    CONFIGURATION_REFUSED,
-    CONSUMER_LAG_RECORDS,
-    CONSUMER_LAG_SECONDS,
-    CONVERSATIONS,
-    DROPS,
-    EVALUATION_WEIGHT,
-    EVALUATIONS,
-    EVALUATIONS_ENDED,
-    EVALUATIONS_STARTED,
-    EXPORT_FAILURES,
-    EXPORT_LAG,
-    GOLDEN_SHIFT,
-    GOLDEN_SHIFT_STDERR,
-    HEALTH_CHECK,
-    JUDGE_COST,
-    JUDGE_REQUESTS,
-    LOG_RETENTION,
-    OLDEST_NEEDED,
-    RECORDS_LOST,
-    TURNS,
-)
+from collector.telemetry import series as metrics
 from evaluators.cases import Scope
 from evaluators.skip_reasons import LOSSES, SkipReason
 
@@ -77,7 +53,7 @@ _SUBJECTS = "sum by (evaluator, monitor) (increase(%s%s[%s]))"
 
 
 def _wanted(timing: Timing) -> str:
-    return _SUBJECTS % (EVALUATIONS.name, '{outcome=~"scored|failed"}', timing.text(3600))
+    return _SUBJECTS % (metrics.EVALUATIONS.name, '{outcome=~"scored|failed"}', timing.text(3600))
 
 
 def unscored(alerts: AlertSettings, timing: Timing, where: str = "") -> str:
@@ -98,15 +74,15 @@ def inconsistent_weights(alerts: AlertSettings, where: str = "") -> str:
 
 def judge_shift(alerts: AlertSettings, sign: Literal["abs", "-", ""] = "abs", where: str = "") -> str:
     """How far a judge has shifted, to either side or to one, where it is significantly too far."""
-    shift, error = f"{GOLDEN_SHIFT.name}{where}", f"{GOLDEN_SHIFT_STDERR.name}{where}"
+    shift, error = f"{metrics.GOLDEN_SHIFT.name}{where}", f"{metrics.GOLDEN_SHIFT_STDERR.name}{where}"
     size = f"abs({shift})" if sign == "abs" else f"{sign}{shift}"
     return f"{size} > {alerts.judge_shift_tolerance:g} + {_SHIFT_ERRORS:g} * {error}"
 
 
 def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule | AlertingRule]:
     hour, long = timing.text(3600), timing.text(6 * 3600)
-    failed = _SUBJECTS % (EVALUATIONS.name, '{outcome="failed"}', hour)
-    lost = _SUBJECTS % (EVALUATIONS.name, f'{{outcome="skipped",reason=~"{LOST_REASONS}"}}', hour)
+    failed = _SUBJECTS % (metrics.EVALUATIONS.name, '{outcome="failed"}', hour)
+    lost = _SUBJECTS % (metrics.EVALUATIONS.name, f'{{outcome="skipped",reason=~"{LOST_REASONS}"}}', hour)
     wanted = _wanted(timing)
     without = f"(({failed}) + ({lost} or {failed} * 0) or {lost})"
     yield RecordingRule(series.UNSCORED_SHARE, f"{without} / ((({wanted}) + ({lost} or {wanted} * 0) or {lost}) > 0)")
@@ -129,8 +105,8 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
 
 
 _POPULATIONS: Mapping[Scope, str] = {
-    "turn": f'{TURNS.name}{{outcome=~"sampled|sampled_out"}}',
-    "conversation": CONVERSATIONS.name,
+    "turn": f'{metrics.TURNS.name}{{outcome=~"sampled|sampled_out"}}',
+    "conversation": metrics.CONVERSATIONS.name,
 }
 
 
@@ -161,7 +137,7 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
 def _check(scope: Scope, targets: Sequence[Target], window: str) -> str:
     """The weights of a scope's evaluators over the traffic that came."""
     evaluators = dict.fromkeys(target.evaluator for target in targets if target.scope == scope)
-    chosen = f"{EVALUATION_WEIGHT.name}{{evaluator=~{any_of(evaluators)}}}"
+    chosen = f"{metrics.EVALUATION_WEIGHT.name}{{evaluator=~{any_of(evaluators)}}}"
     population = f"sum by (monitor) (increase({_POPULATIONS[scope]}[{window}]))"
     weight = f"sum by (evaluator, monitor) (increase({chosen}[{window}]))"
     return f"({weight} / on (monitor) group_left () ({population} > 0))"
@@ -170,7 +146,7 @@ def _check(scope: Scope, targets: Sequence[Target], window: str) -> str:
 def _staleness(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
     yield AlertingRule(
         name=DOWN,
-        expr=f"absent({BUILD_INFO.name})",
+        expr=f"absent({metrics.BUILD_INFO.name})",
         severity="page",
         hold=timing.seconds(300),
         summary="evalstream is down: Prometheus scrapes no process of it",
@@ -181,8 +157,8 @@ def _staleness(targets: Sequence[Target], alerts: AlertSettings, timing: Timing)
     nothing = timing.text(alerts.no_traffic_after)
     yield AlertingRule(
         name=NO_TRAFFIC,
-        expr=f'sum by (monitor) (increase({TURNS.name}{{outcome=~"sampled|sampled_out"}}[{nothing}])) == 0'
-        f" and sum by (monitor) ({TURNS.name} offset {nothing}) >= 0",
+        expr=f'sum by (monitor) (increase({metrics.TURNS.name}{{outcome=~"sampled|sampled_out"}}[{nothing}])) == 0'
+        f" and sum by (monitor) ({metrics.TURNS.name} offset {nothing}) >= 0",
         severity="warning",
         summary="{label:monitor}: no turns received",
         description=f"{{label:monitor}} has matched no turn for {Timing().text(alerts.no_traffic_after)}.",
@@ -196,7 +172,7 @@ def _stale(target: Target, timing: Timing) -> AlertingRule:
     """
     window, by = timing.text(900.0 + target.delay), "evaluator, monitor"
     where = {"evaluator": target.evaluator, "monitor": target.monitor}
-    begun = f"{EVALUATIONS_STARTED.name}{selector(**where)}"
+    begun = f"{metrics.EVALUATIONS_STARTED.name}{selector(**where)}"
     # a skip because of the turn itself (a missing field) shows that the evaluator works
     named = ",".join(f"{name}={quoted(value)}" for name, value in where.items())
     worked = f'{{{named},outcome=~"scored|skipped",reason!~"{LOST_REASONS}"}}'
@@ -206,7 +182,7 @@ def _stale(target: Target, timing: Timing) -> AlertingRule:
         name=STALE,
         board="trust",
         expr=f"sum by ({by}) (increase({begun}[{window}])) > 0 and {before}"
-        f" unless sum by ({by}) (increase({EVALUATIONS.name}{worked}[{window}])) > 0",
+        f" unless sum by ({by}) (increase({metrics.EVALUATIONS.name}{worked}[{window}])) > 0",
         severity="page",
         labels=where,
         summary="{label:evaluator} of {label:monitor}: evaluations start, but none is scored",
@@ -228,7 +204,7 @@ def _judge(alerts: AlertSettings, timing: Timing, *, limited: bool) -> Iterator[
 
 
 def _shifted(alerts: AlertSettings) -> AlertingRule:
-    shift, error = GOLDEN_SHIFT.name, GOLDEN_SHIFT_STDERR.name
+    shift, error = metrics.GOLDEN_SHIFT.name, metrics.GOLDEN_SHIFT_STDERR.name
     return AlertingRule(
         name=SHIFT,
         board="trust",
@@ -249,8 +225,8 @@ def _shifted(alerts: AlertSettings) -> AlertingRule:
 
 def _failing(timing: Timing) -> AlertingRule:
     window = timing.text(900)
-    total = f"sum by (judge) (increase({JUDGE_REQUESTS.name}[{window}]))"
-    bad = f'sum by (judge) (increase({JUDGE_REQUESTS.name}{{result!="ok"}}[{window}]))'
+    total = f"sum by (judge) (increase({metrics.JUDGE_REQUESTS.name}[{window}]))"
+    bad = f'sum by (judge) (increase({metrics.JUDGE_REQUESTS.name}{{result!="ok"}}[{window}]))'
     return AlertingRule(
         name="EvalstreamJudgeErrors",
         expr=f"{bad} / ({total} > {_ENOUGH}) > 0.2",
@@ -264,7 +240,7 @@ def _failing(timing: Timing) -> AlertingRule:
 def _unavailable(timing: Timing) -> AlertingRule:
     return AlertingRule(
         name=JUDGE_UNAVAILABLE,
-        expr=f'max by (judge) ({BREAKER_STATE.name}{{state=~"open|half_open"}}) > 0',
+        expr=f'max by (judge) ({metrics.BREAKER_STATE.name}{{state=~"open|half_open"}}) > 0',
         severity="page",
         hold=timing.seconds(120),
         summary="{label:judge}: the judge is unavailable, or refuses every request",
@@ -277,7 +253,7 @@ def _unavailable(timing: Timing) -> AlertingRule:
 
 
 def _refused(timing: Timing) -> AlertingRule:
-    refused = f'increase({EVALUATIONS_ENDED.name}{{reason="{SkipReason.OVER_BUDGET}"}}[{timing.text(900)}])'
+    refused = f'increase({metrics.EVALUATIONS_ENDED.name}{{reason="{SkipReason.OVER_BUDGET}"}}[{timing.text(900)}])'
     return AlertingRule(
         name=BUDGET,
         board="cost",
@@ -292,7 +268,7 @@ def _refused(timing: Timing) -> AlertingRule:
 
 
 def _dear(usd_per_hour: float, timing: Timing) -> AlertingRule:
-    spent = f"sum(increase({JUDGE_COST.name}[{timing.text(3600)}]))"
+    spent = f"sum(increase({metrics.JUDGE_COST.name}[{timing.text(3600)}]))"
     return AlertingRule(
         name=BUDGET,
         board="cost",
@@ -312,7 +288,7 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
             name=name, expr=expr, severity=severity, hold=hold, summary=summary, description=description
         )
 
-    lag = f"max by (exporter) ({EXPORT_LAG.name}) > {alerts.max_lag:g}"
+    lag = f"max by (exporter) ({metrics.EXPORT_LAG.name}) > {alerts.max_lag:g}"
     yield alert(
         "EvalstreamExportLag",
         lag,
@@ -321,14 +297,14 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
     )
     yield alert(
         "EvalstreamExportFails",
-        f"sum by (exporter, reason) (increase({EXPORT_FAILURES.name}[{window}])) > 0",
+        f"sum by (exporter, reason) (increase({metrics.EXPORT_FAILURES.name}[{window}])) > 0",
         "{label:exporter}: exports fail",
         "{label:exporter} failed {value} times in 15 minutes ({label:reason}). It retries; nothing is lost.",
     )
     for which, severity, meaning in _CHECKS:
         yield alert(
             "EvalstreamHealthCheck",
-            f"min by (check) ({HEALTH_CHECK.name}{{{which}}}) < 1",
+            f"min by (check) ({metrics.HEALTH_CHECK.name}{{{which}}}) < 1",
             "{label:check}: a health check fails",
             f"The check {{label:check}} of a process has failed for minutes. {meaning} /readyz of that process has the"
             " problem.",
@@ -336,7 +312,7 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         )
     yield alert(
         REFUSED,
-        f"max({CONFIGURATION_REFUSED.name}) > 0",
+        f"max({metrics.CONFIGURATION_REFUSED.name}) > 0",
         "a changed configuration is refused",
         "The changed configuration file was refused; the previous configuration stays in force. The log, /readyz and "
         "the page of evalstream give the reason.",
@@ -344,14 +320,14 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
     yield alert(
         OUTRUN,
         # what is refused has its own alert
-        f"max({CONFIGURATION_NUMBER.name}) - min({CONFIGURATION_NUMBER.name}) > 0"
-        f" unless max({CONFIGURATION_REFUSED.name}) > 0",
+        f"max({metrics.CONFIGURATION_NUMBER.name}) - min({metrics.CONFIGURATION_NUMBER.name}) > 0"
+        f" unless max({metrics.CONFIGURATION_REFUSED.name}) > 0",
         "a process has not taken the newest configuration",
         "A process is {value} configurations behind the newest one, and has not refused it. It judges its partitions "
         "by an older one.",
     )
-    behind = f"sum by (consumer) ({CONSUMER_LAG_RECORDS.name}) > {alerts.max_backlog:g}"
-    old = f"max by (consumer) ({CONSUMER_LAG_SECONDS.name}) > {alerts.max_lag:g}"
+    behind = f"sum by (consumer) ({metrics.CONSUMER_LAG_RECORDS.name}) > {alerts.max_backlog:g}"
+    old = f"max by (consumer) ({metrics.CONSUMER_LAG_SECONDS.name}) > {alerts.max_lag:g}"
     yield alert(
         "EvalstreamBehind",
         f"{behind} or {old}",
@@ -362,8 +338,8 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
     yield alert(
         "EvalstreamDrops",
         # increase() does not see the first one: its series begins at 1
-        f"sum by (stage, reason) (increase({DROPS.name}[{window}])) > 0"
-        f" or sum by (stage, reason) ({DROPS.name} unless {DROPS.name} offset {window}) > 0",
+        f"sum by (stage, reason) (increase({metrics.DROPS.name}[{window}])) > 0"
+        f" or sum by (stage, reason) ({metrics.DROPS.name} unless {metrics.DROPS.name} offset {window}) > 0",
         "{label:stage} dropped records ({label:reason})",
         "{label:stage} dropped about {value} records in 15 minutes ({label:reason}).",
     )
@@ -382,8 +358,8 @@ def _losses(timing: Timing) -> Iterator[AlertingRule]:
     yield AlertingRule(
         name=LOST,
         # increase() does not see a first loss that comes before the first scrape
-        expr=f"sum by ({labels}) (increase({RECORDS_LOST.name}[{window}])) > 0"
-        f" or sum by ({labels}) ({RECORDS_LOST.name} unless {RECORDS_LOST.name} offset {window}) > 0",
+        expr=f"sum by ({labels}) (increase({metrics.RECORDS_LOST.name}[{window}])) > 0"
+        f" or sum by ({labels}) ({metrics.RECORDS_LOST.name} unless {metrics.RECORDS_LOST.name} offset {window}) > 0",
         severity="page",
         summary="{label:consumer}: retention deleted records of {label:log} that it needed",
         description=(
@@ -394,8 +370,8 @@ def _losses(timing: Timing) -> Iterator[AlertingRule]:
     )
     yield AlertingRule(
         name=RETENTION,
-        expr=f"max by (consumer, log) ({OLDEST_NEEDED.name}) / on (log) group_left ()"
-        f" max by (log) ({LOG_RETENTION.name}) > {_RETENTION_USED:g}",
+        expr=f"max by (consumer, log) ({metrics.OLDEST_NEEDED.name}) / on (log) group_left ()"
+        f" max by (log) ({metrics.LOG_RETENTION.name}) > {_RETENTION_USED:g}",
         severity="page",
         summary="{label:consumer}: retention of {label:log} is about to delete what it needs",
         description=(

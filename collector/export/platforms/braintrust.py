@@ -14,21 +14,14 @@ from urllib.parse import quote
 from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
+from collector.export.platforms import platform
 from collector.export.platforms.exporter import PlatformExporter
-from collector.export.platforms.platform import (
-    Platform,
-    PlatformRequest,
-    PlatformSettings,
-    chunks,
-    metadata_of,
-    scored,
-)
 from evaluators.results import Evaluation
 
 _MOST = 100
 
 
-class BraintrustSettings(PlatformSettings):
+class BraintrustSettings(platform.PlatformSettings):
     """The section `export.braintrust`."""
 
     endpoint: str = Field(default="https://api.braintrust.dev", pattern=r"^https?://")
@@ -39,7 +32,7 @@ class BraintrustSettings(PlatformSettings):
     """Its API key, usually ${env:NAME}."""
 
 
-class Braintrust(Platform[BraintrustSettings]):
+class Braintrust(platform.Platform[BraintrustSettings]):
     """Braintrust's API."""
 
     name = "braintrust"
@@ -52,19 +45,21 @@ class Braintrust(Platform[BraintrustSettings]):
         """The bearer token."""
         return {"Authorization": SecretStr(f"Bearer {self._settings.api_key.get_secret_value()}")}
 
-    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Batches of rows; a conversation's is below the span of its last turn."""
         placed = [
-            evaluation for evaluation in scored(batch) if evaluation.subject.trace_id and evaluation.subject.span_id
+            evaluation
+            for evaluation in platform.scored(batch)
+            if evaluation.subject.trace_id and evaluation.subject.span_id
         ]
-        for piece in chunks(placed, _MOST):
-            yield PlatformRequest(
+        for piece in platform.chunks(placed, _MOST):
+            yield platform.PlatformRequest(
                 path=self._path, body={"events": [self._row(evaluation) for evaluation in piece]}, evaluations=piece
             )
 
     def _row(self, evaluation: Evaluation) -> dict[str, Any]:
         subject = evaluation.subject
-        metadata = metadata_of(evaluation, self._page)
+        metadata = platform.metadata_of(evaluation, self._page)
         session = conversation_id(subject)
         if session is not None:
             metadata["evalstream.conversation.id"] = session

@@ -13,15 +13,8 @@ from typing import Any
 
 from pydantic import Field, SecretStr
 
+from collector.export.platforms import platform
 from collector.export.platforms.exporter import PlatformExporter
-from collector.export.platforms.platform import (
-    Platform,
-    PlatformRequest,
-    PlatformSettings,
-    chunks,
-    metadata_of,
-    scored,
-)
 from evaluators.results import Evaluation
 
 _MOST = 100
@@ -29,7 +22,7 @@ _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_]")
 _LONGEST_LABEL = 200
 
 
-class DatadogSettings(PlatformSettings):
+class DatadogSettings(platform.PlatformSettings):
     """The section `export.datadog`."""
 
     site: str = Field(default="datadoghq.com", pattern=r"^[a-z0-9.-]+$")
@@ -42,7 +35,7 @@ class DatadogSettings(PlatformSettings):
     """Datadog's name of the application; the turn's service if left out."""
 
 
-class Datadog(Platform[Any]):
+class Datadog(platform.Platform[Any]):
     """Datadog's API."""
 
     name = "datadog"
@@ -56,15 +49,17 @@ class Datadog(Platform[Any]):
         """The key."""
         return {"DD-API-KEY": self._settings.api_key}
 
-    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Batches of metrics; a conversation's is on the span of its last turn."""
         placed = [
-            evaluation for evaluation in scored(batch) if evaluation.subject.trace_id and evaluation.subject.span_id
+            evaluation
+            for evaluation in platform.scored(batch)
+            if evaluation.subject.trace_id and evaluation.subject.span_id
         ]
-        for piece in chunks(placed, _MOST):
+        for piece in platform.chunks(placed, _MOST):
             attributes = {"metrics": [self._metric(evaluation) for evaluation in piece]}
             body = {"data": {"type": "evaluation_metric", "attributes": attributes}}
-            yield PlatformRequest(path="/api/intake/llm-obs/v2/eval-metric", body=body, evaluations=piece)
+            yield platform.PlatformRequest(path="/api/intake/llm-obs/v2/eval-metric", body=body, evaluations=piece)
 
     def _metric(self, evaluation: Evaluation) -> dict[str, Any]:
         subject, service = evaluation.subject, evaluation.attributes.get("service")
@@ -77,7 +72,7 @@ class Datadog(Platform[Any]):
             "score_value": evaluation.score,
             "assessment": None if evaluation.passed is None else "pass" if evaluation.passed else "fail",
             "reasoning": evaluation.explanation if self._settings.explanation else None,
-            "metadata": metadata_of(evaluation, self._page),
+            "metadata": platform.metadata_of(evaluation, self._page),
             "tags": [
                 "source:otel",
                 f"evaluation_id:{evaluation.evaluation_id}",

@@ -15,22 +15,8 @@ from urllib.parse import parse_qsl, urlencode
 from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
-from collector.export.platforms.corrections import (
-    CorrectedPlatformSettings,
-    CorrectionPage,
-    iso,
-    object_in,
-    object_of,
-    objects_in,
-)
+from collector.export.platforms import corrections, platform
 from collector.export.platforms.exporter import PlatformExporter
-from collector.export.platforms.platform import (
-    Platform,
-    PlatformRequest,
-    chunks,
-    metadata_of,
-    scored,
-)
 from evaluators.cases import Json
 from evaluators.results import Evaluation, Subject
 from evaluators.wire.outside_json import read_outside
@@ -39,7 +25,7 @@ _PATH = "/api/public/scores"
 _MOST = 50
 
 
-class LangfuseSettings(CorrectedPlatformSettings):
+class LangfuseSettings(corrections.CorrectedPlatformSettings):
     """The section `export.langfuse`."""
 
     endpoint: str = Field(default="https://cloud.langfuse.com", pattern=r"^https?://")
@@ -54,7 +40,7 @@ class LangfuseSettings(CorrectedPlatformSettings):
     """Send a classifier's chosen label as a categorical score `<name>.label`, too."""
 
 
-class Langfuse(Platform[LangfuseSettings]):
+class Langfuse(platform.Platform[LangfuseSettings]):
     """Langfuse's API."""
 
     name = "langfuse"
@@ -65,18 +51,18 @@ class Langfuse(Platform[LangfuseSettings]):
         pair = f"{self._settings.public_key}:{self._settings.secret_key.get_secret_value()}"
         return {"Authorization": SecretStr(f"Basic {base64.b64encode(pair.encode()).decode()}")}
 
-    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Lists of scores; conversations are scores of the session, or of the last turn's trace without one.
 
         One evaluation by itself is sent as single scores: servers that know no lists refuse them, and get these.
         """
-        placed = [evaluation for evaluation in scored(batch) if _place(evaluation) is not None]
-        for piece in chunks(placed, _MOST):
+        placed = [evaluation for evaluation in platform.scored(batch) if _place(evaluation) is not None]
+        for piece in platform.chunks(placed, _MOST):
             scores = [score for evaluation in piece for score in self._scores(evaluation)]
             if len(piece) > 1:
-                yield PlatformRequest(path=_PATH, body=scores, evaluations=piece)
+                yield platform.PlatformRequest(path=_PATH, body=scores, evaluations=piece)
             else:
-                yield from (PlatformRequest(path=_PATH, body=score, evaluations=piece) for score in scores)
+                yield from (platform.PlatformRequest(path=_PATH, body=score, evaluations=piece) for score in scores)
 
     def refused(self, answer: bytes) -> int:
         """The number of rejected events in a 207."""
@@ -90,22 +76,22 @@ class Langfuse(Platform[LangfuseSettings]):
     def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
         """The scores that people gave; needs Langfuse's read API of version 3."""
         del subjects
-        yield _corrections_path({"fromTimestamp": iso(since)})
+        yield _corrections_path({"fromTimestamp": corrections.iso(since)})
 
-    def corrections_in(self, path: str, answer: bytes) -> CorrectionPage:
+    def corrections_in(self, path: str, answer: bytes) -> corrections.CorrectionPage:
         """Those of a page."""
-        parsed = object_of(answer)
-        known = [_correction(each) for each in objects_in(parsed, "data")]
-        cursor = object_in(parsed, "meta").get("cursor")
+        parsed = corrections.object_of(answer)
+        known = [_correction(each) for each in corrections.objects_in(parsed, "data")]
+        cursor = corrections.object_in(parsed, "meta").get("cursor")
         since = dict(parse_qsl(path.partition("?")[2])).get("fromTimestamp", "")
         following = _corrections_path({"fromTimestamp": since, "cursor": cursor}) if isinstance(cursor, str) else None
-        return CorrectionPage([each for each in known if each is not None], following)
+        return corrections.CorrectionPage([each for each in known if each is not None], following)
 
     def _scores(self, evaluation: Evaluation) -> Iterator[dict[str, Any]]:
         comment = evaluation.explanation if self._settings.explanation else None
         common = {
             **(_place(evaluation) or {}),
-            "metadata": metadata_of(evaluation, self._page),
+            "metadata": platform.metadata_of(evaluation, self._page),
             "environment": self._settings.environment,
             "timestamp": evaluation.time.isoformat(),  # an update needs the id and this
         }
@@ -117,7 +103,7 @@ class Langfuse(Platform[LangfuseSettings]):
 
 
 def _correction(score: dict[str, Any]) -> dict[str, Any] | None:
-    place = object_in(score, "subject")
+    place = corrections.object_in(score, "subject")
     kind, data_type, value = place.get("kind"), score.get("dataType"), score.get("value")
     names = {"trace": "trace_id", "observation": "span_id", "session": "conversation_id"}
     if not isinstance(kind, str) or kind not in names or data_type == "CORRECTION":

@@ -17,20 +17,8 @@ from uuid import UUID
 from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
-from collector.export.platforms.corrections import (
-    CorrectedPlatformSettings,
-    CorrectionPage,
-    array_of,
-    iso,
-    object_in,
-)
+from collector.export.platforms import corrections, platform
 from collector.export.platforms.exporter import PlatformExporter
-from collector.export.platforms.platform import (
-    Platform,
-    PlatformRequest,
-    metadata_of,
-    scored,
-)
 from evaluators.results import Evaluation, Subject
 
 _MOST_READ = 100
@@ -40,7 +28,7 @@ _DECIMALS = 4
 """Decimal places of a score that its API takes; more are refused."""
 
 
-class LangSmithSettings(CorrectedPlatformSettings):
+class LangSmithSettings(corrections.CorrectedPlatformSettings):
     """The section `export.langsmith`."""
 
     endpoint: str = Field(default="https://api.smith.langchain.com", pattern=r"^https?://")
@@ -57,7 +45,7 @@ class LangSmithSettings(CorrectedPlatformSettings):
     evaluations of `corrections_back`, as the API does not say which are corrected."""
 
 
-class LangSmith(Platform[LangSmithSettings]):
+class LangSmith(platform.Platform[LangSmithSettings]):
     """LangSmith's API."""
 
     name = "langsmith"
@@ -69,11 +57,13 @@ class LangSmith(Platform[LangSmithSettings]):
         known = {"x-api-key": self._settings.api_key}
         return known if workspace is None else {**known, "x-tenant-id": SecretStr(workspace)}
 
-    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """One request for each; a conversation's is on the run of its last turn."""
-        for evaluation in scored(batch):
+        for evaluation in platform.scored(batch):
             if evaluation.subject.span_id:
-                yield PlatformRequest(path="/feedback", body=self._feedback(evaluation), evaluations=(evaluation,))
+                yield platform.PlatformRequest(
+                    path="/feedback", body=self._feedback(evaluation), evaluations=(evaluation,)
+                )
 
     def lacks_trace(self, status: int, answer: bytes) -> bool:
         """A 404 of the feedback itself: the run is not there."""
@@ -82,23 +72,23 @@ class LangSmith(Platform[LangSmithSettings]):
     def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
         """The feedback that people gave in its pages, and our own, which they may have corrected."""
         del subjects
-        yield _corrections_path(_PEOPLE, iso(since), 0)
+        yield _corrections_path(_PEOPLE, corrections.iso(since), 0)
         if self._settings.corrected_scores:
-            yield _corrections_path(_OURS, iso(since), 0)
+            yield _corrections_path(_OURS, corrections.iso(since), 0)
 
-    def corrections_in(self, path: str, answer: bytes) -> CorrectionPage:
+    def corrections_in(self, path: str, answer: bytes) -> corrections.CorrectionPage:
         """Those of a page, a hundred at most."""
-        feedback = array_of(answer)
+        feedback = corrections.array_of(answer)
         pairs = parse_qsl(path.partition("?")[2])
         query, sources = dict(pairs), tuple(value for name, value in pairs if name == "source")
         following = _corrections_path(sources, query["min_created_at"], int(query["offset"]) + _MOST_READ)
         known = [_correction(each) if sources == _PEOPLE else _corrected(each) for each in feedback]
-        return CorrectionPage(
+        return corrections.CorrectionPage(
             [each for each in known if each is not None], following if len(feedback) == _MOST_READ else None
         )
 
     def _feedback(self, evaluation: Evaluation) -> dict[str, Any]:
-        metadata = metadata_of(evaluation, self._page)
+        metadata = platform.metadata_of(evaluation, self._page)
         session = conversation_id(evaluation.subject)
         if session is not None:
             metadata["evalstream.conversation.id"] = session
@@ -123,7 +113,7 @@ def _corrections_path(sources: Sequence[str], since: str, offset: int) -> str:
 
 
 def _correction(feedback: dict[str, Any]) -> dict[str, Any] | None:
-    run, source = feedback.get("run_id"), object_in(feedback, "feedback_source")
+    run, source = feedback.get("run_id"), corrections.object_in(feedback, "feedback_source")
     try:
         number = uuid.UUID(str(run)).int
     except ValueError:
@@ -145,8 +135,10 @@ def _correction(feedback: dict[str, Any]) -> dict[str, Any] | None:
 
 def _corrected(feedback: dict[str, Any]) -> dict[str, Any] | None:
     """The score that a person gives instead of ours; the API does not name the person."""
-    evaluation = object_in(object_in(feedback, "feedback_source"), "metadata").get("evalstream.evaluation.id")
-    correction = object_in(feedback, "correction")
+    evaluation = corrections.object_in(corrections.object_in(feedback, "feedback_source"), "metadata").get(
+        "evalstream.evaluation.id"
+    )
+    correction = corrections.object_in(feedback, "correction")
     score, value = correction.get("score"), correction.get("value")
     if not isinstance(evaluation, str) or not (isinstance(score, int | float) or isinstance(value, str)):
         return None

@@ -14,18 +14,12 @@ from typing import Any
 from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
+from collector.export.platforms import platform
 from collector.export.platforms.exporter import PlatformExporter
-from collector.export.platforms.platform import (
-    Platform,
-    PlatformRequest,
-    PlatformSettings,
-    annotator_kind,
-    metadata_of,
-)
 from evaluators.results import Evaluation
 
 
-class MlflowSettings(PlatformSettings):
+class MlflowSettings(platform.PlatformSettings):
     """The section `export.mlflow`."""
 
     endpoint: str = Field(default="http://127.0.0.1:5000", pattern=r"^https?://")
@@ -38,7 +32,7 @@ class MlflowSettings(PlatformSettings):
     """A bearer token in their place, as Databricks has them."""
 
 
-class Mlflow(Platform[MlflowSettings]):
+class Mlflow(platform.Platform[MlflowSettings]):
     """MLflow's API."""
 
     name = "mlflow"
@@ -53,12 +47,12 @@ class Mlflow(Platform[MlflowSettings]):
             return {"Authorization": SecretStr(f"Basic {base64.b64encode(pair.encode()).decode()}")}
         return {}
 
-    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """One request for each: the API takes no batches. Failures are assessments with an error."""
         for evaluation in batch:
             if evaluation.outcome != "skipped" and evaluation.subject.trace_id:
                 path = f"{_trace_path(evaluation)}/assessments"
-                yield PlatformRequest(
+                yield platform.PlatformRequest(
                     path=path, body={"assessment": self._assessment(evaluation)}, evaluations=(evaluation,)
                 )
 
@@ -66,23 +60,23 @@ class Mlflow(Platform[MlflowSettings]):
         """A 404 with MLflow's own error code."""
         return status == 404 and b"RESOURCE_DOES_NOT_EXIST" in answer
 
-    def look_up(self, request: PlatformRequest) -> str | None:
+    def look_up(self, request: platform.PlatformRequest) -> str | None:
         """The trace, with its assessments."""
         [evaluation] = request.evaluations
         return _trace_path(evaluation)
 
-    def after_look_up(self, request: PlatformRequest, answer: bytes) -> PlatformRequest | None:
+    def after_look_up(self, request: platform.PlatformRequest, answer: bytes) -> platform.PlatformRequest | None:
         """None if one of them has the evaluation's id, which nothing else contains."""
         [evaluation] = request.evaluations
         return None if evaluation.evaluation_id.encode() in answer else request
 
     def _assessment(self, evaluation: Evaluation) -> dict[str, Any]:
         judge = evaluation.judge.model if evaluation.judge else evaluation.evaluator
-        of_llm = annotator_kind(evaluation) == "LLM"
+        of_llm = platform.annotator_kind(evaluation) == "LLM"
         feedback: dict[str, Any] = {"value": evaluation.score}
         if evaluation.error is not None:
             feedback = {"error": {"error_code": evaluation.error.type, "error_message": evaluation.error.message}}
-        metadata = {name: str(value) for name, value in metadata_of(evaluation, self._page).items()}
+        metadata = {name: str(value) for name, value in platform.metadata_of(evaluation, self._page).items()}
         if evaluation.label is not None:
             metadata["evalstream.label"] = evaluation.label
         session = conversation_id(evaluation.subject) if evaluation.scope == "conversation" else None

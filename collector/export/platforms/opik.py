@@ -19,16 +19,8 @@ import orjson
 from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
+from collector.export.platforms import platform
 from collector.export.platforms.exporter import PlatformExporter
-from collector.export.platforms.platform import (
-    Platform,
-    PlatformRequest,
-    PlatformSettings,
-    TraceMissing,
-    chunks,
-    page_link,
-    scored,
-)
 from evaluators.results import Evaluation
 from evaluators.wire.outside_json import read_outside
 
@@ -38,7 +30,7 @@ _WITHIN = timedelta(days=7)
 """How long before its evaluation a span may have begun; Opik reads no further back."""
 
 
-class OpikSettings(PlatformSettings):
+class OpikSettings(platform.PlatformSettings):
     """The section `export.opik`."""
 
     endpoint: str = Field(default="https://www.comet.com/opik/api", pattern=r"^https?://")
@@ -51,7 +43,7 @@ class OpikSettings(PlatformSettings):
     """Comet's API key, usually ${env:NAME}."""
 
 
-class Opik(Platform[OpikSettings]):
+class Opik(platform.Platform[OpikSettings]):
     """Opik's API."""
 
     name = "opik"
@@ -62,25 +54,25 @@ class Opik(Platform[OpikSettings]):
         known = {} if settings.api_key is None else {"Authorization": settings.api_key}
         return known if settings.workspace is None else {**known, "Comet-Workspace": SecretStr(settings.workspace)}
 
-    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """One request for each turn, as its span is looked up; conversations that have a thread in batches.
 
         A conversation without one is a score of the span of its last turn.
         """
-        threads = [evaluation for evaluation in scored(batch) if _thread(evaluation) is not None]
-        for piece in chunks(threads, _MOST):
+        threads = [evaluation for evaluation in platform.scored(batch) if _thread(evaluation) is not None]
+        for piece in platform.chunks(threads, _MOST):
             scores = [{"thread_id": _thread(evaluation), **self._score(evaluation)} for evaluation in piece]
-            yield PlatformRequest(path=_THREADS, method="PUT", body={"scores": scores}, evaluations=piece)
-        for evaluation in scored(batch):
+            yield platform.PlatformRequest(path=_THREADS, method="PUT", body={"scores": scores}, evaluations=piece)
+        for evaluation in platform.scored(batch):
             if _thread(evaluation) is None and evaluation.subject.span_id:
                 body = {"scores": [self._score(evaluation)]}
-                yield PlatformRequest(path=_SPANS, method="PUT", body=body, evaluations=(evaluation,))
+                yield platform.PlatformRequest(path=_SPANS, method="PUT", body=body, evaluations=(evaluation,))
 
     def lacks_trace(self, status: int, answer: bytes) -> bool:
         """A 404 of Opik itself: the project comes with its first trace."""
         return status == 404 and b"not found" in answer.lower() and answer.lstrip()[:1] == b"{"
 
-    def look_up(self, request: PlatformRequest) -> str | None:
+    def look_up(self, request: platform.PlatformRequest) -> str | None:
         """The project's spans whose id has the end that is known."""
         if request.path == _THREADS:
             return None
@@ -97,18 +89,18 @@ class Opik(Platform[OpikSettings]):
         }
         return f"/v1/private/spans?{urlencode(query)}"
 
-    def after_look_up(self, request: PlatformRequest, answer: bytes) -> PlatformRequest | None:
+    def after_look_up(self, request: platform.PlatformRequest, answer: bytes) -> platform.PlatformRequest | None:
         """The score, with Opik's own id of the span."""
         if request.path == _THREADS:
             return request
         [evaluation] = request.evaluations
         span = _span_in(answer, id_end(evaluation.subject.span_id or ""))
         if span is None:
-            raise TraceMissing("no span of the project has its id")
+            raise platform.TraceMissing("no span of the project has its id")
         return replace(request, body={"scores": [{"id": span, **self._score(evaluation)}]})
 
     def _score(self, evaluation: Evaluation) -> dict[str, Any]:
-        link = page_link(evaluation, self._page)
+        link = platform.page_link(evaluation, self._page)
         words = [evaluation.explanation if self._settings.explanation else None, link]
         known = {
             "project_name": self._settings.project,

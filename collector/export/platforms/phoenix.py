@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
+from collector.export.platforms import platform
 from collector.export.platforms.corrections import (
     CorrectedPlatformSettings,
     CorrectionPage,
@@ -22,14 +23,6 @@ from collector.export.platforms.corrections import (
     objects_in,
 )
 from collector.export.platforms.exporter import PlatformExporter
-from collector.export.platforms.platform import (
-    Platform,
-    PlatformRequest,
-    annotator_kind,
-    chunks,
-    metadata_of,
-    scored,
-)
 from evaluators.results import Evaluation, Subject
 
 _MOST = 100
@@ -46,7 +39,7 @@ class PhoenixSettings(CorrectedPlatformSettings):
     """The project whose corrections are read."""
 
 
-class Phoenix(Platform[PhoenixSettings]):
+class Phoenix(platform.Platform[PhoenixSettings]):
     """Phoenix's API."""
 
     name = "phoenix"
@@ -57,17 +50,19 @@ class Phoenix(Platform[PhoenixSettings]):
         key = self._settings.api_key
         return {} if key is None else {"Authorization": SecretStr(f"Bearer {key.get_secret_value()}")}
 
-    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Batches by kind of subject."""
         by_kind: dict[str, list[Evaluation]] = {}
-        for evaluation in scored(batch):
+        for evaluation in platform.scored(batch):
             kind = _kind(evaluation)
             if kind is not None:
                 by_kind.setdefault(kind, []).append(evaluation)
         for kind, some in by_kind.items():
-            for piece in chunks(some, _MOST):
+            for piece in platform.chunks(some, _MOST):
                 data = [self._annotation(evaluation, kind) for evaluation in piece]
-                yield PlatformRequest(path=f"/v1/{kind}_annotations?sync=true", body={"data": data}, evaluations=piece)
+                yield platform.PlatformRequest(
+                    path=f"/v1/{kind}_annotations?sync=true", body={"data": data}, evaluations=piece
+                )
 
     def lacks_trace(self, status: int, answer: bytes) -> bool:
         """A 404 that says of spans, traces or sessions that they do not exist; another one is not Phoenix's."""
@@ -119,9 +114,9 @@ class Phoenix(Platform[PhoenixSettings]):
         return {
             f"{kind}_id": ids[kind],
             "name": evaluation.evaluator,
-            "annotator_kind": annotator_kind(evaluation),
+            "annotator_kind": platform.annotator_kind(evaluation),
             "result": {name: value for name, value in result.items() if value is not None},
-            "metadata": metadata_of(evaluation, self._page),
+            "metadata": platform.metadata_of(evaluation, self._page),
             "identifier": evaluation.evaluation_id,
         }
 

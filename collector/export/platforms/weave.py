@@ -16,19 +16,12 @@ from urllib.parse import quote
 from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
+from collector.export.platforms import platform
 from collector.export.platforms.exporter import PlatformExporter
-from collector.export.platforms.platform import (
-    Platform,
-    PlatformRequest,
-    PlatformSettings,
-    annotator_kind,
-    metadata_of,
-    scored,
-)
 from evaluators.results import Evaluation
 
 
-class WeaveSettings(PlatformSettings):
+class WeaveSettings(platform.PlatformSettings):
     """The section `export.weave`."""
 
     endpoint: str = Field(default="https://trace.wandb.ai", pattern=r"^https?://")
@@ -42,7 +35,7 @@ class WeaveSettings(PlatformSettings):
     `/agents/otel/v1/traces`, whose conversations are subjects, too."""
 
 
-class Weave(Platform[WeaveSettings]):
+class Weave(platform.Platform[WeaveSettings]):
     """Weave's API."""
 
     name = "weave"
@@ -52,11 +45,11 @@ class Weave(Platform[WeaveSettings]):
         pair = f"api:{self._settings.api_key.get_secret_value()}"
         return {"Authorization": SecretStr(f"Basic {base64.b64encode(pair.encode()).decode()}")}
 
-    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """One request for each; a conversation's is on the call of its last turn, where it is none itself."""
-        for evaluation in scored(batch):
+        for evaluation in platform.scored(batch):
             if self._place(evaluation) is not None:
-                yield PlatformRequest(
+                yield platform.PlatformRequest(
                     path="/feedback/create", body=self._feedback(evaluation), evaluations=(evaluation,)
                 )
 
@@ -73,9 +66,9 @@ class Weave(Platform[WeaveSettings]):
             "label": evaluation.label,
             "passed": evaluation.passed,
             "explanation": evaluation.explanation if self._settings.explanation else None,
-            "annotator_kind": annotator_kind(evaluation),
+            "annotator_kind": platform.annotator_kind(evaluation),
             "conversation_id": conversation_id(evaluation.subject),
-            **metadata_of(evaluation, self._page),
+            **platform.metadata_of(evaluation, self._page),
         }
         return {
             "id": str(uuid.UUID(evaluation.evaluation_id)),

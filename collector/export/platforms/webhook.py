@@ -16,14 +16,8 @@ from typing import Any
 from pydantic import Field, SecretStr
 
 from collector.errors import ConfigError
+from collector.export.platforms import platform
 from collector.export.platforms.exporter import PlatformExporter
-from collector.export.platforms.platform import (
-    Platform,
-    PlatformRequest,
-    PlatformSettings,
-    chunks,
-    page_link,
-)
 from evaluators.records import to_dict
 from evaluators.results import Evaluation
 
@@ -33,7 +27,7 @@ _TYPE = "evalstream.evaluation"
 _PREFIX = "whsec_"
 
 
-class WebhookSettings(PlatformSettings):
+class WebhookSettings(platform.PlatformSettings):
     """The section `export.webhook`."""
 
     url: str = Field(pattern=r"^https?://")
@@ -46,7 +40,7 @@ class WebhookSettings(PlatformSettings):
     """Send skipped evaluations, too."""
 
 
-class Webhook(Platform[Any]):
+class Webhook(platform.Platform[Any]):
     """Somebody's URL."""
 
     name = "webhook"
@@ -62,14 +56,14 @@ class Webhook(Platform[Any]):
         """None that are the same for all."""
         return {}
 
-    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Batches of events, each signed over its bytes."""
         wanted = [evaluation for evaluation in batch if self._settings.skipped or evaluation.outcome != "skipped"]
-        for piece in chunks(wanted, _MOST):
+        for piece in platform.chunks(wanted, _MOST):
             body = [self._event(evaluation) for evaluation in piece]
-            yield PlatformRequest(path="", body=body, evaluations=piece, content_type=_BATCH)
+            yield platform.PlatformRequest(path="", body=body, evaluations=piece, content_type=_BATCH)
 
-    def signature(self, request: PlatformRequest, body: bytes, now: float) -> Mapping[str, str]:
+    def signature(self, request: platform.PlatformRequest, body: bytes, now: float) -> Mapping[str, str]:
         """The id of the batch, the same at each attempt; the time; with a secret the signature of both and the body."""
         ids = "".join(evaluation.evaluation_id for evaluation in request.evaluations)
         message, at = f"msg_{hashlib.sha256(ids.encode()).hexdigest()[:32]}", str(int(now))
@@ -94,7 +88,7 @@ class Webhook(Platform[Any]):
             "datacontenttype": "application/json",
             "data": data,
         }
-        link = page_link(evaluation, self._page)
+        link = platform.page_link(evaluation, self._page)
         return event if link is None else {**event, "pageurl": link}
 
 

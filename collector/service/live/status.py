@@ -9,13 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from collector.page.sources import ConfigurationView
+from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import (
-    CONFIGURATION_CHANGES,
-    CONFIGURATION_NUMBER,
-    CONFIGURATION_REFUSED,
-    CONFIGURATION_SINCE,
-)
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +35,11 @@ class ConfigurationStatus:
         self.number = 0
         self.since = self.in_force_since = clock()
         self.refused: RefusedConfiguration | None = None
-        telemetry.gauge(CONFIGURATION_REFUSED).set_function(lambda: float(self.refused is not None))
-        telemetry.gauge(CONFIGURATION_NUMBER).set_function(lambda: float(self.number))
-        telemetry.gauge(CONFIGURATION_SINCE).set_function(lambda: self.since)
+        telemetry.gauge(series.CONFIGURATION_REFUSED).set_function(lambda: float(self.refused is not None))
+        telemetry.gauge(series.CONFIGURATION_NUMBER).set_function(lambda: float(self.number))
+        telemetry.gauge(series.CONFIGURATION_SINCE).set_function(lambda: self.since)
         for result in ("taken", "refused"):
-            telemetry.counter(CONFIGURATION_CHANGES, result)
+            telemetry.counter(series.CONFIGURATION_CHANGES, result)
 
     def begin(self, number: int, in_force_since: float) -> None:
         """The process starts with a configuration that may have run before."""
@@ -59,7 +54,7 @@ class ConfigurationStatus:
         """Another configuration runs; `what` has changed."""
         self.number, self.since, self.refused = number, self._clock(), None
         self.in_force_since = self.since
-        self._telemetry.counter(CONFIGURATION_CHANGES, "taken").inc()
+        self._telemetry.counter(series.CONFIGURATION_CHANGES, "taken").inc()
         logger.info("configuration %d is taken: %s", number, what)
 
     def keep(self) -> None:
@@ -77,7 +72,7 @@ class ConfigurationStatus:
         reason = "; ".join(reason.splitlines())
         since = self.refused.since if self.refused is not None else self._clock()
         self.refused = RefusedConfiguration(reason, since)
-        self._telemetry.counter(CONFIGURATION_CHANGES, "refused").inc()
+        self._telemetry.counter(series.CONFIGURATION_CHANGES, "refused").inc()
         logger.error("configuration refused, and configuration %d runs on: %s", self.number, reason)
 
     @property
