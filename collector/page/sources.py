@@ -22,6 +22,10 @@ class CauseView:
     before: float | None
     mean: float
     read: tuple[str, ...]
+    first_seen: float | None = None
+    """When a value that took over all of the traffic was first seen (s)."""
+    with_fall: bool = False
+    """Whether that was when the fall began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

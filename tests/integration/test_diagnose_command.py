@@ -102,6 +102,24 @@ async def test_where_none_fell_it_says_so(tmp_path: Path) -> None:
     assert "  no slice fell more than the rest: nor is the change itself beyond chance" in lines
 
 
+async def test_where_all_of_the_traffic_moved_the_new_value_is_the_first_candidate(tmp_path: Path) -> None:
+    """From one model to another, and the mean from 0.8 to 0.4: `diagnose` denied that a part explains it."""
+    config = configured(tmp_path)
+    moved = [
+        replace(each, attributes={**each.attributes, "model": "m-3" if each.ended_at >= BEGAN else "m-1"},
+                score=(each.score or 0.0) / (2 if each.ended_at >= BEGAN else 1))
+        for each in incident("none")
+    ]  # fmt: skip
+    await stored(config, moved)
+    lines: list[str] = []
+    assert await diagnose(config, options(), lines.append, as_json=False) == 0
+    when = BEGAN.isoformat().replace("+00:00", "Z")
+    expected = (
+        f"  first candidate: model changed from m-1 to m-3, first seen {when}, in nearly all of the traffic since"
+    )
+    assert expected in lines
+
+
 async def test_a_change_of_the_criterion_is_no_fall(tmp_path: Path) -> None:
     """Until half-way into the time before another version scored, far higher."""
     config = configured(tmp_path)

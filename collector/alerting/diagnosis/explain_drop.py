@@ -25,6 +25,8 @@ from collector.alerting.diagnosis.slices import (
     labels_to_compare,
     sum_slices,
 )
+from collector.alerting.diagnosis.whole_moves import WholeMove, whole_move
+from collector.wording import plural
 
 ERROR_RATE = 0.02
 """The chance that anything is named where no slice has fallen more than the rest, over all slices and steps."""
@@ -67,6 +69,24 @@ class DropExplanation:
     drops: tuple[SliceDrop, ...]
     values: int
     pairs: int
+    attributes: tuple[str, ...] = ()
+    """The names of the attributes whose values were looked at."""
+    move: WholeMove | None = None
+    """The values that took over the whole traffic as the mean fell: the first candidate."""
+
+    @property
+    def none_named(self) -> str:
+        """Says that no part is named, which ones were looked at, and which ones could not be seen."""
+        unseen = (
+            f"Attributes that are not declared cannot be seen, nor can parts of fewer than {FEWEST_CONVERSATIONS} "
+            "conversations."
+        )
+        if not self.looked_at:
+            return f"No part of the traffic could be compared with the rest. {unseen}"
+        return (
+            f"None of {', '.join(self.attributes)} ({plural(self.looked_at, 'value or pair', 'values and pairs')}, "
+            f"{plural(self.after.conversations, 'conversation')}) fell surely more than the rest. {unseen}"
+        )
 
     @property
     def change(self) -> float:
@@ -108,7 +128,15 @@ def explain_drop(
         if drop is None:
             break
         named.append(_narrowed(drop, comparison, before, after))
-    return DropExplanation(before=whole_before, after=whole_after, drops=tuple(named), values=values, pairs=pairs)
+    return DropExplanation(
+        before=whole_before,
+        after=whole_after,
+        drops=tuple(named),
+        values=values,
+        pairs=pairs,
+        attributes=tuple(sorted({name for name, _ in labels})),
+        move=whole_move(before, after, sign=-1.0 if lower_is_better else 1.0, error_rate=error_rate),
+    )
 
 
 def _narrowed(

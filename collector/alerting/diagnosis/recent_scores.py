@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from collector.alerting.diagnosis.explain_drop import ERROR_RATE, SliceDrop, explain_drop, in_words, labels_of
-from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem
+from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, explain_drop, in_words, labels_of
+from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem, Slice
+from collector.alerting.diagnosis.whole_moves import WholeMove
 from evaluators.results import Evaluation
 
 _MOST, _OLDEST = 20_000, 26 * 3600.0
@@ -15,6 +16,8 @@ _MOST, _OLDEST = 20_000, 26 * 3600.0
 _REFERENCE = 86400.0
 """How long before a fall the scores are compared with."""
 _TO_READ = 3
+_AT_ONCE = 600.0
+"""Seconds between a value's first score and the begin of a fall that are one time: neither is exact."""
 
 Key = tuple[str, str, str]
 """Monitor, evaluator, evaluator version."""
@@ -33,6 +36,18 @@ class Cause:
     before: float | None
     mean: float
     read: tuple[str, ...]
+    first_seen: float | None = None
+    """When a value that took over all of the traffic was first seen (s)."""
+    with_fall: bool = False
+    """Whether that was when the fall began, to ten minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The causes of a fall; without any, what was looked at, in words."""
+
+    causes: tuple[Cause, ...] = ()
+    otherwise: str = "The parts of the traffic were not compared yet."
 
 
 class RecentScores:
@@ -53,6 +68,7 @@ class RecentScores:
             score,
             1.0 / evaluation.sampling.probability,
             labels_of(known),
+            time,
         )
         scores = self._scores.setdefault(key, deque(maxlen=_MOST))
         scores.append((time, item))
@@ -64,37 +80,57 @@ class RecentScores:
         return list(self._scores.get(key, ()))
 
 
-def causes(
+def explanation_of(
     scores: Collection[tuple[float, ScoredItem]], since: float, *, lower_is_better: bool, evaluators: int
-) -> tuple[Cause, ...]:
-    """The causes of a fall of scores at `since` (s); empty if nothing explains it, or there are too few scores.
+) -> Explanation:
+    """The causes of a fall of scores at `since` (s), the first candidate before the others.
 
     `evaluators` share the error rate: the chance that anything is named where no part has fallen more than the rest.
     """
     before = [item for time, item in scores if since - _REFERENCE <= time < since]
     after = [item for time, item in scores if time >= since]
-    if min(len({item.conversation for item in items}) for items in (before, after)) < FEWEST_CONVERSATIONS:
-        return ()
-    explanation = explain_drop(
-        before, after, lower_is_better=lower_is_better, error_rate=ERROR_RATE / max(1, evaluators)
-    )
-    change = abs(explanation.change)
-    return tuple(
+    counts = [len({item.conversation for item in items}) for items in (before, after)]
+    if min(counts) < FEWEST_CONVERSATIONS:
+        return Explanation(
+            otherwise=f"There are too few conversations ({counts[0]} before, {counts[1]} since) to compare parts of "
+            f"the traffic; {FEWEST_CONVERSATIONS} each are needed."
+        )
+    explained = explain_drop(before, after, lower_is_better=lower_is_better, error_rate=ERROR_RATE / max(1, evaluators))
+    change = abs(explained.change)
+    moved = () if explained.move is None else (_moved(explained, explained.move, after, since, lower_is_better),)
+    named = tuple(
         Cause(
             part=in_words(drop.slice),
             share=min(1.0, drop.explained / change) if change else 1.0,
             traffic=drop.share,
             before=drop.mean_before,
             mean=drop.mean,
-            read=worst_of(after, drop, lower_is_better=lower_is_better),
+            read=worst_of(after, drop.slice, lower_is_better=lower_is_better),
         )
-        for drop in explanation.drops
+        for drop in explained.drops
+        if explained.move is None or not set(drop.slice).intersection(explained.move.values)
+    )
+    return Explanation((*moved, *named), explained.none_named)
+
+
+def _moved(
+    explained: DropExplanation, move: WholeMove, after: Collection[ScoredItem], since: float, lower_is_better: bool
+) -> Cause:
+    return Cause(
+        part=move.text,
+        share=1.0,
+        traffic=1.0,
+        before=explained.before.mean,
+        mean=explained.after.mean,
+        read=worst_of(after, move.values[:1], lower_is_better=lower_is_better),
+        first_seen=move.first_seen,
+        with_fall=abs(move.first_seen - since) <= _AT_ONCE,
     )
 
 
-def worst_of(items: Collection[ScoredItem], drop: SliceDrop, *, lower_is_better: bool) -> tuple[str, ...]:
+def worst_of(items: Collection[ScoredItem], part: Slice, *, lower_is_better: bool) -> tuple[str, ...]:
     """The worst evaluations of a slice, of different conversations."""
-    members = [scored for scored in items if scored.labels.issuperset(drop.slice)]
+    members = [scored for scored in items if scored.labels.issuperset(part)]
     worst: dict[str, str] = {}
     for scored in sorted(members, key=lambda item: -item.score if lower_is_better else item.score):
         if len(worst) < _TO_READ:

@@ -28,13 +28,14 @@ MOST_VALUES = 20
 
 
 class ScoredItem(NamedTuple):
-    """One score: its conversation, its weight, and the labels of its subject."""
+    """One score: its conversation, its weight, the labels of its subject, and its time (s)."""
 
     evaluation_id: str
     conversation: str
     score: float
     weight: float
     labels: frozenset[Label]
+    time: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

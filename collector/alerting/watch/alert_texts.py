@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -29,6 +29,8 @@ class Watched:
     of_label: bool = False
     causes: tuple[Cause, ...] = ()
     """The causes of the fall of its scores."""
+    otherwise: str = ""
+    """The parts that were looked at, in words, where there are none."""
     uncalibrated: str = ""
     """Why its alerts do not page, if they ask for a judge of proven agreement and it is none."""
 
@@ -55,7 +57,7 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
         f"The mean of {watched.evaluator} ({watched.monitor}) has been {fall.level:.3g} since {_time(fall.since)}; "
         f"before, it was {before}. Its target is {watched.detector.target:g}.{now} "
         f"The alert ends when the mean is surely {better} {recovered:.3g}. "
-        f"{_explained(watched.causes)}{_unproven(watched)}",
+        f"{_explained(watched)}{_unproven(watched)}",
         settings,
         watched.causes,
     )
@@ -72,7 +74,7 @@ def mean_alert(target: Watched, miss: TargetMiss, settings: AlertSettings) -> Al
         f"{target.evaluator} of {target.monitor}: {measure} is {side} its target of {target.detector.target:g}"
         f"{_mark(target)}",
         f"The target of {target.evaluator} is {target.detector.target:g}. {_mean(miss)[:1].upper()}{_mean(miss)[1:]}: "
-        f"{miss.errors:.1f} standard errors on the wrong side. {_explained(target.causes)}{_unproven(target)}",
+        f"{miss.errors:.1f} standard errors on the wrong side. {_explained(target)}{_unproven(target)}",
         settings,
         target.causes,
     )
@@ -86,10 +88,17 @@ def _unproven(of: Watched) -> str:
     return f" {of.uncalibrated}" if of.uncalibrated else ""
 
 
-def _explained(causes: Sequence[Cause]) -> str:
-    if not causes:
-        return "No part of the traffic explains it."
-    return "It is explained by " + ", ".join(map(_one, causes)) + "."
+def _explained(watched: Watched) -> str:
+    moved = "".join(
+        f"The first candidate: {cause.part}, first seen {_time(cause.first_seen)}"
+        f"{'; the fall began then' * cause.with_fall}. "
+        for cause in watched.causes
+        if cause.first_seen is not None
+    )
+    parts = ", ".join(_one(cause) for cause in watched.causes if cause.first_seen is None)
+    if parts:
+        return f"{moved}It is explained by {parts}."
+    return moved.rstrip() or watched.otherwise
 
 
 def _one(cause: Cause) -> str:

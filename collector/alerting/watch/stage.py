@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from collector.alerting.diagnosis.recent_scores import Cause, RecentScores, causes
+from collector.alerting.diagnosis.recent_scores import Explanation, RecentScores, explanation_of
 from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert
 from collector.alerting.watch.buckets import Buckets, Series
@@ -46,6 +46,7 @@ OFFSET_EVERY = 3600.0
 
 ExplainedMiss = Callable[[str, bool], float]
 """How far an evaluator's mean may miss its target by its judge alone; the second: whether lower is better."""
+_UNKNOWN = (0.0, Explanation())
 _SUSPICIOUS, _SUSPICIOUS_ERRORS = 0.3, 2.0
 """From which share of its threshold on evidence, and from how many errors on a mean, has its causes looked for: so that
 they are known when an alert begins."""
@@ -125,7 +126,7 @@ class WatchStage:
         self.recent = recent
         self._suspects: dict[Series, float] = {}
         """The series whose mean may have fallen, and since when (s)."""
-        self._causes: dict[Series, tuple[float, tuple[Cause, ...]]] = {}
+        self._causes: dict[Series, tuple[float, Explanation]] = {}
         """The causes of their falls, and when they are next computed (s)."""
         self.rules = rules
         self._shares = _share_names(rules.labels)
@@ -143,7 +144,7 @@ class WatchStage:
     def reconfigure(self, rules: WatchRules) -> None:
         """Use these targets from now on. A series that has one keeps its state, except the causes of drops."""
         for series in self._causes:
-            self._show(series, ())
+            self._show(series, Explanation())
         self._causes.clear()
         self._suspects.clear()
         self.rules = rules
@@ -202,13 +203,13 @@ class WatchStage:
         recent = self.recent
         if recent is None:
             return False
-        due = [suspect for suspect in self._suspects if now >= self._causes.get(suspect, (-math.inf, ()))[0]]
+        due = [suspect for suspect in self._suspects if now >= self._causes.get(suspect, (-math.inf, None))[0]]
         for series in due:
             if series not in self._suspects:
                 continue  # by another configuration's targets, which came meanwhile
             began, targets = self._clock(), self.rules.targets
-            explanations = await asyncio.to_thread(
-                causes,
+            explanation = await asyncio.to_thread(
+                explanation_of,
                 recent.snapshot(series),
                 self._suspects[series],
                 lower_is_better=targets[series[:2]].lower_is_better,
@@ -216,19 +217,19 @@ class WatchStage:
             )
             if self.rules.targets is not targets:
                 break
-            self._show(series, explanations)
+            self._show(series, explanation)
             # without a cause it is looked for again soon: scores are few at the beginning
-            pause = _EXPLAIN_EVERY if explanations else _LEAST_PAUSE * (self._clock() - began)
-            self._causes[series] = (now + pause, explanations)
+            pause = _EXPLAIN_EVERY if explanation.causes else _LEAST_PAUSE * (self._clock() - began)
+            self._causes[series] = (now + pause, explanation)
         for series in [cause for cause in self._causes if cause not in self._suspects]:
-            self._show(series, ())
+            self._show(series, Explanation())
             del self._causes[series]
         return bool(due)
 
-    def _show(self, series: Series, explanations: tuple[Cause, ...]) -> None:
+    def _show(self, series: Series, explanation: Explanation) -> None:
         monitor, evaluator, _ = series
-        shares = {cause.part: 0.0 for cause in self._causes.get(series, (0.0, ()))[1]}
-        shares |= {cause.part: cause.share for cause in explanations}
+        shares = {cause.part: 0.0 for cause in self._causes.get(series, _UNKNOWN)[1].causes}
+        shares |= {cause.part: cause.share for cause in explanation.causes}
         for part, share in shares.items():
             self._telemetry.gauge(DROP_EXPLAINED, evaluator, monitor, part).set(share)
 
@@ -285,14 +286,15 @@ class WatchStage:
             recovered=life.recovered,
         )
         worst = max(misses, key=lambda each: each.errors, default=None)
-        explanations = self._causes.get(series, (0.0, ()))[1]
+        explanation = self._causes.get(series, _UNKNOWN)[1]
         subject = Watched(
             monitor,
             evaluator,
             version,
             detector,
             of_label=(monitor, evaluator) in self._shares,
-            causes=explanations,
+            causes=explanation.causes,
+            otherwise=explanation.otherwise,
             uncalibrated=self._trust.uncalibrated(monitor, evaluator, version),
         )
         self._suspects.pop(series, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -137,7 +137,7 @@ def _diagnose(
         return None
     lower = config.evaluators[name].evaluator.direction == "lower_is_better"
     explanation = explain_drop(before, after, lower_is_better=lower, error_rate=ERROR_RATE / evaluators)
-    to_read = tuple(worst_of(after, drop, lower_is_better=lower) for drop in explanation.drops)
+    to_read = tuple(worst_of(after, drop.slice, lower_is_better=lower) for drop in explanation.drops)
     return Diagnosis(evaluator=name, explanation=explanation, to_read=to_read, other_versions=len(of_name) - len(own))
 
 
@@ -152,6 +152,7 @@ def _item(evaluation: Evaluation, attributes: set[str]) -> ScoredItem:
         evaluation.score,
         1.0 / evaluation.sampling.probability,
         labels_of(known),
+        evaluation.time.timestamp(),
     )
 
 
@@ -174,6 +175,7 @@ def _one(made: Diagnosis) -> dict[str, Any]:
         "other_versions": made.other_versions,
         "change": explanation.change,
         "error": explanation.error,
+        "first_candidate": None if explanation.move is None else asdict(explanation.move),
         "looked_at": {"values": explanation.values, "pairs": explanation.pairs},
         "slices": [
             {
@@ -218,10 +220,14 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
     if made.other_versions:
         others = plural(made.other_versions, "score")
         yield f"  {others} of another version or judge left out: scores of two are not one mean"
-    if not explanation.drops:
+    if explanation.move is not None:
+        first = _time(datetime.fromtimestamp(explanation.move.first_seen, UTC))
+        yield f"  first candidate: {explanation.move.text}, first seen {first}, in nearly all of the traffic since"
+    elif not explanation.drops:
         is_real = abs(explanation.change) > 3.0 * explanation.error
         scope = "the change is of the traffic as a whole" if is_real else "nor is the change itself beyond chance"
         yield f"  no slice fell more than the rest: {scope}"
+        yield f"  {explanation.none_named}"
     for drop, to_read in zip(explanation.drops, made.to_read, strict=True):
         yield f"  {in_words(drop.slice)}: {_level(drop)}"
         yield f"    {_explained(drop, explanation)}; {_share(drop)}"

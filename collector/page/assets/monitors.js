@@ -132,7 +132,7 @@ function causes(alert, state) {
   return h("span", { class: "causes" }, ...alert.causes.map((cause) => h(
     "span", { class: "cause" },
     h("strong", {}, cause.part),
-    ` explains ${percent(cause.share)} of the change: `,
+    cause.first_seen === null ? ` explains ${percent(cause.share)} of the change: ` : `, the first candidate, first seen ${clock(cause.first_seen)}: `,
     cause.before === null ? `new, ${score(cause.mean)}` : `${score(cause.before)} before, ${score(cause.mean)} since`,
     `, ${percent(cause.traffic)} of the traffic. Read `,
     ...cause.read.flatMap((id, place) => [place ? ", " : "", h("a", { href: href({ ...state, evaluation: id }) }, String(place + 1))]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -10,7 +11,8 @@ import pytest
 from configurations import checked
 from evaluation_samples import scored
 
-from collector.alerting.diagnosis.recent_scores import RecentScores
+from collector.alerting.diagnosis.recent_scores import RecentScores, explanation_of
+from collector.alerting.diagnosis.slices import ScoredItem
 from collector.alerting.rules.formats import prometheus
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.targets import detector, targets
@@ -112,7 +114,62 @@ async def test_where_all_fell_alike_the_text_says_that_nothing_explains_it() -> 
             await fold.deliver([record(number, number * 10.0, float(not is_bad), f"m-{number // 2 % 2}")])
         active = await stage.look(NOW + 6060.0)
     assert active
-    assert all("No part of the traffic explains it." in each.annotations["description"] for each in active)
+    none = "None of model (2 values and pairs, "
+    unseen = "Attributes that are not declared cannot be seen, nor can parts of fewer than 20 conversations."
+    assert all(none in each.annotations["description"] for each in active)
+    assert all(unseen in each.annotations["description"] for each in active)
+
+
+async def test_where_nothing_could_be_looked_at_the_text_says_that() -> None:
+    """ "No part of the traffic explains it" was said of 15 conversations."""
+    stage = watcher(Telemetry())
+    async with stage.open_fold(0, None) as fold:
+        for number in range(60):
+            await fold.deliver([record(number, number * 10.0, float(number < 5), "m-1")])
+        active = await stage.look(NOW + 660.0)
+    assert active
+    for alert in active:
+        assert "There are too few conversations (" in alert.annotations["description"]
+        assert "20 each are needed." in alert.annotations["description"]
+
+
+@pytest.mark.parametrize("moved", [0.95, 0.97, 1.0])
+async def test_where_all_of_the_traffic_moved_the_new_value_is_the_first_candidate(moved: float) -> None:
+    """The fall was denied where no rest was left: all went from one model to another, and the mean from 1 to 0.3."""
+    stage, chance = watcher(Telemetry()), random.Random(3)
+    async with stage.open_fold(0, None) as fold:
+        for number in range(700):
+            is_new = number >= 400 and chance.random() < moved
+            score = float(chance.random() < 0.3) if is_new else 1.0
+            await fold.deliver([record(number, number * 10.0, score, "m-2" if is_new else "m-1")])
+        active = await stage.look(NOW + 7060.0)
+    assert active
+    when = datetime.fromtimestamp(NOW + 4000.0, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    sentence = f"The first candidate: model changed from m-1 to m-2, first seen {when}; the fall began then."
+    for alert in active:
+        assert sentence in alert.annotations["description"]
+        assert alert.causes[0].before == 1.0
+
+
+def test_a_new_value_without_a_fall_and_one_that_was_good_for_long_are_no_candidates() -> None:
+    chance = random.Random(7)
+
+    def items(first: int, count: int, mean: float, model: str) -> list[tuple[float, ScoredItem]]:
+        labels = frozenset({("model", model)})
+        return [
+            (n * 10.0, ScoredItem(str(n), str(n), float(chance.random() < mean), 1.0, labels, n * 10.0))
+            for n in range(first, first + count)
+        ]
+
+    def named(*parts: list[tuple[float, ScoredItem]]) -> bool:
+        scores = [item for part in parts for item in part]
+        return bool(explanation_of(scores, 4000.0, lower_is_better=False, evaluators=1).causes)
+
+    assert sum(named(items(0, 400, 0.8, "m-1"), items(400, 200, 0.8, "m-2")) for _ in range(100)) <= 4
+    good_for_long = [
+        named(items(0, 370, 0.9, "m-1"), items(370, 30, 0.9, "m-2"), items(400, 200, 0.4, "m-2")) for _ in range(50)
+    ]
+    assert sum(good_for_long) <= 5
 
 
 def test_the_rules_ask_prometheus_for_it() -> None:
