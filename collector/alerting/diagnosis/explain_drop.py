@@ -135,7 +135,13 @@ def explain_drop(
         values=values,
         pairs=pairs,
         attributes=tuple(sorted({name for name, _ in labels})),
-        move=whole_move(before, after, sign=-1.0 if lower_is_better else 1.0, error_rate=error_rate),
+        move=whole_move(
+            before,
+            after,
+            (whole_before, whole_after),
+            sign=-1.0 if lower_is_better else 1.0,
+            error_rate=error_rate,
+        ),
     )
 
 

@@ -49,19 +49,25 @@ class WholeMove:
 
 
 def whole_move(
-    before: Sequence[ScoredItem], after: Sequence[ScoredItem], *, sign: float, error_rate: float
+    before: Sequence[ScoredItem],
+    after: Sequence[ScoredItem],
+    wholes: tuple[SliceSums, SliceSums],
+    *,
+    sign: float,
+    error_rate: float,
 ) -> WholeMove | None:
     """The values that took over as scores got worse beyond chance; None without any.
 
-    `sign` is -1 where lower scores are better.
+    `wholes` are the sums of both windows, and `sign` is -1 where lower scores are better.
     """
+    if min(sums.conversations for sums in wholes) < FEWEST_CONVERSATIONS:
+        return None
+    errors = sign * (wholes[0].mean - wholes[1].mean) / _error(*wholes)
+    if errors <= NormalDist().inv_cdf(1.0 - error_rate):
+        return None
     shares, earlier_shares = _shares(after), _shares(before)
     names = {name for name, _ in shares}
-    limit = NormalDist().inv_cdf(1.0 - error_rate / max(1, len(names)))
-    sums, sums_before = sum_slices(after, ())[EVERYTHING], sum_slices(before, ())[EVERYTHING]
-    if min(sums.conversations, sums_before.conversations) < FEWEST_CONVERSATIONS:
-        return None
-    if sign * (sums_before.mean - sums.mean) <= limit * _error(sums, sums_before):
+    if not names or errors <= NormalDist().inv_cdf(1.0 - error_rate / len(names)):
         return None
     values = tuple(
         label
