@@ -16,7 +16,7 @@ from collector.errors import ConfigError, EvalstreamError
 from collector.telemetry.plain import show
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from collector.config.configured import Config
 
@@ -303,28 +303,29 @@ def check(
     from collector.commands.check.retention import retention_lines
     from collector.commands.check.summary import summary
     from collector.commands.check.traffic import counts_of, trace_lines, traffic
+    from collector.config.yaml_file import hidden_values
 
     if schema is not None:
         from collector.commands.schema import schema_text
 
         show(schema_text(schema), end="")
         return
-    checked = _load_for_traffic(config)
+    checked, hidden = _load_for_traffic(config), hidden_values([config, *([against] if against else [])])
     if diff or against is not None:
-        _print_changes(checked, against, json=json)
+        _print_changes(checked, against, hidden, json=json)
         return
     if json:
-        show(plan_json(checked, counts_of(checked)), end="")
+        show(hidden(plan_json(checked, counts_of(checked))), end="")
         return
     running = list(traffic(checked))
     parts = (report(checked), kafka_lines(checked), batch_lines(checked), running, retention_lines(checked))
     plan = [line for part in parts for line in part]
     lines = plan if verbose else [*summary(checked, plan), *running[:8], "details    evalstream check --verbose"]
     for line in (*lines, *trace_lines(checked, traces or ())):
-        show(fitting(line, _line_width()))
+        show(fitting(hidden(line), _line_width()))
 
 
-def _print_changes(config: Config, against: Path | None, *, json: bool) -> None:
+def _print_changes(config: Config, against: Path | None, hidden: Callable[[str], str], *, json: bool) -> None:
     import asyncio
 
     from collector.commands.check.changes import Compared, change_lines, changes_json, running_configuration
@@ -332,10 +333,10 @@ def _print_changes(config: Config, against: Path | None, *, json: bool) -> None:
     other = None if against is None else _load(against)
     compared = asyncio.run(running_configuration(config)) if other is None else Compared(other, str(against))
     if json:
-        show(changes_json(config, compared), end="")
+        show(hidden(changes_json(config, compared)), end="")
     else:
         for line in change_lines(config, compared):
-            show(fitting(line, _line_width()))
+            show(fitting(hidden(line), _line_width()))
     if other is None and compared.changes_by(config).restart:
         raise typer.Exit(FAILED)  # the running service would refuse it
 

@@ -23,9 +23,12 @@ from collector.config.yaml_file import read
 from collector.errors import ConfigError
 from collector.evaluate.recovery.replay_point import longest_metadata
 from collector.logs.log import Committed, LogError
-from collector.wording import suggestion, unknown
+from collector.wording import plural, suggestion, unknown
 from evaluators.evaluator import Evaluator
 from evaluators.judges.local_embeddings import local_model
+
+MOST_MISTAKES = 50
+"""Mistakes that are sentences one by one."""
 
 
 def load(path: Path, environment: Mapping[str, str] | None = None, *, complete: bool = True) -> Config:
@@ -76,7 +79,9 @@ def check(values: dict[str, Any], source: str, *, folder: Path | None = None, co
 
 
 def _error(source: str, mistakes: Sequence[str]) -> ConfigError:
-    return ConfigError("\n".join(f"{source}: {mistake}" for mistake in mistakes))
+    further = len(mistakes) - MOST_MISTAKES
+    sentences = [*mistakes[:MOST_MISTAKES], *([f"and {plural(further, 'further mistake')}"] if further > 0 else [])]
+    return ConfigError("\n".join(f"{source}: {mistake}" for mistake in sentences))
 
 
 def _evaluators(settings: Settings, mistakes: list[str]) -> dict[str, Configured]:

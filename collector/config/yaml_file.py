@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,16 @@ from collector.errors import ConfigError
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 50
+MAX_VALUES = 30_000
+"""Keys and values together: a file of as many is read within seconds."""
+LONGEST_NUMBER = 64
+"""Characters: whole numbers beyond are read in quadratic time, those in base 60 (`1:30:00`) among them."""
+_HIDDEN_FROM = 8
+"""Characters from which on a variable's value is hidden: shorter ones stand everywhere."""
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+_NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 
 _WHOLE = re.compile(r"\$(?:\{[^{}]*\}|[A-Z_][A-Z0-9_]*)")
 """A value that is meant to be replaced as a whole."""
@@ -55,14 +63,32 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
     return {str(key): item for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
+def hidden_values(files: Iterable[Path]) -> Callable[[str], str]:
+    """Takes the values of files' environment variables out of what is printed: `${env:NAME}` stands there again."""
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in files]
+    names = {match[1] for text in texts for match in _REFERENCE.finditer(text)}
+    values = {os.environ[name]: name for name in sorted(names) if len(os.environ.get(name, "")) >= _HIDDEN_FROM}
+    longest_first = sorted(values, key=len, reverse=True)
+
+    def hide(text: str) -> str:
+        for value in longest_first:
+            text = text.replace(value, f"${{env:{values[value]}}}")
+        return text
+
+    return hide
+
+
 def _refuse_unsafe(data: bytes) -> None:
     """Refuse aliases and deep nesting, which can blow up, and duplicate keys, of which one would be lost."""
-    depth = 0
+    depth = values = 0
     for event in yaml.parse(data, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+        values += isinstance(event, yaml.ScalarEvent)
+        if values > MAX_VALUES:
+            raise _UnsafeYaml(f"holds more than {MAX_VALUES:,} keys and values; name a configuration", event.start_mark)
         if depth > MAX_DEPTH:
             raise _UnsafeYaml(f"nested more than {MAX_DEPTH} levels deep; write it flatter", event.start_mark)
         if isinstance(event, yaml.AliasEvent):
@@ -75,6 +101,8 @@ def _refuse_unsafe(data: bytes) -> None:
             nodes += [part for pair in node.value for part in pair]
         elif isinstance(node, yaml.SequenceNode):
             nodes += node.value
+        elif node is not None and node.tag in _NUMBERS and len(node.value) > LONGEST_NUMBER:
+            raise _UnsafeYaml("a number of so many characters is none; write it in quotes", node.start_mark)
 
 
 def _refuse_double_keys(node: yaml.MappingNode) -> None:

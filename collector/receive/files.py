@@ -194,7 +194,6 @@ class _Reader:
 
     def __post_init__(self) -> None:
         self.requests = self.items = self.unreadable = 0
-        self._redactor = self.rules.redactors.everybody
         self._known = RecentTurns()
         self._arrival_times = ArrivalTimes()
 
@@ -233,18 +232,19 @@ class _Reader:
         return self.turns if isinstance(parsed, ParsedTurns | ParsedReferences) else self.spans
 
     def _parse(self, request: FileRequest) -> _Parsed:
+        redactor = self.rules.redactor_of(request.body)
         if request.signal == "feedback":
             if self.labels is None:
                 raise BadInput("feedback is taken by the service alone")
-            return parse_feedback(request.body, self.rules.feedback, tenant=None, redactor=self._redactor)
+            return parse_feedback(request.body, self.rules.feedback, tenant=None, redactor=redactor)
         if request.signal == "references":
-            return parse_references(request.body, self.turns.log, tenant=None, redactor=self._redactor)
+            return parse_references(request.body, self.turns.log, tenant=None, redactor=redactor)
         if request.signal != "turns":
             return parse(
                 request.body,
                 request.signal,
                 request.form,
-                redactor=self._redactor,
+                redactor=redactor,
                 own=self.rules.own,
                 stored_media=self.rules.stored_media,
                 notes=self.rules.notes,
@@ -256,7 +256,7 @@ class _Reader:
                 request.place,
                 at=self._arrival_times.next,
                 known=known,
-                redactor=self._redactor,
+                redactor=redactor,
                 stored_media=self.rules.stored_media,
                 comments=self.rules.feedback.comments,
             )

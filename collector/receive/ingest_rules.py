@@ -8,6 +8,7 @@ from collector.otlp.own_items import OwnItems
 from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules
 from collector.receive.parsed_request import TurnNoting
 from collector.redact.open_redactor import Redactors
+from collector.redact.redactor import Redactor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,3 +24,8 @@ class IngestRules:
     stored_media: int = 0
     feedback: FeedbackRules = ALL_FEEDBACK
     notes: TurnNoting | None = None
+
+    def redactor_of(self, body: bytes) -> Redactor | None:
+        """The redactor of what came by a topic or a file. Its work is bounded by what the body holds when packed."""
+        redactor = self.redactors.everybody
+        return redactor.remembering(body=body) if redactor is not None else None

@@ -150,7 +150,6 @@ class KafkaReceiver:
         self._action = f"writing {self.topic.name} to the {log_name} log"
         self._too_large = f"a {unit} in the message is larger than the {log_name} log accepts"
         self._rules = rules or IngestRules()
-        self._redactor = self._rules.redactors.everybody
         self._backoff = backoff or Backoff()
         self.telemetry.counter(
             RECEIVE_ITEMS, "kafka", self.topic.signal, "accepted"
@@ -210,14 +209,18 @@ class KafkaReceiver:
             at=partial(arrival_times.next, message.timestamp),
             known=known,
             max_items=self.topic.max_items,
-            redactor=self._redactor,
+            redactor=self._rules.redactor_of(message.value),
             stored_media=self._rules.stored_media,
             comments=self._rules.feedback.comments,
         )
 
     def _read_references(self, message: StoredRecord) -> ParsedReferences:
         return parse_references(
-            unwrapped(message.value), self.log, tenant=None, max_items=self.topic.max_items, redactor=self._redactor
+            unwrapped(message.value),
+            self.log,
+            tenant=None,
+            max_items=self.topic.max_items,
+            redactor=self._rules.redactor_of(message.value),
         )
 
     def _read_feedback(self, message: StoredRecord) -> ParsedFeedback:
@@ -226,7 +229,7 @@ class KafkaReceiver:
             self._rules.feedback,
             tenant=None,
             max_items=self.topic.max_items,
-            redactor=self._redactor,
+            redactor=self._rules.redactor_of(message.value),
         )
 
     def _read_otlp(self, signal: Signal, message: StoredRecord) -> ParsedRequest:
@@ -235,7 +238,7 @@ class KafkaReceiver:
             signal,
             _FORMS[self.topic.encoding],
             max_items=self.topic.max_items,
-            redactor=self._redactor,
+            redactor=self._rules.redactor_of(message.value),
             own=self._rules.own,
             stored_media=self._rules.stored_media,
             notes=self._rules.notes,

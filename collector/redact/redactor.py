@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import re
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -92,23 +93,27 @@ class Redactor:
         self._fail = fail
         self._known: dict[str, tuple[str, tuple[str, ...]]] | None = None
         self._looks_left = sys.maxsize
+        self._body: bytes | None = None
         self.clean = CleanParts()
 
-    def remembering(self, size: int | None = None) -> Redactor:
+    def remembering(self, size: int | None = None, body: bytes | None = None) -> Redactor:
         """The same, which remembers what it found in short texts: for as long as one request, not longer.
 
         `size` are the bytes that a stranger sent over the wire. The work stays in proportion to them: a text with more
-        findings than so many bytes can hold of different things is replaced whole from there on.
+        findings than so many bytes can hold of different things is replaced whole from there on. Of a `body` that came
+        by another way it is the size that it has packed, which is measured if it has many findings.
         """
         remembering = Redactor((), b"", self._count, self._fail)  # `copy.copy` fails where mypyc compiled the class
         remembering._take_from(self)
         if size is not None:
             remembering._looks_left = _LOOKS + _LOOKS_PER_BYTE * size
+        if body is not None:
+            remembering._looks_left, remembering._body = _LOOKS, body
         return remembering
 
     def _take_from(self, other: Redactor) -> None:
         self._detectors, self._skimming, self._skims = other._detectors, other._skimming, other._skims
-        self._key, self._known, self._looks_left = other._key, {}, other._looks_left
+        self._key, self._known, self._looks_left, self._body = other._key, {}, other._looks_left, other._body
         if self._skims:  # what another detector finds may change
             self.clean = other.clean
 
@@ -243,6 +248,9 @@ class Redactor:
         """The findings; from a place on the whole rest, if looking on would be more work than the sender has left."""
         try:
             findings, is_all = self._look(text) if self._looks_left > 0 else ([], False)
+            if not is_all and self._body is not None:
+                self._looks_left, self._body = _LOOKS_PER_BYTE * len(zlib.compress(self._body, 1)), None
+                findings, is_all = self._look(text)
             if not is_all:
                 starts = sorted(finding.start for finding in findings)
                 cut = starts[len(starts) // 2] if starts else 0

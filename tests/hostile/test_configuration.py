@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import time
 
+import pytest
+from typer.testing import CliRunner
+
+from collector.cli import app
 from collector.commands.check.check import report
 from collector.config.endpoints import checked_endpoint
 from collector.config.loading import check, load
@@ -27,6 +31,46 @@ def test_traps_are_errors(tmp_path, text):
     file.write_text(text)
     with pytest.raises(ConfigError):
         load(file, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: 1" + ":1" * 500_000,
+        "a: 1" + ":1" * 500_000 + ".5",
+        "a: [1" + ":1" * 5_000 + ",1]",
+        "a: " + "9" * 1_000_000,
+        "".join(f"k{n}: 1\n" for n in range(90_000)),
+        "judges:\n" + "".join(f"  k{n}: 1\n" for n in range(14_000)),
+    ],
+)
+def test_a_file_within_its_limit_is_refused_within_seconds(tmp_path, text):
+    file = tmp_path / "evalstream.yaml"
+    file.write_text(text)
+    begin = time.process_time()
+    with pytest.raises(ConfigError) as refused:
+        load(file, {})
+    assert time.process_time() - begin < 20.0
+    assert len(str(refused.value)) < 20_000
+
+
+def test_values_of_the_environment_are_not_printed(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOKEN_IN_PATH", SECRET)
+    monkeypatch.setenv("DEPLOYED", f"model-{SECRET}")
+    monkeypatch.setenv("TEAM", f"team-{SECRET}")
+    file = tmp_path / "evalstream.yaml"
+    file.write_text(
+        "judges: {main: {model: '${env:DEPLOYED}', base_url: 'http://127.0.0.1:9/${env:TOKEN_IN_PATH}/v1'}}\n"
+        "evaluators: {answers: {kind: completeness}}\n"
+        "monitors: {all: {evaluators: [answers], match: {service: ['${env:TEAM}']}}}\n"
+    )
+    other = tmp_path / "other.yaml"
+    other.write_text(file.read_text().replace("${env:TEAM}", "another"))
+    for more in ([], ["--verbose"], ["--json"], ["--against", str(other)], ["--against", str(other), "--json"]):
+        result = CliRunner().invoke(app, ["check", "-c", str(file), *more])
+        assert result.exit_code == 0, (result.output, result.exception)
+        assert SECRET not in result.output, (more, result.output)
+        assert "--against" in more or "${env:" in result.output, (more, result.output)
 
 
 @pytest.mark.parametrize(

@@ -408,6 +408,19 @@ def test_a_strangers_request_has_so_many_looks_and_no_more(piece):
     assert "<REST_" in bounded.text(f"and {piece * 3}in the next text"), "nothing is left for the next one"
 
 
+@pytest.mark.parametrize("piece", ["a1@b.co ", "4111 1111 1111 1111 "])
+def test_a_message_of_a_topic_has_the_looks_of_its_packed_size(piece: str):
+    text = piece * (4_000_000 // len(piece))
+    begin = time.process_time()
+    redacted = redactor().remembering(body=text.encode()).text(text)
+
+    assert len(redacted) < len(text) / 4
+    assert time.process_time() - begin < 3.0  # 10 s without a bound
+
+    lines = "\n".join(f"{number} user{number}@example.com" for number in range(3_000))
+    assert redactor().remembering(body=lines.encode()).text(lines).count("<EMAIL_") == 3_000
+
+
 def test_a_text_in_which_nothing_is_found_stays_when_no_looks_are_left():
     bounded = redactor().remembering(0)
     bounded.text("a1@b.co " * 20_000)
