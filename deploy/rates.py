@@ -37,7 +37,7 @@ def is_changed(case: Case, redactor: Redactor) -> bool:
 
 
 def redaction_table() -> str:
-    """What redaction finds by kind and by language, and which harmless texts it changes."""
+    """What redaction finds by kind and by language, and how many harmless texts it changes."""
     redactor = Redactor((find,), b"any key")
     personal, harmless = read_cases("redaction/personal.json"), read_cases("redaction/harmless.json")
     found = [case for case in personal if is_found(case, redactor)]
@@ -45,14 +45,7 @@ def redaction_table() -> str:
     rates = (
         f"Found: {_share(len(found), len(personal))}. Harmless texts changed: {_share(len(changed), len(harmless))}."
     )
-    return "\n\n".join(
-        (
-            rates,
-            _table("kind", "kind", personal, found, "found"),
-            _exceptions("language", personal, found),
-            _table("harmless texts", "about", harmless, changed, "changed"),
-        )
-    )
+    return f"{rates} {_exceptions('kind', personal, found)} {_exceptions('language', personal, found)}"
 
 
 def is_marked(case: Case) -> bool:
@@ -76,18 +69,10 @@ def _marked(cases: Sequence[Case], key: str, value: object) -> str:
     return _share(sum(map(is_marked, chosen)), len(chosen)) if chosen else "none"
 
 
-def _table(title: str, key: str, cases: Sequence[Case], matching: Iterable[Case], column: str) -> str:
-    total, counted = Counter(case[key] for case in cases), Counter(case[key] for case in matching)
-    rows = (f"| {'none' if name == '-' else name} | {counted[name]} | {total[name]} |" for name in sorted(total))
-    return "\n".join((f"| {title} | {column} | of |", "|---|---|---|", *rows))
-
-
 def _exceptions(key: str, cases: Sequence[Case], matching: Iterable[Case]) -> str:
     total, counted = Counter(case[key] for case in cases), Counter(case[key] for case in matching)
     missed = (f"{name} ({counted[name]} of {total[name]})" for name in sorted(total) if counted[name] < total[name])
-    return (
-        f"The cases are in {len(total.keys() - {'-'})} languages; some were missed in: {', '.join(missed) or 'none'}."
-    )
+    return f"Of {len(total.keys() - {'-'})} {key}s, some were missed in: {', '.join(missed) or 'none'}."
 
 
 def _share(count: int, total: int) -> str:
