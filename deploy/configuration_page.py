@@ -237,7 +237,7 @@ def _row(name: str, field: FieldInfo) -> Row:
     inner = _model_in(field.annotation)
     meaning = _escaped(_one_line(field.description or (inner.__doc__ if inner else None) or ""))
     kind = _type(field.annotation, field.metadata)
-    return Row(f"**{name}**" if field.is_required() else name, kind + _unit(name, kind), _default(field, kind), meaning)
+    return Row(f"**{name}**" if field.is_required() else name, kind, _default(field, kind), meaning)
 
 
 def _type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
@@ -250,7 +250,7 @@ def _type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         kinds = dict.fromkeys(_type(each) for each in arguments if each is not type(None))
         return " or ".join(kinds) + _range(metadata)
     if origin is Literal:
-        return " or ".join(f"`{each}`" for each in arguments)
+        return ", ".join(f"`{each}`" for each in arguments)
     if origin in (list, tuple, set, frozenset, Sequence, AbstractSet):
         return f"list ({_type(arguments[0])})" if arguments else "list"
     if origin in (dict, Mapping):
@@ -279,14 +279,6 @@ def _range(metadata: Sequence[Any]) -> str:
 
 def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
-
-
-def _unit(name: str, kind: str) -> str:
-    """What a number counts, where its name says so."""
-    if not kind.startswith(("integer", "number")):
-        return ""
-    units = {"bytes": "bytes", "usd": "US dollars", "tokens": "tokens", "days": "days"}
-    return next((f", {unit}" for part, unit in units.items() if part in name.split("_")), "")
 
 
 def _default(field: FieldInfo, kind: str) -> str:

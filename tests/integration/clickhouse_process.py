@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 from hashed_env import hashed_python
 
-PAGES = Path(__file__).parents[2] / "deploy" / "docs"
+EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 
 RUN = """
 import json, sys
@@ -26,12 +25,10 @@ print(json.dumps(answers))
 """
 
 
-def statements(page: str) -> list[str]:
-    """ClickHouse's of a page."""
-    [block] = re.findall(
-        r"<!-- not run: ClickHouse's.*?-->\n```sql\n(.*?)^```", (PAGES / page).read_text(), re.DOTALL | re.MULTILINE
-    )
-    return [each.strip() for each in block.split(";\n") if each.strip()]
+def statements(name: str) -> list[str]:
+    """ClickHouse's of an example, without its first line, a comment."""
+    _, _, text = (EXAMPLES / name).read_text().partition("\n")
+    return [statement.strip() for statement in text.split(";\n") if statement.strip()]
 
 
 async def answers(sql: Sequence[str]) -> list[list[dict[str, Any]]]:

@@ -375,7 +375,7 @@ async def test_in_clickhouse_one_row_of_a_span_stays_with_all_its_scores() -> No
             offset = len(records)
     lines = [to_otlp_json(each).decode().replace("\\", "\\\\").replace("'", "\\'") for each in collected.requests]
     assert len(lines) == 2
-    *made, means = statements("scores-elsewhere.md")
+    *made, means = statements("judged_spans.sql")
     topic = [re.sub(r"ENGINE = Kafka\(.*\)", "ENGINE = Null", each) for each in made]
     assert topic != made
     written = [f"INSERT INTO judged_spans_topic VALUES ('{each}')" for each in lines]

@@ -255,7 +255,7 @@ async def test_in_clickhouse_the_ledger_is_there_once_though_a_day_is_read_again
     config = await stored(tmp_path, *(record(each, DAY + timedelta(hours=n)) for n, each in enumerate(ledger)))
     await written(config, tmp_path)
     files = re.compile(r"s3\('https://bucket.s3.amazonaws.com/evalstream/evaluations/day=\S+?/\*.parquet'\)")
-    sql = [files.sub(f"file('{tmp_path}/evaluations/day=*/*.parquet')", each) for each in statements("warehouse.md")]
+    sql = [files.sub(f"file('{tmp_path}/evaluations/day=*/*.parquet')", each) for each in statements("evaluations.sql")]
     count = "SELECT count() AS all, (SELECT count() FROM evaluations FINAL) AS once FROM evaluations"
     *_, means, [counts] = await answers([*sql, count])
     assert (int(counts["all"]), int(counts["once"])) == (8, 4)
