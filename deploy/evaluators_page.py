@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from deploy.configuration_page import Row, own_keys, table
@@ -25,12 +25,10 @@ def document() -> str:
     kinds = sorted(load_evaluators().values(), key=lambda cls: (cls.scope != "turn", cls.kind))
     counted = Counter(row for cls in kinds for row in own_keys(cls.kind))
     shared = {row for row, count in counted.items() if count >= SHARED_BY}
-    judged = [set(own_keys(cls.kind)) for cls in kinds if cls.needs_judge]
-    of_all = set.intersection(*judged)
-    introduction = f"Every kind that asks a judge has {', '.join(f'`{row.key}`' for row in sorted(of_all))}.\n"
+    named = sorted(shared)
     shown: dict[Row, str] = {}
-    sections = [_section(cls, shared, shown, unnamed=of_all) for cls in kinds]
-    return "\n".join([_index(kinds), "### Keys of several kinds\n", introduction, table(sorted(shared)), *sections])
+    sections = [_section(cls, shared, shown) for cls in kinds]
+    return "\n".join([_index(kinds), "### Keys of several kinds\n", table(named), *sections])
 
 
 def _index(kinds: list[type[Evaluator[Any]]]) -> str:
@@ -44,18 +42,19 @@ def _index(kinds: list[type[Evaluator[Any]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section(cls: type[Evaluator[Any]], shared: set[Row], shown: dict[Row, str], *, unnamed: set[Row]) -> str:
+def _section(cls: type[Evaluator[Any]], shared: set[Row], shown: dict[Row, str]) -> str:
     evaluator = make_example(cls)
     lowest, highest = evaluator.score_range
     needs = ", ".join(f"`{name}`" for name in sorted(evaluator.requires)) or "nothing"
     better = "" if cls.direction == "higher_is_better" else ", lower is better"
     facts = f"Needs {needs} · {lowest:g} to {highest:g}{better}"
-    keys = _keys([row for row in own_keys(cls.kind) if row not in unnamed], shared, shown, cls.kind)
+    keys = _keys(cls.kind, shared, shown)
     return "\n".join([f"### {cls.kind}\n\n{inspect.cleandoc(cls.__doc__ or '')}\n\n{facts}\n", *keys])
 
 
-def _keys(rows: Sequence[Row], shared: set[Row], shown: dict[Row, str], kind: str) -> Iterator[str]:
+def _keys(kind: str, shared: set[Row], shown: dict[Row, str]) -> Iterator[str]:
     """The keys of a kind: those of several kinds by name, those of an earlier kind by its name, its own in a table."""
+    rows = own_keys(kind)
     if common := [f"`{row.key}`" for row in rows if row in shared]:
         yield f"Shared keys: {', '.join(common)}\n"
     for other in dict.fromkeys(shown[row] for row in rows if row in shown):
