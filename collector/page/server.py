@@ -4,7 +4,8 @@
 `/api/changes` the stream of events. `POST /api/evaluations/{id}/labels` takes a label, `…/{id}/retry` has a failed
 evaluation made again, `POST /login` takes a token. `/queue` is where people label without seeing scores:
 `GET /api/queue` gives the next one, `POST /api/queue/{id}` takes what they say, and only then tells the score.
-`/v1/releases/{attribute}/{version}` decides on a version, for controllers and scripts.
+`/api/evaluations/{id}/questions` has the questions of an evaluation. `/v1/releases/{attribute}/{version}` decides on a
+version, for controllers and scripts.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from collector.page.sources import Sources
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP, PageStage
 from collector.page.sums_history import RETENTION, SumsHistory
 from collector.page.view import EvaluatorView, ListedEvaluation, View
+from collector.past.turns import by_conversation, case_of
 from collector.receive.access import ssl_context_of
 from collector.receive.rejection import Rejected
 from collector.records.json import label_to_json
@@ -144,6 +146,7 @@ class Page:
         application.router.add_get("/api/overview", self._overview)
         application.router.add_get("/api/evaluations", self._list)
         application.router.add_get("/api/evaluations/{id}", self._detail)
+        application.router.add_get("/api/evaluations/{id}/questions", self._questions)
         application.router.add_post("/api/evaluations/{id}/labels", self._label)
         application.router.add_post("/api/evaluations/{id}/retry", self._retry)
         for method in ("GET", "POST"):  # controllers call webhooks by POST
@@ -205,6 +208,16 @@ class Page:
 
     async def _detail(self, request: web.Request) -> web.Response:
         return _json(self._answers.evaluation(self._listed(request)))
+
+    async def _questions(self, request: web.Request) -> web.Response:
+        find, evaluation = self._answers.sources.questions, self._listed(request).evaluation
+        if find is None or not self._settings.show_text:
+            raise Rejected(409, "texts are not stored or hidden (store_text, page.show_text), so no question is shown")
+        case = case_of(evaluation, by_conversation(self.view.turn_cache.turns(evaluation.subject.conversation_id)))
+        answer = await find(evaluation, case) if case is not None else None
+        if answer is None:
+            raise Rejected(404, "its turns are no longer on the page, or its evaluator is no longer configured")
+        return _json(answer)
 
     async def _label(self, request: web.Request) -> web.Response:
         require_same_origin(request, "application/json")

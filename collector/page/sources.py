@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
 from collector.page.requests import GateRequest
 from collector.statistics.audited_sums import AuditedSums
-from evaluators.cases import Json
+from evaluators.cases import Conversation, Json, Turn
+from evaluators.results import Evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +148,8 @@ class Sources:
     releases: Callable[[], Sequence[ReleaseView]] | None = None
     gate: Callable[[GateRequest], Mapping[str, Json] | None] | None = None
     """The decision on a version; None of an attribute that no monitor compares."""
+    questions: Callable[[Evaluation, Turn | Conversation], Awaitable[Mapping[str, Json] | None]] | None = None
+    """The questions of an evaluation; None where its evaluator is gone, and no function where texts are not stored."""
     budgets: Callable[[], Sequence[BudgetView]] | None = None
     dead_letters: Callable[[], Sequence[DropView]] | None = None
     deferred: Callable[[], DeferredView | None] | None = None

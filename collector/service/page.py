@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 
 from prometheus_client import Counter
@@ -14,6 +14,8 @@ from collector.alerting.rules.service import JUDGE_UNAVAILABLE, REFUSED
 from collector.config.alerts import AlertSettings
 from collector.config.configured import Config
 from collector.config.settings import Settings
+from collector.evaluate.guardrails import RedactedCase
+from collector.evaluate.judge_questions import judge_questions
 from collector.evaluate.sampling.draw_key import PUBLIC, draw_key
 from collector.page.providers import (
     budget_views,
@@ -28,11 +30,14 @@ from collector.page.server import Page, PageLogs
 from collector.page.settings import PageSettings
 from collector.page.sources import AlertView, BudgetView
 from collector.receive.access import BearerTokens
+from collector.records.tenants import tenant_of
 from collector.service.evaluate import Evaluating
 from collector.service.process import Apply, Process
 from collector.service.releases import release_alerts, release_view, start_releases
 from collector.service.watch import Watching, alerts_for_page, start_agreement
 from collector.telemetry.series import REFUSED_CONNECTIONS, WRONG_TOKENS
+from evaluators.cases import Conversation, Json, Turn
+from evaluators.results import Evaluation
 
 
 class _Current:
@@ -73,6 +78,9 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
         firing = (*refused, *judges, *watched(), *release_alerts(current_releases()))
         return [with_links(view, current.process.config.settings.alerts) for view in firing]
 
+    async def questions(evaluation: Evaluation, case: Turn | Conversation) -> Mapping[str, Json] | None:
+        return await questions_of(current.process, evaluation, case)
+
     sources = replace(page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets)
     sources = replace(
         sources, people=agreement.views, draw_key=await draw_key(process.steps) if process.steps else PUBLIC
@@ -81,6 +89,8 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
     sources = replace(
         sources, releases=lambda: [release_view(release) for release in current_releases()], gate=comparing.gate
     )
+    if process.config.settings.store_text:
+        sources = replace(sources, questions=questions)
     login = _login(process.config.settings, settings, process.telemetry.counter(WRONG_TOKENS, "page"))
     page = Page(
         settings,
@@ -101,6 +111,31 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
     process.changes.append(prepare)
     process.tasks.start("page", partial(page.follow, process.tasks.start, partial(process.guarded, "page")))
     return await process.stack.enter_async_context(page.serve())
+
+
+MOST_QUESTIONS = 20
+"""Questions of an evaluation that are shown."""
+
+
+async def questions_of(process: Process, evaluation: Evaluation, case: Turn | Conversation) -> dict[str, Json] | None:
+    """The first questions of an evaluation, and whether its definition is still the same; None where it has gone."""
+    assignments = [
+        assignment
+        for monitor in process.plan.monitors
+        for assignment in monitor.assignments
+        if (monitor.name, assignment.evaluator.name) == (evaluation.monitor, evaluation.evaluator)
+    ]
+    if not assignments:
+        return None
+    (assignment,) = assignments
+    redactor = process.resources.redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
+    prompts = await judge_questions(assignment, RedactedCase(case, redactor, from_logs=True), process.steps)
+    return {
+        "questions": [asdict(question) for question in prompts[:MOST_QUESTIONS]],
+        "total": len(prompts),
+        "same": evaluation.evaluator_version in (assignment.version, assignment.fallback_version),
+        "pack": [name for name in assignment.pack if name != evaluation.evaluator],
+    }
 
 
 def with_links(alert: AlertView, settings: AlertSettings) -> AlertView:

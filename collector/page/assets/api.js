@@ -14,6 +14,9 @@ export const list = (query) => ask(`api/evaluations?${query}`);
 
 export const evaluation = (id) => ask(`api/evaluations/${encodeURIComponent(id)}`);
 
+/** The questions of an evaluation. */
+export const shown = (id) => ask(`api/evaluations/${encodeURIComponent(id)}/questions`);
+
 export const label = (id, said) =>
   ask(`api/evaluations/${encodeURIComponent(id)}/labels`, {
     method: "POST",

@@ -27,7 +27,7 @@ export function showProblem(message, close) {
   document.body.dataset.open = "yes";
 }
 
-/** Show an answer of the service. `actions` has close, step, open, save and retry. */
+/** Show an answer of the service. `actions` has close, step, open, save, retry and shown. */
 export function showDetail(answer, state, actions) {
   const { evaluation } = answer;
   put(byId("detail"),
@@ -39,6 +39,7 @@ export function showDetail(answer, state, actions) {
     labelForm(answer, actions.save),
     section("Conversation", answer.text ? talk(answer.conversation, evaluation.subject) : h("p", { class: "nothing" }, "Texts are hidden here (page.text in the configuration).")),
     section("How this number came about", provenance(answer)),
+    answer.text && evaluation.judge ? shown(evaluation, actions.shown) : null,
     answer.others.length ? section("Other evaluations of this conversation", others(answer.others, state, actions.open)) : null,
   );
   document.body.dataset.open = "yes";
@@ -152,6 +153,28 @@ function provenance({ evaluation }) {
     masses(evaluation.details),
     h("dl", { class: "facts" }, rows.filter(([, value]) => value).flatMap(([name, value, form]) => [h("dt", {}, name), h("dd", { dir: "auto" }, form ? h("code", {}, value) : value)])),
   ];
+}
+
+/** What the judge was shown, and each of its verdicts: asked for when it is opened. */
+function shown({ details }, ask) {
+  const body = h("div", {});
+  const folded = h("details", { class: "shown" }, h("summary", {}, "What the judge was shown"), body);
+  folded.addEventListener("toggle", async () => {
+    if (!folded.open || body.childElementCount) return;
+    put(body, h("p", { class: "what" }, "One moment."));
+    try {
+      const { questions, total, same, pack } = await ask();
+      put(body,
+        h("p", { class: "what" }, `${same ? "By the definition of this evaluation" : "The definition has changed since: by the present one"}${pack.length ? `; asked together with ${pack.join(", ")}` : ""}. ${total > questions.length ? `The first ${questions.length} of ${total} questions.` : "Questions that follow from an answer are not here."}`),
+        questions.flatMap(({ instructions, message, pictures }) => [
+          h("h4", {}, "Instructions"), h("pre", { tabindex: "0" }, instructions),
+          h("h4", {}, `Material${pictures ? `, with ${pictures} pictures` : ""}`), h("pre", { tabindex: "0" }, message)]),
+        details ? [h("h4", {}, "Verdicts"), h("pre", { tabindex: "0" }, JSON.stringify(details, (_, value) => (typeof value === "number" ? +value.toPrecision(4) : value), 2))] : null);
+    } catch (error) {
+      put(body, h("p", { class: "nothing" }, error.message));
+    }
+  });
+  return h("section", {}, folded);
 }
 
 /** The judge's own probabilities, a bar for each score it considered. */

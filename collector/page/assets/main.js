@@ -79,6 +79,7 @@ async function open(id, { step = true } = {}) {
     showDetail(answer, state, {
       close, open, step: stepBy,
       retry: () => api.retry(id),
+      shown: () => api.shown(id),
       save: async (said) => { const label = await api.label(id, said); lookSoon(); return label; },
     });
   } catch (error) {
