@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from collector.assemble.collect_trace import TracePiece, collect_trace
 from collector.assemble.identity import IdentityLookup
+from collector.assemble.program_tasks import find_task
 from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.trace import Assembler, TraceAnalysis
 from collector.assemble.turns import AssembledTurn
@@ -242,6 +243,9 @@ def _describe_outcome(parsed_span: ParsedSpan, analysis: TraceAnalysis) -> str:
             return f"is part of turn {turn.turn.turn_id}"
     call = next((model_call for model_call in analysis.calls if span.span_id in model_call.span_ids), None)
     if call is None:
+        task = find_task(parsed_span.call)
+        if task is not None:
+            return f"no turn: it makes {task}"
         return f"no turn: {_describe_omission(parsed_span.call, encloses=_encloses(span.span_id, analysis))}"
     if call.is_step:
         return "no turn: it requests a tool, and no answer follows in this trace"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from collector.assemble.collect_trace import CollectedTrace
 from collector.assemble.identity import IdentityLookup
+from collector.assemble.program_tasks import find_task
 from collector.dialects.call import Call
 from collector.dialects.decode import as_dict
 from collector.dialects.registry import Dialects
@@ -78,7 +79,7 @@ def read_spans(trace: CollectedTrace, tree: SpanTree, dialects: Dialects, identi
     the call's context ended before its answer was complete: those go to the nearest call without an answer.
     """
     if not trace.records:
-        return _with_lone_calls([ParsedSpan(span, call) for span in trace.spans if (call := dialects.read(span))], tree)
+        return _with_kinds([ParsedSpan(span, call) for span in trace.spans if (call := dialects.read(span))], tree)
     parser = _SpanParser(dialects, identity)
     own_records = _group_by_span(trace.records)
     parsed_spans: dict[str, ParsedSpan] = {}
@@ -99,11 +100,21 @@ def read_spans(trace: CollectedTrace, tree: SpanTree, dialects: Dialects, identi
         if remaining:
             _add_to_named_span(span_id, [record for batch in remaining for record in batch], parsed_spans, tree, parser)
     ordered = sorted(parsed_spans.values(), key=lambda each: (each.span.start, each.span.end, each.span.span_id))
-    return _with_lone_calls(ordered, tree)
+    return _with_kinds(ordered, tree)
 
 
+_ANSWERS = frozenset({"model", "agent", "workflow", "chain"})
 _PARTS = frozenset({"tool", "retrieval", "auxiliary", "other"})
 """Kinds of steps that may be part of a model's call."""
+
+
+def _with_kinds(parsed_spans: list[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
+    """Give the spans the kinds that their content shows: calls that a chat program makes for itself answer nobody."""
+    tasks = [span for span in parsed_spans if span.call.kind in _ANSWERS and find_task(span.call)]
+    if tasks:
+        replaced = {span.span.span_id: span._replace(call=span.call._replace(kind="auxiliary")) for span in tasks}
+        parsed_spans = [replaced.get(span.span.span_id, span) for span in parsed_spans]
+    return _with_lone_calls(parsed_spans, tree)
 
 
 def _with_lone_calls(parsed_spans: list[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
