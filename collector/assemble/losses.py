@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from collector.assemble.model_calls import normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan
-from collector.dialects.decode import as_dict, as_list, is_unfinished
+from collector.dialects.decode import is_unfinished
 from collector.dialects.program_fields import is_marked
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json
@@ -112,23 +112,20 @@ _LOSSES = frozenset(("truncated", "evicted_attributes"))
 
 def _texts_of(holder: Span | LogRecord) -> list[str]:
     """The texts that are long enough to be cut, of attributes and events."""
-    texts: list[str] = []
-    _add_texts(texts, holder.attributes.values())
+    texts = _find_long(holder.attributes)
     for event in holder.events if isinstance(holder, Span) else ():
         if event.name != "exception":
-            _add_texts(texts, event.attributes.values())
+            texts += _find_long(event.attributes)
     return texts
 
 
-def _add_texts(texts: list[str], values: Iterable[Json]) -> None:
+def _find_long(attributes: Mapping[str, Json]) -> list[str]:
+    values = attributes.values()
+    texts = [value for value in values if type(value) is str and len(value) >= _SHORTEST_LIMIT]
     for value in values:
-        if isinstance(value, str):
-            if len(value) >= _SHORTEST_LIMIT:
-                texts.append(value)
-        elif isinstance(value, dict):
-            _add_texts(texts, as_dict(value).values())
-        elif isinstance(value, list):
-            _add_texts(texts, as_list(value))
+        if type(value) is dict or type(value) is list:
+            texts += _find_long(value if isinstance(value, dict) else dict(enumerate(value)))  # type: ignore[arg-type]
+    return texts
 
 
 def _is_limit(longest: _Longest) -> bool:

@@ -25,11 +25,11 @@ _LIMIT = re.compile(r"\bwords?\b|\bcharacters\b|\bonly\b|nothing else|concise|\b
 def find_task(call: Call) -> str | None:
     """Name the task of a call that answers the program rather than its user; None if it answers the user."""
     messages = call.input or ()
-    asked = next((message.text for message in reversed(messages) if message.role == "user"), "")
-    if _TASK.match(asked) and _HISTORY.search(asked):
+    question = next((message.text for message in reversed(messages) if message.role == "user"), "")
+    if _TASK.match(question) and _HISTORY.search(question):
         return "a task of the chat program"
     systems = (message.text for message in messages if message.role == "system")
-    for text in (asked[:_MOST], (call.system or next(systems, ""))[:_MOST]):
+    for text in (question[:_MOST], (call.system or next(systems, ""))[:_MOST]):
         if "itle" in text and _TITLE.search(text) and _LIMIT.search(text) and _is_short(call):
             return "a title of the conversation"
     return None

@@ -7,25 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
+from math import inf
 
-from collector.otlp.span import Attributes, Span
+from collector.otlp.span import Span
 from collector.records.attributes import SPOKEN
 from evaluators.cases import Json
 
 INTERRUPTED, LATENCY = SPOKEN
 
-_INTERRUPTIONS: tuple[tuple[str, Json], ...] = (
-    ("turn.was_interrupted", True),
-    ("lk.interrupted", True),
-    ("end_reason", "interrupted"),
-)
-"""Of Pipecat, LiveKit and OpenInference."""
-_LATENCIES = {
-    "turn.user_bot_latency_seconds": 1000.0,
-    "lk.e2e_latency": 1000.0,
-    "time_to_first_token_ms": 1.0,
-}
+_INTERRUPTIONS: dict[str, Json] = {"turn.was_interrupted": True, "lk.interrupted": True, "end_reason": "interrupted"}
+"""Of Pipecat, LiveKit and OpenInference, with what they say then."""
+_LATENCIES = {"turn.user_bot_latency_seconds": 1000.0, "lk.e2e_latency": 1000.0, "time_to_first_token_ms": 1.0}
 """With their factor to ms."""
+_KEYS = (*_INTERRUPTIONS, *_LATENCIES)
 NAMES = frozenset(("turn.was_interrupted", "turn.user_bot_latency_seconds", "lk.interrupted", "lk.e2e_latency"))
 """Those that are on spans which no dialect reads."""
 _MOST_SPANS = 32
@@ -36,17 +30,11 @@ def describe_speech(spans: Iterable[Span]) -> dict[str, Json]:
     speech: dict[str, Json] = {}
     for span in islice(spans, _MOST_SPANS):
         attributes = span.attributes
-        for key, value in _INTERRUPTIONS:
-            if key in attributes and attributes[key] == value:
-                speech[INTERRUPTED] = "true"
-        if LATENCY not in speech and (latency := _find_latency(attributes)) is not None:
-            speech[LATENCY] = latency
+        for key in [key for key in _KEYS if key in attributes]:
+            value = attributes[key]
+            if key in _INTERRUPTIONS:
+                if value == _INTERRUPTIONS[key]:
+                    speech[INTERRUPTED] = "true"
+            elif isinstance(value, (int, float)) and value is not True and 0 <= value < inf:
+                speech.setdefault(LATENCY, round(value * _LATENCIES[key], 1))
     return speech
-
-
-def _find_latency(attributes: Attributes) -> float | None:
-    for key, factor in _LATENCIES.items():
-        value = attributes.get(key)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf"):
-            return round(value * factor, 1)
-    return None

@@ -67,9 +67,22 @@ def load(text: str) -> Json:
 
 def document_of(text: str, loaded: Json) -> Document | None:
     """The second half of `parse_document`, given what `load` made of the text."""
-    if text.count("[") + text.count("{") > MAX_NESTING and _measure_nesting(text) > MAX_NESTING:
+    if text.count("[") + text.count("{") > MAX_NESTING and (
+        _measure_nesting(text) > MAX_NESTING if loaded is None else _is_deeper(loaded, MAX_NESTING)
+    ):
         return None
     return Document(make_exact(loaded, text)) if loaded is not None else _parse_leniently(text)
+
+
+def _is_deeper(value: Json, most: int) -> bool:
+    """Whether arrays and objects nest deeper in a value than `most`: walking it is faster than reading its text."""
+    if type(value) is not dict and type(value) is not list:
+        return False
+    children: list[Any] = [*as_dict(value).values()] or as_list(value)
+    return most <= 0 or any(_is_deeper(child, most - 1) for child in children if type(child) in _CONTAINERS)
+
+
+_CONTAINERS = frozenset((dict, list))
 
 
 def decode(value: Json) -> Json:
@@ -89,9 +102,9 @@ def decode_json(value: Json) -> Json:
         result = parse_exactly(value)
     except ValueError:
         return decode(value)
-    if isinstance(result, (dict, list)) and _measure_nesting(value) > MAX_NESTING:
+    if _is_deeper(result, MAX_NESTING):
         return value
-    return cast("Json", result)
+    return result
 
 
 def as_dict(value: Json) -> dict[str, Any]:
