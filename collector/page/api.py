@@ -232,6 +232,7 @@ def _summary(whole: Bin) -> Json:
         "clipped": whole.clipped_share,
         "skipped": whole.skipped,
         "failed": whole.failed,
+        "bounds": whole.bounds,
         "cost_usd": whole.cost_usd if whole.cost_usd or not whole.calls else None,  # without a price it is unknown
         "calls": whole.calls,
         "tokens": whole.tokens,

@@ -10,8 +10,9 @@ from collector.records.audits import audit_of
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from collector.statistics.estimator import Clusters, Sums
-from collector.statistics.intervals import MeanInterval, mean_interval
+from collector.statistics.intervals import MeanInterval, bounds_of_all, mean_interval
 from evaluators.results import Evaluation
+from evaluators.skip_reasons import LOSSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,8 @@ class Bin:
     `passed` and `verdicts` are sums of weights: of what met its threshold, and of all that has one. `clipped` is the
     weight that is left out of all sums, as no conversation may outweigh the others. `audited` are the sums by which
     audits correct the mean, all 0 where there are no audits. `week` is what the sums of `across_columns` are larger by
-    over seven days, as `collector.statistics.conversations` has it.
+    over seven days, as `collector.statistics.conversations` has it. `unscored` is the weight of what should have a
+    score and has none.
     """
 
     within_column: ScoreSums
@@ -109,6 +111,17 @@ class Bin:
     tokens: int = 0
     audited: AuditedSums = field(default_factory=AuditedSums)
     week: Sums = field(default_factory=Sums)
+    unscored: float = 0.0
+
+    @property
+    def bounds(self) -> MeanInterval | None:
+        """The least and the largest mean of all, with what has no score; None without any of that, or of scores."""
+        mean, scored = self.across_columns.mean, self.across_columns.sums.w + self.clipped
+        return (
+            bounds_of_all(mean, self.unscored / (self.unscored + scored))
+            if mean is not None and self.unscored
+            else None
+        )
 
     @property
     def clipped_share(self) -> float:
@@ -119,6 +132,7 @@ class Bin:
         """Count an evaluation, all but its score; `grown` is what that adds, if there is one."""
         self.skipped += evaluation.outcome == "skipped"
         self.failed += evaluation.outcome == "failed"
+        self.unscored += _unscored(evaluation)
         self.cost_usd += evaluation.cost_usd or 0.0
         if evaluation.usage:
             self.calls += evaluation.usage.calls
@@ -134,6 +148,7 @@ class Bin:
         """Count a skip or a failure no longer: another evaluation stands in for it. Its cost stays."""
         self.skipped -= evaluation.outcome == "skipped"
         self.failed -= evaluation.outcome == "failed"
+        self.unscored -= _unscored(evaluation)
 
     def numbers(self) -> list[float]:
         """All that is counted. The order is part of stored records."""
@@ -147,18 +162,21 @@ class Bin:
             *(each - more for each, more in zip(within, across, strict=True)),
             *self.audited.values,
             *astuple(self.week),
+            self.unscored,
         ]
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> Bin:
         """A column out of its numbers; those that are left out at the end are 0."""
         parts = (slice(7), slice(7, 15), slice(15, 22), slice(22, _NUMBERS - 5), slice(_NUMBERS - 5, _NUMBERS))
-        across, others, less, audited, week = ([*numbers, *[0.0] * _NUMBERS][part] for part in parts)
+        filled = [*numbers, *[0.0] * (_NUMBERS + 1)]
+        across, others, less, audited, week = (filled[part] for part in parts)
         passed, verdicts, clipped, skipped, failed, cost, calls, tokens = others
         within = [each + more for each, more in zip(across, less, strict=True)]
         return cls(
             ScoreSums.from_numbers(within), ScoreSums.from_numbers(across), passed, verdicts, clipped,
             int(skipped), int(failed), cost, int(calls), int(tokens), AuditedSums(tuple(audited)), Sums(*week),
+            filled[_NUMBERS],
         )  # fmt: skip
 
     def add(self, other: Bin) -> None:
@@ -175,6 +193,13 @@ class Bin:
         self.tokens += other.tokens
         self.audited += other.audited
         self.week += other.week
+        self.unscored += other.unscored
+
+
+def _unscored(evaluation: Evaluation) -> float:
+    """The weight of an evaluation that should have a score and has none."""
+    is_lost = evaluation.outcome == "failed" or evaluation.reason_code in LOSSES
+    return Weight.of(evaluation.sampling).own if is_lost else 0.0
 
 
 class ScoreSeries:

@@ -38,6 +38,15 @@ def mean_interval(mean: float, error: float, number: float) -> MeanInterval:
     return 1.0 - upper_limit((1.0 - mean) * trials, trials, 0.975), upper_limit(mean * trials, trials, 0.975)
 
 
+def bounds_of_all(mean: float, unscored: float) -> MeanInterval:
+    """The least and the largest mean in 0..1 of all, where a share `unscored` of them has no score (Manski 1989).
+
+    Failures may depend on the answer, as where a judge refuses bad ones: then only these bounds hold.
+    """
+    low = mean * (1.0 - unscored)
+    return low, low + unscored
+
+
 def share_interval(share: float, number: float) -> MeanInterval:
     """The interval of a share of an effective number (Wilson 1927); it is there without a miss, too."""
     spread = Z**2 / number

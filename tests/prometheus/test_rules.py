@@ -446,6 +446,24 @@ def test_standard_errors_in_rules_are_those_of_the_plain_code(tmp_path: Path):
     run(tmp_path, configured(), [{"inputs": in_full(400, stream), "values": near}])
 
 
+def test_failures_leave_bounds_of_the_mean_of_all(tmp_path: Path):
+    """One of eleven fails: the mean of all lies within a share of 1/11."""
+    stream = Stream(per_minute=10, mean=lambda _: 0.5, seed=9).run(100)
+    failed = series(
+        "evalstream_evaluations_total", [n * 1.0 for n in range(101)], outcome="failed", reason="x", **SERIES
+    )
+    mean = "evalstream:score_mean{window='1h'}"
+    width = "evalstream:score_highest - evalstream:score_lowest"
+    values = [
+        {"expr": f"abs({expr}) < bool 0.02", "eval_time": "90m", "exp_samples": [{"labels": labels, "value": 1}]}
+        for expr, labels in (
+            (f"{width} - {1 / 11:.6f}", LABELS.replace("}", ',window="1h"}')),
+            (f"evalstream:score_lowest - {mean} * (1 - {1 / 11:.6f})", LABELS.replace("}", ',window="1h"}')),
+        )
+    ]
+    run(tmp_path, configured(), [{"inputs": [*in_full(100, stream), failed], "values": values}])
+
+
 def test_too_many_unscored_are_noticed(tmp_path: Path):
     stream = Stream(2.0, seed=6).run(200)
     labels = {**SERIES, "instance": "a", "job": "evalstream"}

@@ -28,6 +28,7 @@ WINDOWS = {"15m": 900.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0}
 BELOW, BURN, DOMINATED = "EvalstreamScoreBelowTarget", "EvalstreamPassBudgetBurn", "EvalstreamMeanDominated"
 _FEW, _MANY_SCORES = 5, 100
 """Effective conversations that are too few for so many scores: one of them has at least a fifth of the weight."""
+_BOUNDS = "With what has no score, the mean of all of the last hour is between {lowest} and {highest}. "
 _MUCH_CLIPPED = 0.1
 """Share of the weight that may be left out of a mean."""
 
@@ -85,6 +86,9 @@ def _means(by: Sequence[str]) -> Iterator[RecordingRule]:
     yield RecordingRule(
         series.SCORE_STDERR, f"sqrt(({squares} > {expected}) or {expected} or {squares}) / ({sums['w']} > 0)"
     )
+    hour, here = f"{mean}{selector(window='1h')}", "on (evaluator, monitor) group_left ()"
+    yield RecordingRule(series.SCORE_LOWEST, f"{hour} * {here} (1 - {series.UNSCORED_SHARE})")
+    yield RecordingRule(series.SCORE_HIGHEST, f"{series.SCORE_LOWEST} + {here} {series.UNSCORED_SHARE}")
     clipped = series.ESTIMATOR_CLIPPED_INCREASE
     yield RecordingRule(series.SCORE_CLIPPED, f"{clipped} / ({sums['w']} + {clipped} > 0)")
     yield RecordingRule(series.SCORE_N_EFF, f"{sums['w']} ^ 2 / ({sums['w2']} > 0)")
@@ -212,13 +216,16 @@ def _below(target: Target, mean: float, errors: float, severity: Severity, n: fl
             "Over {label:window} the mean of {label:evaluator} ({label:monitor}) is {value} ± {error} (95 %) "
             f"from {{n}} effective conversations; the target is {mean:g}. That is more than {errors:g} standard errors "
             "on the wrong side. A share of {clipped} of the weight is left out of the mean, as no conversation may "
-            "outweigh the others. Other firing alerts explain at most {doubt} of the distance to the target. "
+            f"outweigh the others. {'' if target.is_derived else _BOUNDS}"
+            "Other firing alerts explain at most {doubt} of the distance to the target. "
             "{causes}"
         ),
         facts={
             "error": Fact(series.SCORE_STDERR, (*by, "window"), is_margin=True),
             "n": Fact(series.SCORE_N_EFF, (*by, "window")),
             "clipped": Fact(series.SCORE_CLIPPED, (*by, "window")),
+            "lowest": Fact(series.SCORE_LOWEST, tuple(by), {"window": "1h"}),
+            "highest": Fact(series.SCORE_HIGHEST, tuple(by), {"window": "1h"}),
             "doubt": Fact(series.SCORE_DOUBT, ("evaluator", "monitor")),
             "causes": CAUSES,
         },

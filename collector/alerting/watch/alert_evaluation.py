@@ -9,6 +9,7 @@ from collector.alerting.watch.buckets import Bucket
 from collector.statistics.drop_detector import DropDetector
 from collector.statistics.estimator import Sums
 from collector.statistics.incident import DropLife
+from collector.statistics.intervals import MeanInterval, bounds_of_all
 from collector.statistics.mean_error import WindowSums
 
 WINDOWS = {"15m": 900.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0}
@@ -80,8 +81,8 @@ def unscored_share(buckets: Iterable[Mapping[int, Bucket]], *, now: float, inter
     """The share of evaluations that should have a score and have none; 0 of too few."""
     first = int((now - WINDOWS[UNSCORED_WINDOW]) // interval)
     recent = [bucket for part in buckets for number, bucket in part.items() if number >= first]
-    wanted = sum(bucket.wanted for bucket in recent)
-    return sum(bucket.unscored for bucket in recent) / wanted if wanted >= FEWEST_WANTED else 0.0
+    few = sum(bucket.wanted for bucket in recent) < FEWEST_WANTED
+    return 0.0 if few else _unscored_share(dict(enumerate(recent)), 0)
 
 
 def sum_from(buckets: Mapping[int, Bucket], first: int) -> Sums:
@@ -109,6 +110,13 @@ class TargetMiss:
     errors: float
     clipped: float = 0.0
     """The share of the weight that is left out of the mean."""
+    unscored: float = 0.0
+    """The share of what should have a score and has none."""
+
+    @property
+    def bounds(self) -> MeanInterval:
+        """The least and the largest mean of all, with what has no score."""
+        return bounds_of_all(self.sums.mean, self.unscored)
 
 
 def target_misses(
@@ -139,7 +147,8 @@ def target_misses(
             continue
         errors = (detector.shortfall(1.0, sums.mean) - doubt) / stderr
         if errors > 0:
-            misses.append(TargetMiss(window, sums, stderr, errors, _clipped_share(buckets, first, sums)))
+            clipped, unscored = _clipped_share(buckets, first, sums), _unscored_share(buckets, first)
+            misses.append(TargetMiss(window, sums, stderr, errors, clipped, unscored))
     return misses
 
 
@@ -156,6 +165,11 @@ def _mean_of(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tupl
         return None if mean is None else (Sums(mean.worth, mean.worth * mean.mean, mean.worth), mean.error)
     whole = window_from(buckets, first)
     return (whole.sums, whole.stderr(day)) if whole.sums.w else None
+
+
+def _unscored_share(buckets: Mapping[int, Bucket], first: int) -> float:
+    recent = [bucket for number, bucket in buckets.items() if number >= first]
+    return sum(bucket.unscored for bucket in recent) / max(1, sum(bucket.wanted for bucket in recent))
 
 
 def _clipped_share(buckets: Mapping[int, Bucket], first: int, sums: Sums) -> float:

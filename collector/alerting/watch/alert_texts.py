@@ -108,7 +108,16 @@ def _one(cause: Cause) -> str:
 def _mean(miss: TargetMiss) -> str:
     return (
         f"over {miss.window} the mean is {miss.sums.mean:.4g} ± {Z * miss.stderr:.3g} from "
-        f"{miss.sums.n_eff:.0f} effective conversations{_left_out(miss.clipped)}"
+        f"{miss.sums.n_eff:.0f} effective conversations{_left_out(miss.clipped)}{_failed(miss)}"
+    )
+
+
+def _failed(miss: TargetMiss) -> str:
+    low, high = miss.bounds
+    return (
+        f" ({miss.unscored:.0%} have no score: the mean of all is between {low:.2f} and {high:.2f})"
+        if high - low >= 0.005
+        else ""
     )
 
 

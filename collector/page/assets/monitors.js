@@ -105,6 +105,7 @@ function counts({ whole, newest, changes }) {
   const parts = [`${plural(whole.scores, "score")} of ${plural(whole.conversations, "conversation")}`];
   if (whole.skipped) parts.push(`${whole.skipped} skipped`);
   if (whole.failed) parts.push(`${whole.failed} failed`);
+  if (whole.bounds && whole.bounds[1] - whole.bounds[0] >= 0.005) parts.push(`with what has no score the mean of all is between ${score(whole.bounds[0])} and ${score(whole.bounds[1])}`);
   if (whole.clipped >= 0.005) parts.push(`${percent(whole.clipped)} of the weight left out: one conversation outweighed the others`);
   if (changes?.length) parts.push(`evaluator or judge changed at ${clock(changes[0])}: the curve has earlier scores, the figures have not`);
   if (newest) parts.push(`newest ${clock(newest)}`);

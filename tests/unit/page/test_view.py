@@ -15,6 +15,7 @@ from collector.page.sources import Sources
 from collector.page.sums_history import stretch_from_json, stretch_to_json
 from collector.page.view import LABELS, EvaluatorView, View
 from evaluators.cases import Turn
+from evaluators.results import Sampling
 
 NEW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -185,3 +186,22 @@ def test_answers_judged_by_the_version_before_are_handed_to_nobody():
     assert first is not None
     assert first.listed.evaluation.evaluator_version == "new"
     assert progress.total == 30
+
+
+def test_failures_leave_bounds_of_the_mean_of_all():
+    """A judge refused half of the bad answers: 0.77 was shown beside "26 failed", and the truth was 0.754."""
+    view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question")])
+    for number in range(327):
+        ended = NEW + timedelta(seconds=number)
+        made = failed if number >= 301 else scored
+        changes = {} if number >= 301 else {"score": 0.77}
+        subject = replace(scored().subject, conversation_id=f"c{number}")
+        judged = made(number, subject=subject, ended_at=ended, sampling=Sampling(probability=0.5), **changes)
+        view.add_evaluation(judged, 0, number, ended.timestamp())
+    low, high = tracked(view, NEW.timestamp() + 400.0)["whole"]["bounds"]
+    assert (round(low, 2), round(high, 2)) == (0.71, 0.79)
+    stretch = view.take_stretch(0, NEW.timestamp() + 400.0, after=0.0)
+    assert stretch is not None
+    again = View([*view.evaluators.values()])
+    again.restore(stretch_from_json(stretch_to_json(stretch)))
+    assert tracked(again, NEW.timestamp() + 400.0)["whole"]["bounds"] == pytest.approx([low, high])

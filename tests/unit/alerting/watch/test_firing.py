@@ -15,6 +15,8 @@ from configurations import checked
 from evaluation_samples import label, scored
 
 from collector.alerting.rules.targets import detector, targets
+from collector.alerting.watch.alert_evaluation import TargetMiss
+from collector.alerting.watch.alert_texts import Watched, mean_alert
 from collector.alerting.watch.notifier import Notifier
 from collector.alerting.watch.stage import JudgeTrust, WatchFold, WatchRules, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
@@ -31,6 +33,7 @@ from collector.service.process import Process
 from collector.service.process_resources import ProcessResources
 from collector.service.tasks import Tasks, open_tasks
 from collector.service.watch import PAGE_INTERVAL, PeopleAgreement, Watching, alerts_for_page
+from collector.statistics.estimator import Sums
 from collector.statistics.score_scale import ScoreScale
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import CONSUMER_LAG_RECORDS
@@ -183,6 +186,19 @@ async def test_alerts_of_a_version_that_is_replaced_end_with_one_sentence() -> N
         assert alert["status"] == "resolved"
         assert alert["annotations"]["description"].endswith(sentence)
     assert stage.firing == ()
+
+
+def test_the_text_has_the_bounds_that_failures_leave() -> None:
+    config = configured(threshold=0.8)
+    held = targets(config)
+    watched = Watched("all", "exact", "v", detector(held[0], held, config.settings.alerts, 1))
+    miss = TargetMiss("1h", Sums(301.0, 0.77 * 301.0, 301.0), 0.013, 4.5, unscored=26 / 327)
+    text = mean_alert(watched, miss, config.settings.alerts).annotations["description"]
+    assert "(8% have no score: the mean of all is between 0.71 and 0.79)" in text
+    assert (
+        "no score"
+        not in mean_alert(watched, replace(miss, unscored=0.0), config.settings.alerts).annotations["description"]
+    )
 
 
 async def test_without_targets_nothing_is_read() -> None:
