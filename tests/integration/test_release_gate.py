@@ -1,4 +1,4 @@
-"""The gate in a running service, asked as Argo Rollouts, Flagger and GitHub Actions ask it, by the recipes of the guide."""
+"""The gate in a running service, asked as Argo Rollouts, Flagger and GitHub Actions ask it, by the recipes of deploy/examples/gate."""
 
 from __future__ import annotations
 
@@ -28,15 +28,13 @@ from collector.service.app import running
 from evaluators.cases import Turn
 
 TOKEN = "a-token-of-the-page-1"
-GUIDE = Path(__file__).parents[2] / "deploy/docs/alerts.md"
+RECIPES = Path(__file__).parents[2] / "deploy/examples/gate"
 EACH = 1500
 EVALUATORS = {"exact": {"kind": "exact_match"}}
 
 
-def recipe(reader: str) -> Any:
-    found = re.search(rf"<!-- not run: read by {reader} -->\n```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert found
-    return yaml.safe_load(found[1])
+def recipe(name: str) -> Any:
+    return yaml.safe_load((RECIPES / f"{name}.yaml").read_text())
 
 
 def turns() -> list[Turn]:
@@ -97,7 +95,7 @@ async def asked(page: str, path: str, **options: Any) -> tuple[int, Any]:
 
 async def argo(page: str, version: str) -> str:
     """The phase of a measurement, as its web provider finds it."""
-    (metric,) = recipe("Argo Rollouts")["spec"]["metrics"]
+    (metric,) = recipe("argo-rollouts")["spec"]["metrics"]
     web = metric["provider"]["web"]
     filled = {"version": version, "against": "1.42", "token": TOKEN}
 
@@ -117,7 +115,7 @@ async def argo(page: str, version: str) -> str:
 async def flagger(page: str, version: str) -> dict[str, bool]:
     """Whether each webhook passes: Go's client makes basic credentials of an address's, and above 202 is a failure."""
     passed: dict[str, bool] = {}
-    for hook in recipe("Flagger")["analysis"]["webhooks"]:
+    for hook in recipe("flagger")["analysis"]["webhooks"]:
         url = URL(hook["url"].replace("TOKEN", TOKEN).replace("1.43", version), encoded=True)
         path = url.raw_path_qs.removeprefix("/v1/releases/")
         payload = {"name": "shop", "namespace": "test", "phase": "Progressing", "checksum": "85d557f47b"}
@@ -129,7 +127,7 @@ async def flagger(page: str, version: str) -> dict[str, bool]:
 
 async def actions(page: str, version: str) -> int | None:
     """The exit status of the step."""
-    (step,) = recipe("GitHub Actions")
+    (step,) = recipe("github-actions")
     environment = {**os.environ, **step["env"], "PAGE": page, "TOKEN": TOKEN, "VERSION": version}
     ran = await asyncio.create_subprocess_exec("bash", "-e", "-c", step["run"], env=environment)
     return await ran.wait()
