@@ -24,7 +24,7 @@ from collector.otlp.decode import Signal, read_request, split_by_trace
 from collector.otlp.inline_media import omit_from_json, omit_from_request
 from collector.receive.parsed_request import give_traces, list_events_without_trace
 from collector.records.attachments import within_limits
-from collector.records.foreign_shapes import csv_rows, rows_of
+from collector.records.foreign_shapes import csv_rows, rows_of, why_no_case
 from collector.records.json import turn_to_json
 from collector.records.ready_made import is_readymade, turns_in
 from collector.service.assembly_builder import build_assembler, link_turns
@@ -173,6 +173,8 @@ def _read_file(
     except OSError as error:
         raise ConfigError(f"{name}: {error.strerror or 'cannot be read'}") from None
     data = data.removeprefix(BOM_UTF8)  # as files saved on Windows begin
+    if path.suffix in _TABLES:
+        raise ConfigError(f"{name}: {_TABLES[path.suffix]} is not read; save it as CSV or as JSON lines")
     if is_named and not data.strip():
         raise ConfigError(f"{name}: is empty; give OTLP, or turns with one JSON object per line")
     try:
@@ -183,15 +185,23 @@ def _read_file(
         else:
             yield from _parse_json(data, path, stored_media, unread, is_named=is_named)
     except BadInput as error:
-        reason = str(error) if data.lstrip()[:1] in {b"{", b"["} else _what_it_is(data, path)
+        reason = str(error)
+        if path.suffix != ".csv" and (not _is_text(data) or data.lstrip()[:1] not in {b"{", b"["}):
+            reason = _what_it_is(data, path)
         raise ConfigError(f"{name}: {reason}") from None
+
+
+_JSON = frozenset({".json", ".jsonl", ".ndjson"})
+_TABLES = {".xlsx": "an Excel workbook", ".xls": "an Excel workbook", ".parquet": "a Parquet file", ".tsv": "TSV"}
 
 
 def _what_it_is(data: bytes, path: Path) -> str:
     """Why a file that is no JSON cannot be read, with what to do."""
     if data.startswith(_GZIP):
         return "is compressed; decompress it first: gunzip"
-    if path.suffix in {".json", ".jsonl", ".ndjson"} or _is_text(data[:1000]):
+    if path.suffix in _JSON and not _is_text(data):
+        return "is not UTF-8; save it as UTF-8"
+    if path.suffix in _JSON or _is_text(data[:1000]):
         return "not JSON; give OTLP, or turns with one JSON object per line"
     return f"not an OTLP protobuf request of {' or '.join(_possible_signals(path))}; a file holds one request"
 
@@ -250,7 +260,9 @@ def _parse_json(
                 yield from _turns(value, f"{path.name}:{number}.{index}", place, stored_media)
         elif is_named:
             place = f"line {line}" if line else "the file"
-            raise BadInput(f"{place} is neither an OTLP request nor a turn, a conversation or a chat")
+            raise BadInput(
+                f"{place} is neither an OTLP request nor a turn, a conversation or a chat: {why_no_case(document)}"
+            )
 
 
 def _parse_csv(data: bytes, path: Path, stored_media: int) -> Iterator[Turn]:

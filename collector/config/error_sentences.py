@@ -9,6 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -17,6 +18,8 @@ from pydantic_core import ErrorDetails
 from collector.config.settings import Settings
 from collector.wording import requirement, suggestion, unknown
 
+_MAPPINGS = frozenset({"dict_type", "model_type", "model_attributes_type"})
+_MEMBERS = frozenset({"str", "int", "float", "bool"})
 _PERCENT = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 
 
@@ -27,14 +30,31 @@ def error_sentences(error: ValidationError, model: type[BaseModel], prefix: Sequ
     """
     details = error.errors(include_url=False)
     details.sort(key=lambda detail: detail["type"] != "extra_forbidden")
-    return [_sentence(detail, model, prefix) for detail in details]
+    places = [path_text(detail["loc"]) for detail in details]
+    sentences: dict[str, str] = {}
+    for where, detail in zip(places, details, strict=True):
+        is_name = detail["loc"][-1:] == ("str",)
+        if (is_name or detail["type"] == "too_short") and any(
+            place.startswith((f"{where}.", f"{where}[")) for place in places
+        ):
+            continue  # what it was meant to be has mistakes of its own, which are told
+        sentence = _sentence(detail, model, prefix)
+        if detail["type"] == "missing" and any(
+            f"did you mean {detail['loc'][-1]!r}" in sentence for sentence in sentences.values()
+        ):
+            continue
+        if where in sentences and detail["type"] in _MAPPINGS:
+            sentence = f"{sentences[where]}, or a mapping"
+        if where not in sentences or detail["type"] in _MAPPINGS:
+            sentences[where] = sentence
+    return list(sentences.values())
 
 
 def path_text(path: Sequence[str | int]) -> str:
     """`('receive', 'kafka', 0, 'topic')` as `receive.kafka[0].topic`."""
     text = ""
     for part in path:
-        if isinstance(part, str) and ("[" in part or part[:1].isupper()):
+        if isinstance(part, str) and ("[" in part or part[:1].isupper() or part in _MEMBERS):
             continue  # a member of a union, by the name that pydantic gives it
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
     return text.lstrip(".")
@@ -51,11 +71,17 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str
         case "string_pattern_mismatch":
             return f"{path_text(path)}: has the wrong form; {_example(model, detail['loc'])}"
         case "dict_type" | "model_type" | "model_attributes_type":
-            return f"{path_text(path) or 'the file'}: must be a mapping, with key: value"
+            keys = list(_fields_at(model, detail["loc"]))[:3]
+            some = f" such as {', '.join(keys)}" if keys else ""
+            return f"{path_text(path) or 'the file'}: must be a mapping, with key: value{some}"
+        case "list_type" | "tuple_type":
+            value, key = detail.get("input"), next((part for part in reversed(path) if isinstance(part, str)), "key")
+            example = f"write {key}: [{value}]" if isinstance(value, str | int | float) else "begin each item with -"
+            return f"{path_text(path)}: must be a list; {example}"
         case _:
             where = path_text(path)
             own = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-            message = (requirement(detail) or own).replace("an array", "a list") + _as_share(detail.get("input"))
+            message = (requirement(detail) or own) + _remedy(detail)
             return f"{where}: {message[:1].lower()}{message[1:]}" if where else message
 
 
@@ -64,8 +90,14 @@ def _example(model: type[BaseModel], loc: Sequence[str | int]) -> str:
     return f"needed: {field[:1].lower()}{field[1:].rstrip('.')}" if field else f"write {loc[-1]}: …"
 
 
-def _as_share(value: object) -> str:
-    """The advice for a percentage: the share that it is."""
+def _remedy(detail: ErrorDetails) -> str:
+    """The advice for values that YAML or habit makes of what was meant: a share in percent, yes and no, a near name."""
+    value, expected = detail.get("input"), str(detail.get("ctx", {}).get("expected", ""))
+    if detail["type"] == "string_type" and isinstance(value, bool):
+        return "; yes, no, on and off are true and false in YAML: write it in quotes"
+    if detail["type"] == "literal_error" and isinstance(value, str):
+        near = get_close_matches(value, re.findall(r"'([^']*)'", expected), n=1)
+        return f"; did you mean {near[0]!r}?" if near else ""
     percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     return f"; for {value} write {float(percent[1]) / 100:g}" if percent else ""
 

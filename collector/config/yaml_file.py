@@ -45,7 +45,10 @@ def read(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, 
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name the file with -c") from error
+        remedy = "name the file with -c"
+        if not path.exists():
+            remedy += ", or write one with evalstream init"
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {remedy}") from error
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{path}: is larger than 1 MiB; name a configuration file with -c")
     return substitute(parse(data, str(path)), str(path), environment if environment is not None else os.environ)
@@ -119,8 +122,24 @@ def _refuse_double_keys(node: yaml.MappingNode) -> None:
 def _yaml_problem(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+        problem = next((ours for theirs, ours in _PLAIN.items() if theirs in str(error.problem)), error.problem)
+        return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+    if isinstance(error, yaml.reader.ReaderError | UnicodeDecodeError):
+        return "it is not UTF-8 text; save it as UTF-8"
+    return str(error).splitlines()[0] if str(error) else "it is nested too deeply; write it flatter"
+
+
+_PLAIN = {
+    "'\\t' that cannot start": "a tab indents this line; use spaces",
+    "mapping values are not allowed": "a second colon in a line; begin a new line, or write the text in quotes",
+    "expected <block end>": "the indentation differs from that of the lines before; indent what belongs together alike",
+    "could not find expected ':'": "a key without a colon; write key: value",
+    "while scanning a quoted scalar": "a quote is not closed; close it",
+    "unexpected end of stream": "a quote or a bracket is not closed; close it",
+    "expected ',' or": "a bracket is not closed, or a comma is missing",
+    "cannot start any token": "a sign that begins no text; write the text in quotes",
+}
+"""Parts of what YAML's reader says, with the meaning in a configuration."""
 
 
 def substitute(value: Any, name: str, environment: Mapping[str, str], path: str = "") -> Any:

@@ -40,7 +40,7 @@ class OtlpExportSettings(ExporterSettings):
     """The endpoint, and the signals to send."""
 
     endpoint: str = Field(default="http://127.0.0.1:4318", pattern=r"^https?://")
-    """The OTLP/HTTP endpoint; /v1/logs and /v1/traces are added."""
+    """The OTLP/HTTP endpoint, like http://collector:4318; /v1/logs and /v1/traces are added."""
     headers: dict[str, SecretStr] = Field(default_factory=dict)
     """Sent with every request, like Authorization; usually ${env:NAME}."""
     header_files: dict[str, Path] = Field(default_factory=dict)

@@ -31,6 +31,7 @@ from collector.logs.log import Confirm, certain
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
+from evaluators.judges.connection import connection_problem
 from evaluators.wire.http_client import HttpClient, HttpResponse
 
 OtlpReply = TypeVar("OtlpReply", ExportLogsServiceResponse, ExportTraceServiceResponse)
@@ -152,7 +153,7 @@ class OtlpClient:
                 )
             )
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
-            raise ExportUnavailable(f"no answer: {type(error).__name__}", reason="no_connection") from error
+            raise ExportUnavailable(f"no answer: {connection_problem(error)}", reason="no_connection") from error
 
     def _drop(self, error: _Refused, count: int) -> int:
         self.telemetry.drop(f"export_{self.exporter}", error.reason, count)

@@ -15,7 +15,7 @@ from typing import Any, cast
 from collector.dialects.messages import parse_messages
 from collector.dialects.parts import parse_arguments
 from collector.errors import BadInput
-from collector.wording import is_like, suggestion
+from collector.wording import is_like, listed, suggestion
 from evaluators.cases import (
     Attachment,
     Conversation,
@@ -270,6 +270,11 @@ def csv_rows(text: str) -> list[Fields]:
         BadInput: a column is nearly the name of a field, or a row has more cells than the first.
     """
     rows = csv.DictReader(text.splitlines(keepends=True), strict=True)
+    names = rows.fieldnames or ()
+    if len(names) == 1 and (other := next((sign for sign in ";\t|" if sign in names[0]), None)):
+        raise BadInput(f"the first line: columns are separated by {other!r}; separate them by commas")
+    if not any(_TURN.own_name(name.strip()) or is_like(name, {*_TURN.ours, *_TURN.names}) for name in names):
+        raise BadInput(f"the first line: {why_no_case(dict.fromkeys(map(str.strip, names)))}")
     try:
         return [_csv_row(row, rows.line_num) for row in rows]
     except csv.Error as error:
@@ -315,6 +320,44 @@ def is_case(document: Fields) -> bool:
     return is_chat(document) or bool(
         keys & {"turns", "actual_output", "turn_id"} or (keys & answers and keys & questions)
     )
+
+
+def why_no_case(document: object) -> str:
+    """The reason why a JSON value is no case, with the keys to rename."""
+    if isinstance(document, list) and document:
+        rows = cast("list[object]", document)
+        if all(_inner(row, "role") for row in rows):
+            return 'it is a list of messages; write {"messages": […]}'
+        document = next((row for row in rows if not _is_row(row)), None)
+    if not isinstance(document, Mapping) or not document:
+        return 'write {"input": "…", "actual_output": "…"}'
+    row = cast("Fields", document)
+    names = [str(name)[:_LONGEST_NAME] for name in row]
+    have = f"it has the keys {listed(names[:_MOST_NAMED])}{' and others' if len(names) > _MOST_NAMED else ''}"
+    lists = (
+        str(name) for name, value in row.items() if isinstance(value, list) and _has_rows(cast("list[Any]", value))
+    )
+    if (rows := next(lists, None)) is not None:
+        return f"{have}; if {rows[:_LONGEST_NAME]} has the cases, write that list alone"
+    lacks = [
+        f"the {what} {own}" for what, own in (("question", "input"), ("answer", "actual_output")) if not _has(row, own)
+    ]
+    return f"{have}; name {' and '.join(lacks)}"
+
+
+_LONGEST_NAME, _MOST_NAMED = 40, 6
+
+
+def _has_rows(values: Sequence[object]) -> bool:
+    return bool(values) and _is_row(values[0])
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, Mapping) and is_case(cast("Fields", value))
+
+
+def _has(row: Fields, own: str) -> bool:
+    return any(_TURN.own_name(name) == own for name in row)
 
 
 def is_chat(document: Fields) -> bool:

@@ -16,7 +16,7 @@ from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpe
 from openai._types import RequestOptions
 
 from evaluators.errors import JudgeUnavailable, JudgeUnreachable, NoCompletion
-from evaluators.judges.connection import HEADERS, unreachable
+from evaluators.judges.connection import HEADERS, connection_problem, unreachable
 from evaluators.wire.http_client import LONGEST, AnswerTooLarge, HttpResponse, bounded_pieces
 
 _OURS = "identity"
@@ -73,7 +73,7 @@ class ClientConnection:
         except (APIConnectionError, httpx2.HTTPError) as error:
             if not isinstance(error, APITimeoutError) and (reason := unreachable(error)) is not None:
                 raise JudgeUnreachable(f"no connection to the judge: {reason}") from None
-            raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
+            raise JudgeUnavailable(f"no connection to the judge: {connection_problem(error)}") from None
         except Exception as error:  # noqa: BLE001 - credentials come from whatever the client was given
             raise JudgeUnavailable(f"the client cannot ask the judge: {type(error).__name__}") from None
         return HttpResponse(response.status_code, response.headers, response.content)

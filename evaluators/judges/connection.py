@@ -98,7 +98,7 @@ class Connection:
         except (aiohttp.ClientError, OSError, ValueError) as error:  # the last is what it says of headers that are none
             if (reason := unreachable(error)) is not None:
                 raise JudgeUnreachable(f"no connection to the judge: {reason}") from None
-            raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
+            raise JudgeUnavailable(f"no connection to the judge: {connection_problem(error)}") from None
 
 
 class Connecting(Protocol):
@@ -138,6 +138,17 @@ def unreachable(error: BaseException) -> str | None:
         if isinstance(exception, OSError) and exception.errno in _NOBODY_THERE:
             return _NOBODY_THERE[exception.errno]
     return None
+
+
+def connection_problem(error: BaseException) -> str:
+    """Why there is no answer, in words: why no connection came about, else what broke."""
+    if (reason := unreachable(error)) is not None:
+        return reason
+    if any("timeout" in type(cause).__name__.lower() for cause in _causes(error)):
+        return "no answer in time"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return "a header, certificate or proxy cannot be used" if isinstance(error, ValueError) else "it broke"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

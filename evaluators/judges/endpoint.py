@@ -15,7 +15,7 @@ import orjson
 
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeUnavailable
-from evaluators.judges.connection import Connecting
+from evaluators.judges.connection import Connecting, connection_problem
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
 from evaluators.judges.notices import Notices
 from evaluators.judges.usage import with_estimates
@@ -111,7 +111,7 @@ class Endpoint:
                 try:
                     connection = await asyncio.to_thread(self._connect)
                 except (OSError, ValueError) as error:  # certificates or proxies that the environment names
-                    raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
+                    raise JudgeUnavailable(f"no connection to the judge: {connection_problem(error)}") from None
                 self._lifetime = _until_closed(connection)
                 await anext(self._lifetime)
                 self._connection = connection

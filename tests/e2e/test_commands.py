@@ -68,7 +68,8 @@ def test_a_missing_file_says_how_to_name_one(tmp_path: Path) -> None:
     done = evalstream("check", "-c", "nowhere.yaml", folder=tmp_path)
     assert done.returncode == 2
     assert (
-        done.stderr == "evalstream: nowhere.yaml: cannot be read (No such file or directory); name the file with -c\n"
+        done.stderr
+        == "evalstream: nowhere.yaml: cannot be read (No such file or directory); name the file with -c, or write one with evalstream init\n"
     )
 
 

@@ -486,7 +486,8 @@ async def test_no_tls_there():
 async def test_certificates_that_are_not_there(monkeypatch, tmp_path):
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
     error = await failing(lambda body, n: rating(), JudgeUnavailable)
-    assert "no connection to the judge: FileNotFoundError" in str(error)
+    assert str(error).startswith("no connection to the judge: ")
+    assert str(error).endswith("No such file or directory")
 
 
 async def test_many_first_questions_make_one_connection(monkeypatch):

@@ -17,6 +17,7 @@ from collector.export.acceptance import no_acceptance
 from collector.telemetry.plain import in_chat
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import WATCH_NOTIFICATIONS
+from evaluators.judges.connection import connection_problem
 from evaluators.wire.http_client import HttpClient
 
 WITHIN = 10.0
@@ -119,7 +120,7 @@ class Notifier:
             answer = await self.client.request("POST", url, data=orjson.dumps(body), headers=_JSON)
             problem = no_acceptance(answer) if answer.is_success else f"status {answer.status_code}"
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            problem = type(error).__name__
+            problem = connection_problem(error)
         self.telemetry.counter(WATCH_NOTIFICATIONS, "failed" if problem else "ok").inc()
         if problem is not None:
             log.failed(problem)

@@ -130,6 +130,8 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
         raise ConfigError(f"--evaluator: {unknown('evaluator', options.evaluator, config.evaluators)}")
     scale = ScoreScale.of(config.evaluators[options.evaluator].evaluator)
     version: Version = (options.evaluator, evaluator_version_in(config, options.evaluator))
+    if options.labels is None and config.settings.log.kind == "memory":
+        raise ConfigError("log.kind is memory, so labels of the page end with the service; name a file of labels")
     ledger = asyncio.run(_ledger_of(config, version, scale))
     if options.labels is None:
         labels, notes = _page_labels(version, ledger)

@@ -105,5 +105,5 @@ def _state(where: str, settings: KafkaSettings, topics: Sequence[str], groups: S
 
 def _topic(configs: Mapping[str, Any] | None) -> str:
     if configs is None:
-        return "does not exist"
+        return "does not exist, or this user may not see it"
     return ", ".join(f"{name} {value}" for name, value in configs.items())

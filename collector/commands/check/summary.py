@@ -13,7 +13,7 @@ from collector.wording import listed, plural
 _MOST = 3
 """Monitors and judges that have a line; of more the number is said."""
 _ATTENTION = ("note", "lost", "retention", "traces")
-_MISSING = ("does not exist", "now unknown")
+_MISSING = ("does not exist, or", "now unknown (")
 
 
 def summary(config: Config, details: Iterable[str]) -> Iterator[str]:
@@ -37,7 +37,7 @@ def summary(config: Config, details: Iterable[str]) -> Iterator[str]:
 
 
 def _asks_for_attention(line: str) -> bool:
-    return line.startswith(_ATTENTION) or line.endswith(_MISSING) or any(f"{each} (" in line for each in _MISSING)
+    return line.startswith(_ATTENTION) or any(missing in line for missing in _MISSING)
 
 
 def _judges(config: Config) -> Iterator[str]:

@@ -14,6 +14,7 @@ import orjson
 from collector.backoff import Backoff
 from collector.commands.fetch.source import Document, FetchFailed
 from collector.export.otlp_client import retry_after
+from evaluators.judges.connection import connection_problem
 from evaluators.wire.http_client import AnswerTooLarge, HttpClient
 from evaluators.wire.outside_json import UnboundedJson, read_outside
 
@@ -123,7 +124,7 @@ class ApiReader:
         except aiohttp.InvalidURL:
             raise FetchFailed("--url: not an address; write one like http://127.0.0.1:3200") from None
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
-            reason = type(error).__name__
+            reason = connection_problem(error)
             sentence = f"{self.title} does not answer at {self._address} ({reason}); start it, or correct --url"
             raise (_Later if self._has_answered else FetchFailed)(sentence) from None
         self._has_answered = True

@@ -30,6 +30,7 @@ from pydantic import Field
 from collector.errors import ConfigError, EvalstreamError
 from collector.page.settings import PageSettings
 from collector.receive.access import is_loopback
+from evaluators.judges.connection import connection_problem
 from evaluators.wire.http_client import HttpClient
 from evaluators.wire.outside_json import read_outside
 
@@ -79,8 +80,8 @@ class PageReader:
                 answer = await client.request("GET", url, params=query, headers=headers)
         except (aiohttp.ClientError, OSError) as error:
             raise PageUnavailable(
-                f"no page answers at {self.address} ({type(error).__name__}); start `evalstream run` with a page, or "
-                "correct --page"
+                f"no page answers at {self.address} ({connection_problem(error)}); start `evalstream run` with a page, "
+                "or correct --page"
             ) from None
         return answer.status_code, answer.content
 

@@ -168,7 +168,10 @@ async def open_topic(
     except LogError as error:
         raise ConfigError(f"{where}: {error}; start the broker, or correct bootstrap_servers") from error
     if room is None:
-        raise ConfigError(f"{where}.topic: there is no topic {settings.topic}; create it first")
+        raise ConfigError(
+            f"{where}.topic: there is no topic {settings.topic}, or this user may not see it; create it, or allow "
+            "DESCRIBE and WRITE"
+        )
     producer = SharedProducer(kafka)
     partitioner = Partitioner(settings.topic, room.partitions, min(room.largest, kafka.max_record_bytes))
     try:

@@ -21,6 +21,7 @@ from collector.export.platforms.platform import Platform, PlatformRequest, Platf
 from collector.logs.log import Confirm
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
+from evaluators.judges.connection import connection_problem
 from evaluators.wire.http_client import HttpClient, HttpResponse
 
 logger = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ class PlatformSender:
                 headers={"Content-Type": request.content_type, **headers, **signature},
             )
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
-            raise ExportUnavailable(f"no answer: {type(error).__name__}", reason="no_connection") from error
+            raise ExportUnavailable(f"no answer: {connection_problem(error)}", reason="no_connection") from error
         return self._accepted_content(answer)
 
     def _accepted_content(self, answer: HttpResponse) -> bytes:

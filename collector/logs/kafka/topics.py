@@ -92,7 +92,8 @@ def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
         there = _partitions(admin, topics)
     missing = [topic for topic in topics if topic not in there]
     if missing:
-        raise LogError(f"there is no topic {', '.join(missing)} at {', '.join(settings.bootstrap_servers)}")
+        where = ", ".join(settings.bootstrap_servers)
+        raise LogError(f"there is no topic {', '.join(missing)} at {where}, or this user may not see it (READ of it)")
 
 
 def retention(settings: KafkaSettings, topic: str) -> float | None:

@@ -15,7 +15,7 @@ import aiohttp
 from evaluators.errors import JudgeUnavailable, NoCompletion
 from evaluators.judges.answer_places import mapping
 from evaluators.judges.apis.payload import parsed
-from evaluators.judges.connection import body_of, proxy_for
+from evaluators.judges.connection import body_of, connection_problem, proxy_for
 from evaluators.judges.error_mapping import HttpStatusError
 from evaluators.wire.http_client import AnswerTooLarge, HttpClient, StreamedResponse, trusting
 from evaluators.wire.outside_json import read_outside
@@ -79,7 +79,7 @@ class BatchConnection:
                     async for line in lines:
                         yield mapping(read_outside(line))
         except _LOST as error:
-            raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
+            raise JudgeUnavailable(f"no connection to the judge: {connection_problem(error)}") from None
 
     def _stream(
         self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **parts: Any
@@ -101,7 +101,7 @@ class BatchConnection:
         except AnswerTooLarge as error:
             raise NoCompletion(str(error)) from None
         except _LOST as error:
-            raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
+            raise JudgeUnavailable(f"no connection to the judge: {connection_problem(error)}") from None
         if not answer.is_success:
             raise HttpStatusError(answer.status_code, answer.headers, answer.content)
         return mapping(parsed(answer.content))

@@ -13,6 +13,11 @@ from collector.commands.normalize import main
 TURN = '{"input": "a", "actual_output": "b"}'
 WRONG = '{"input": "a", "actual_output": "b", "retrieval_context": "secret"}'
 
+NEITHER = (
+    "is neither an OTLP request nor a turn, a conversation or a chat: it has the keys foo; name the question input and "
+    "the answer actual_output"
+)
+
 
 @pytest.mark.parametrize(
     ("text", "message"),
@@ -21,8 +26,8 @@ WRONG = '{"input": "a", "actual_output": "b", "retrieval_context": "secret"}'
         (WRONG, "retrieval_context must be an array of strings"),
         (f"[{TURN}, {WRONG}]", "element 2: retrieval_context must be an array of strings"),
         (f"{TURN}\n\n{{\n", "line 3 is not JSON; write one JSON object a line, or remove it"),
-        (f'{TURN}\n\n{{"foo": 1}}\n', "line 3 is neither an OTLP request nor a turn, a conversation or a chat"),
-        ('{"foo": 1}', "the file is neither an OTLP request nor a turn, a conversation or a chat"),
+        (f'{TURN}\n\n{{"foo": 1}}\n', f"line 3 {NEITHER}"),
+        ('{"foo": 1}', f"the file {NEITHER}"),
         ("\n", "is empty; give OTLP, or turns with one JSON object per line"),
         ("hello\n", "not JSON; give OTLP, or turns with one JSON object per line"),
     ],

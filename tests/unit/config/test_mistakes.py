@@ -1,0 +1,180 @@
+"""Mistakes that people make in a configuration or a file of cases: one sentence, the place, and what to write instead."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.commands.normalize import normalize
+from collector.config.attribute_names import refuse_unknown_attributes
+from collector.config.loading import load
+from collector.config.yaml_file import parse
+from collector.errors import ConfigError
+
+FILE = """\
+judges: {main: {model: m, base_url: "http://127.0.0.1:1/v1", api_key: k}}
+evaluators: {good: {kind: g_eval, criteria: x, evaluation_params: [input]}}
+monitors: {all: {evaluators: [good]}}
+"""
+USE = "monitors.all.evaluators[0]"
+IN_MONITOR = (
+    ("sample: 10%", "monitors.all.sample: write a share above 0 and at most 1, or auto; for 10% write 0.1"),
+    ("sample: 2", "monitors.all.sample: write a share above 0 and at most 1, or auto"),
+    ("sample: 0", "monitors.all.sample: write a share above 0 and at most 1, or auto"),
+    ("idle_timeout: 10 minutes", "monitors.all.idle_timeout: write a duration like 10s, 15m or 1h"),
+    ("idle_timeout: ten", "monitors.all.idle_timeout: write a duration like 10s, 15m or 1h"),
+    ("budget: 5", "monitors.all.budget: must be a mapping, with key: value such as usd_per_hour, usd_per_day, "),
+    ("sampel: 0.1", "monitors.all.sampel: unknown key; did you mean 'sample'?"),
+    ("match: {started_at: yesterday}", "monitors.all.match: 'started_at' is no field that can be matched"),
+)
+CHANGED = (
+    ("criteria: x", "criteria: x, threshold: 60%", "evaluators.good.threshold: must be a number; for 60% write 0.6"),
+    ("criteria: x", "criteria: x, threshold: 5", "evaluators.good.threshold: must be at most 1"),
+    ("criteria: x", "criteria: x, judge: big", "evaluators.good.judge: unknown judge 'big'; choose from main"),
+    ("criteria: x", "criterai: x", "evaluators.good.criterai: unknown key; did you mean 'criteria'?"),
+    ("kind: g_eval", "kind: geval", "evaluators.good.kind: unknown evaluator kind 'geval'; did you mean 'g_eval'?"),
+    ("[input]", "[inptu]", "evaluators.good.evaluation_params[0]: must be 'input'"),
+    ("[input]", "input", "evaluators.good.evaluation_params: must be a list; write evaluation_params: [input]"),
+    ("[good]", "good", "monitors.all.evaluators: must be a list; write evaluators: [good]"),
+    ("[good]", "[yes]", f"{USE}: must be a string; yes, no, on and off are true and false in YAML: write it in quotes"),
+    ("[good]", "[3]", f"{USE}: must be a string, or a mapping"),
+    ("[good]", "[[good]]", f"{USE}: must be a string, or a mapping"),
+    ("[good]", "[{nme: good}]", f"{USE}.nme: unknown key; did you mean 'name'?"),
+    ("[good]", "[bad]", "monitors.all.evaluators: unknown evaluator 'bad'; choose from good"),
+    (
+        "api_key: k",
+        "api_key: $OPENAI_API_KEY",
+        "judges.main.api_key: $OPENAI_API_KEY stands for nothing; an environment",
+    ),
+    ("api_key: k", 'api_key: "${NOPE}"', "judges.main.api_key: ${NOPE} stands for nothing; an environment variable is"),
+    ("api_key: k", 'api_key: "${env:NOPE}"', "judges.main.api_key: the environment variable NOPE is not set; set it"),
+    ("api_key: k", "concurrency: 0", "judges.main.concurrency: must be at least 1"),
+    ("api_key: k", 'timeout: "1 minute"', "judges.main.timeout: write a duration like 10s, 15m or 1h"),
+    ("api_key: k", "usd_per_million_input_tokens: $1", "judges.main.usd_per_million_input_tokens: must be a number"),
+    (
+        ":1/v1",
+        ":1/v1/chat/completions",
+        "judges.main.base_url: ends with /chat/completions, which is added to it; write",
+    ),
+    ("http://127", "127", "judges.main.base_url: has the wrong form; needed: the endpoint, like https://host/v1"),
+    ("{all: {", "{all: 3, b: {", "monitors.all: must be a mapping, with key: value such as "),
+)
+ADDED = (
+    ("receive: {kafka: {topic: x}}", "receive.kafka: must be a list; begin each item with -"),
+    ("page: {port: 99999}", "page.port: must be at most 65535"),
+    ("page: {port: http}", "page.port: must be a whole number"),
+    ("store_text: maybe", "store_text: must be true or false"),
+    ("export: {otlp: {endpoint: collector:4318}}", "export.otlp.endpoint: has the wrong form; needed: the OTLP/HTTP endpoint, like"),
+    ("log: {kind: kafak}", "log.kind: must be 'sqlite', 'kafka' or 'memory'; did you mean 'kafka'?"),
+    ("log: kafka", "log: must be a mapping, with key: value such as kind, path, "),
+    ("log: {kind: kafka}", "log.kafka: is missing; write bootstrap_servers: [host:9092]"),
+    ("monitor: {}", "monitor: unknown key; did you mean 'monitors'?"),
+    ("export: {promehteus: {}}", "export.promehteus: unknown exporter 'promehteus'; did you mean 'prometheus'?"),
+    ("monitors: {b: {evaluators: [good]}}", "is not valid YAML: line 4, column 1: the key 'monitors' occurs twice"),
+)  # fmt: skip
+NO_YAML = (
+    ("", "must be a mapping with keys such as judges, evaluators, monitors"),
+    ("- a\n", "must be a mapping with keys such as judges, evaluators, monitors"),
+    ("judges:\n\tmain: 1\n", "is not valid YAML: line 2, column 1: a tab indents this line; use spaces"),
+    ("judges: a: b\n", "is not valid YAML: line 1, column 10: a second colon in a line; begin a new line"),
+    ("yes: 1\n", "is not valid YAML: line 1, column 1: the key yes is true or false in YAML; write it in quotes"),
+    ("a: [1, 2\nb: 3\n", "is not valid YAML: line 2, column 2: a bracket is not closed, or a comma is missing"),
+    ('a: "x\n', "is not valid YAML: line 2, column 1: a quote or a bracket is not closed; close it"),
+    ("a: 1\n  b: 2\n", "is not valid YAML: line 2, column 4: a second colon in a line; begin a new line"),
+    ("a: &x 1\nb: *x\n", "is not valid YAML: line 2, column 4: aliases (*name) are not supported; write the value out"),
+    ("a: @x\n", "is not valid YAML: line 1, column 4: a sign that begins no text; write the text in quotes"),
+)
+CASES: tuple[tuple[str, object, str], ...] = (
+    ("t.jsonl", {"frage": "q", "antwort": "a"}, "it has the keys frage and antwort; name the question input and the answer"),
+    ("t.jsonl", {"question": "q"}, "it has the keys question; name the answer actual_output"),
+    ("t.json", [{"role": "user", "content": "q"}], 'it is a list of messages; write {"messages": […]}'),
+    ("t.json", {"data": [{"question": "q", "answer": "a"}]}, "if data has the cases, write that list alone"),
+    ("t.csv", "frage,antwort\nq,a\n", "the first line: it has the keys frage and antwort; name the question input"),
+    ("t.csv", "question;answer\nq;a\n", "the first line: columns are separated by ';'; separate them by commas"),
+    ("t.csv", "question,answr\nq,a\n", "the first line: answr: unknown key in a turn; did you mean 'answer'?"),
+    ("t.tsv", "question\tanswer\nq\ta\n", "TSV is not read; save it as CSV or as JSON lines"),
+    ("t.xlsx", "PK", "an Excel workbook is not read; save it as CSV or as JSON lines"),
+    ("t.parquet", "PAR1", "a Parquet file is not read; save it as CSV or as JSON lines"),
+    ("t.txt", "hello", "not JSON; give OTLP, or turns with one JSON object per line"),
+    ("t.jsonl", "", "is empty; give OTLP, or turns with one JSON object per line"),
+    ("t.jsonl", '{"question": \n', "line 1 is not JSON; write one JSON object a line, or remove it"),
+    ("t.jsonl", b'{"input": "\xe4", "output": "a"}', "is not UTF-8; save it as UTF-8"),
+    ("t.jsonl", {"input": 3, "actual_output": "a"}, "input must be a string"),
+)  # fmt: skip
+READ: tuple[object, ...] = (
+    {"question": "q", "answer": "a"},
+    {"input": "q", "output": "a"},
+    {"prompt": "q", "completion": "a"},
+    {"query": "q", "response": "a"},
+    {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]},
+    [{"question": "q", "answer": "a"}],
+)
+
+
+def complaint(folder: Path, text: str) -> str:
+    path = folder / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        refuse_unknown_attributes(load(path, {}))
+    (sentence,) = str(refused.value).splitlines()
+    return sentence.removeprefix(f"{path}: ")
+
+
+def good(sentence: str, expected: str) -> None:
+    assert sentence.startswith(expected)
+    assert not any(word in sentence for word in ("Settings", "Error", "object has no", "NoneType", "[literal"))
+
+
+@pytest.mark.parametrize(("key", "expected"), IN_MONITOR)
+def test_in_a_monitor(tmp_path: Path, key: str, expected: str) -> None:
+    good(complaint(tmp_path, FILE.replace("[good]}", f"[good], {key}}}")), expected)
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), CHANGED)
+def test_a_value(tmp_path: Path, before: str, after: str, expected: str) -> None:
+    good(complaint(tmp_path, FILE.replace(before, after)), expected)
+
+
+@pytest.mark.parametrize(("line", "expected"), ADDED)
+def test_a_section(tmp_path: Path, line: str, expected: str) -> None:
+    good(complaint(tmp_path, f"{FILE}{line}\n"), expected)
+
+
+@pytest.mark.parametrize(("text", "expected"), NO_YAML)
+def test_yaml(tmp_path: Path, text: str, expected: str) -> None:
+    good(complaint(tmp_path, text), expected)
+
+
+def test_a_file_in_another_encoding_and_one_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="it is not UTF-8 text; save it as UTF-8"):
+        parse(b"a: \xe4\n", "c.yaml")
+    with pytest.raises(ConfigError, match="name the file with -c, or write one with evalstream init"):
+        load(tmp_path / "nowhere.yaml", {})
+
+
+def written(path: Path, content: object) -> Path:
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def turns(path: Path) -> list[Any]:
+    return list(normalize([path]))
+
+
+@pytest.mark.parametrize(("name", "content", "expected"), CASES)
+def test_a_file_of_cases(tmp_path: Path, name: str, content: object, expected: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        turns(written(tmp_path / name, content))
+    assert expected in str(refused.value)
+
+
+@pytest.mark.parametrize("content", READ)
+def test_the_commonest_first_files_are_read(tmp_path: Path, content: object) -> None:
+    (turn,) = turns(written(tmp_path / "t.json", content))
+    assert (turn.input, turn.actual_output) == ("q", "a")
