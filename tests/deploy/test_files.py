@@ -83,7 +83,7 @@ def _compose() -> dict[str, dict[str, object]]:
 def test_compose_reads_its_file():
     services = _compose()["services"]
     assert set(services) == {
-        "kafka", "topics", "collector", "evalstream", "rules", "prometheus", "alertmanager", "tempo", "grafana"
+        "kafka", "topics", "collector", "evalstream", "rules", "prometheus", "alertmanager", "tempo", "tempo-volume", "grafana"
     }  # fmt: skip
 
 
@@ -91,6 +91,7 @@ def test_compose_opens_this_machine_only_and_mounts_what_exists():
     for service in _compose()["services"].values():
         assert all(port["host_ip"] == "127.0.0.1" for port in service.get("ports", []))
         assert re.search(r":v?\d+\.\d+", service["image"]), "a version is pinned"
+        assert not service.get("user", "").startswith("0"), "no service is root"
         for volume in service.get("volumes", []):
             assert volume["type"] == "volume" or Path(volume["source"]).exists()
 
