@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
 from collector.config.configured import Config
@@ -16,6 +16,8 @@ DEVIATION = 0.27
 """Standard deviation of scores of a judge that gives five levels, mostly high ones; more than most have."""
 ASSUMED_PER_HOUR = 100.0
 """Evaluations an hour that are assumed where no traffic is configured."""
+_SPARE, _NEAR, _DROP = 0.03, 0.01, 0.05
+"""How far a mean usually is from its target, how far it could be, and a drop whose delays by both are compared."""
 
 
 def alert_lines(config: Config) -> Iterator[str]:
@@ -29,6 +31,7 @@ def alert_lines(config: Config) -> Iterator[str]:
             continue
         detectable = _describe(target, detector(target, every, alerts, segments), alerts.page_standard_errors)
         yield f"alerts     {name}: target {_two_decimals(target.mean)}; {detectable}"
+        yield from _nearer_target(target, detector(target, every, alerts, segments), alerts.page_standard_errors)
     yield from _threshold_lines(every, config)
     if any(target.mean is not None and target.monitor in _limited(config) for target in every):
         yield (
@@ -77,8 +80,7 @@ def _limited(config: Config) -> frozenset[str]:
 
 
 def _describe(target: Target, drop_detector: DropDetector, page: float) -> str:
-    known = target.turns_per_hour is not None and target.scope == "turn"
-    hourly = target.turns_per_hour * target.sample if known and target.turns_per_hour else ASSUMED_PER_HOUR
+    hourly, known = _hourly(target)
     basis = f"at {hourly:,.4g} evaluations/h" if known else f"at an assumed {hourly:g} evaluations/h{_remedy(target)}"
     binary = target.label is not None
     gap = smallest_detectable_drop(drop_detector, 24.0 * hourly, page, clustered=False, binary=binary)
@@ -96,6 +98,31 @@ def _describe(target: Target, drop_detector: DropDetector, page: float) -> str:
     clustered = smallest_detectable_drop(drop_detector, 24.0 * hourly, page, clustered=True)
     reached = f"only a {change} to {_end(drop_detector, clustered)}" if clustered <= most else f"no {change}"
     return f"{text}; if all turns of a conversation score alike, {reached}"
+
+
+def _nearer_target(target: Target, known: DropDetector, page: float) -> Iterator[str]:
+    """The delay of a small drop by this target, and by one that is nearer to the mean, by the same model."""
+    sign = -1.0 if known.lower_is_better else 1.0
+    nearer = replace(known, target=round(known.target + sign * (_SPARE - _NEAR), 6))
+    if not 0.0 <= known.target + sign * _SPARE <= 1.0:
+        return
+    hourly, _ = _hourly(target)
+    now, then = (
+        evaluations_until_page(by, _DROP - spare, page, MEDIAN, binary=target.label is not None) / hourly
+        for by, spare in ((known, _SPARE), (nearer, _NEAR))
+    )
+    mean, change = _two_decimals(round(known.target + sign * _SPARE, 6)), "rises" if known.lower_is_better else "drops"
+    yield (
+        f"           a mean of {mean} that {change} by {_DROP:g} for good pages after {now:.2g} h in half of the "
+        f"cases, with a target of {_two_decimals(nearer.target)} after {then:.2g} h (within a factor of two)"
+    )
+
+
+def _hourly(target: Target) -> tuple[float, bool]:
+    """The evaluations an hour, and whether they are configured."""
+    if target.turns_per_hour and target.scope == "turn":
+        return target.turns_per_hour * target.sample, True
+    return ASSUMED_PER_HOUR, False
 
 
 def _end(of: DropDetector, gap: float) -> str:
