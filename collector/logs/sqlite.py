@@ -11,20 +11,12 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from collector.admission.bounded_gate import BoundedGate
+from collector.logs import sqlite_rows
 from collector.logs.appending import Partitioner
 from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
 from collector.logs.delivery_pace import DeliveryPace
 from collector.logs.log import Committed, LogError, OpenFold, Record, StoredRecord
 from collector.logs.sqlite_file import SqliteFile
-from collector.logs.sqlite_rows import (
-    MAX_LOGS,
-    MAX_PARTITIONS,
-    FreshRecords,
-    gaps_of,
-    headers_from_bytes,
-    offset_of,
-    row_id,
-)
 from collector.logs.sqlite_shares import PartitionShare
 from collector.logs.sqlite_transaction import Transaction
 
@@ -75,8 +67,13 @@ class SqliteLog:
         for name in names:
             if not _NAME.fullmatch(name):
                 raise LogError(f"{name!r} is not a valid name of a log: lower-case letters, digits and _ only")
-        if not 1 <= (1 if partitions is None else partitions) <= MAX_PARTITIONS or len(names) > MAX_LOGS:
-            raise LogError(f"a file holds up to {MAX_LOGS} logs of 1 to {MAX_PARTITIONS} partitions")
+        if (
+            not 1 <= (1 if partitions is None else partitions) <= sqlite_rows.MAX_PARTITIONS
+            or len(names) > sqlite_rows.MAX_LOGS
+        ):
+            raise LogError(
+                f"a file holds up to {sqlite_rows.MAX_LOGS} logs of 1 to {sqlite_rows.MAX_PARTITIONS} partitions"
+            )
         timing = timing or ConsumerTiming()
         file = SqliteFile(Path(path), timing, BoundedGate(*max_in_flight), share)
         await file.open(names, partitions)
@@ -127,7 +124,7 @@ class SqliteLog:
 
         Those that are `known` are not read, unless there are so few of them that to read all is cheaper.
         """
-        gaps = gaps_of(known, start, end)
+        gaps = sqlite_rows.gaps_of(known, start, end)
         if not gaps:
             return known
         if len(known) < WORTH_A_GAP * len(gaps):
@@ -233,9 +230,9 @@ class SqliteLog:
         end: int = connection.execute(wanted, [self._number, partition]).fetchone()[0]
         oldest = connection.execute(
             "SELECT MIN(id) FROM records WHERE id >= ? AND id < ?",
-            [row_id(self._number, partition, 0), row_id(self._number, partition + 1, 0)],
+            [sqlite_rows.row_id(self._number, partition, 0), sqlite_rows.row_id(self._number, partition + 1, 0)],
         ).fetchone()[0]
-        return end if oldest is None else offset_of(oldest)
+        return end if oldest is None else sqlite_rows.offset_of(oldest)
 
     def _batch_of(self, records: Generator[StoredRecord]) -> list[StoredRecord]:
         """The first of them, as many as make a batch."""
@@ -268,21 +265,23 @@ class SqliteLog:
     def _read_rows(
         self, connection: sqlite3.Connection, partition: int, start: int, end: int
     ) -> Generator[StoredRecord]:
-        first = row_id(self._number, partition, 0)
+        first = sqlite_rows.row_id(self._number, partition, 0)
         cursor = connection.execute(
             "SELECT id, timestamp, key, value, headers FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
             [first + start, first + end, self._timing.batch_records],
         )
         with closing(cursor):
             for row, timestamp, key, value, headers in cursor:
-                yield StoredRecord(partition, row - first, timestamp, key, value, headers_from_bytes(headers))
+                yield StoredRecord(
+                    partition, row - first, timestamp, key, value, sqlite_rows.headers_from_bytes(headers)
+                )
 
 
 class _SqliteStream:
     """The records of one partition from an offset on: those that this process has just appended are not read back."""
 
     def __init__(
-        self, log: SqliteLog, file: SqliteFile, key: tuple[int, int], offset: int, fresh: FreshRecords
+        self, log: SqliteLog, file: SqliteFile, key: tuple[int, int], offset: int, fresh: sqlite_rows.FreshRecords
     ) -> None:
         self.waiting = False
         self._log = log

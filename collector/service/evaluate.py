@@ -33,16 +33,8 @@ from collector.judging.batches import Batches, EnduringBatches, home_of
 from collector.judging.open_judges import judges_in_use, open_judges
 from collector.logs.exchangeable_folds import ExchangeableFolds
 from collector.logs.log import OpenFold
+from collector.service import gauges
 from collector.service.fold_layers import FoldNeeds, layered
-from collector.service.gauges import (
-    hide_budgets,
-    hide_open_batches,
-    show_budgets,
-    show_bulkheads,
-    show_deferred,
-    show_evaluate,
-    show_open_batches,
-)
 from collector.service.plan_builder import build_plan
 from collector.service.process import Apply, Process
 from collector.telemetry.registry import Telemetry
@@ -97,8 +89,8 @@ class Evaluating:
         self._current.stage.number = process.number
         before.stage.handing_over = True
         await self._folds.exchange(self._current.open_fold)
-        hide_budgets(process.telemetry, before.process.plan)
-        hide_open_batches(process.telemetry, () if before.waiting is None else before.waiting.homes)
+        gauges.hide_budgets(process.telemetry, before.process.plan)
+        gauges.hide_open_batches(process.telemetry, () if before.waiting is None else before.waiting.homes)
         self._show(self._current)
         await before.guardrails.close()
 
@@ -137,24 +129,24 @@ class Evaluating:
             definitions=StageDefinitions(process.history, SampleRateNotes(logs.definitions)),
             deferral=None if waiting is None else Deferral(waiting.open_batched, waiting.room),
         )
-        show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)
+        gauges.show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)
         needs = FoldNeeds(
             place="evaluate", log=logs.turns.name, letters=dead_letters, guard=process.guard, long_lived=True
         )
         return _Evaluating(process, stage, guardrails, budgets, layered(stage.open_fold, needs), waiting)
 
     def _show(self, evaluating: _Evaluating) -> None:
-        show_budgets(
+        gauges.show_budgets(
             evaluating.process.telemetry, evaluating.process.plan, evaluating.budgets, evaluating.process.clock
         )
-        show_evaluate(evaluating.process.telemetry, evaluating.stage)
-        show_deferred(
+        gauges.show_evaluate(evaluating.process.telemetry, evaluating.stage)
+        gauges.show_deferred(
             evaluating.process.telemetry,
             None if evaluating.waiting is None else evaluating.waiting.room,
             evaluating.process.clock,
         )
         if evaluating.waiting is not None:
-            show_open_batches(
+            gauges.show_open_batches(
                 evaluating.process.telemetry,
                 evaluating.waiting.homes,
                 evaluating.waiting.open_batches,

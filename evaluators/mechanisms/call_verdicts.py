@@ -7,15 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from evaluators.asking.judge_input import (
-    build_judge_input,
-    is_missing,
-    longest_field,
-    shorten,
-    shorten_all,
-    size_of,
-    to_json_value,
-)
+from evaluators.asking import judge_input
 from evaluators.asking.windows import WindowSettings, split
 from evaluators.cases import Json, ToolCall, Turn
 from evaluators.evaluator import Evaluator
@@ -50,15 +42,18 @@ class CallVerdictSpec:
     ) -> Score:
         """The share of the items whose verdict counts; `companions` are shown beside the fields."""
         longest = settings.longest_text
-        fields = [name for name in self.fields if not is_missing(case, name)]
+        fields = [name for name in self.fields if not judge_input.is_missing(case, name)]
         run_of_calls = CallRun(
-            [shorten(to_json_value(call), longest) for call in case.tools_called], longest_field(longest)
+            [judge_input.shorten(judge_input.to_json_value(call), longest) for call in case.tools_called],
+            judge_input.longest_field(longest),
         )
         is_long = "tools_called" in fields and not run_of_calls.fits
-        material = build_judge_input(case, [name for name in fields if name != "tools_called" or not is_long], longest)
-        beside = shorten_all(companions or {}, longest)
-        visible = [shorten(item, longest) for item in items]
-        sizes = [size_of(item) + (run_of_calls.size_of(item) if is_long else 0) for item in visible]
+        material = judge_input.build_judge_input(
+            case, [name for name in fields if name != "tools_called" or not is_long], longest
+        )
+        beside = judge_input.shorten_all(companions or {}, longest)
+        visible = [judge_input.shorten(item, longest) for item in items]
+        sizes = [judge_input.size_of(item) + (run_of_calls.size_of(item) if is_long else 0) for item in visible]
         windows = [
             ItemWindow(
                 items=visible[run.start : run.stop],
@@ -72,7 +67,7 @@ class CallVerdictSpec:
                 truncated=is_long or material.truncated or beside.truncated or visible != list(items),
                 partial=is_long,
             )
-            for run in split(sizes, longest_field(longest) // (2 if is_long else 1))
+            for run in split(sizes, judge_input.longest_field(longest) // (2 if is_long else 1))
         ]
         return await score_ratio(
             judge,
@@ -95,12 +90,12 @@ class CallRun:
     @property
     def fits(self) -> bool:
         """Whether one question can show all of them."""
-        return sum(map(size_of, self.calls)) <= self.longest
+        return sum(map(judge_input.size_of, self.calls)) <= self.longest
 
     def size_of(self, item: Json) -> int:
         """Characters of the call that an item is about; 0 if it is about none."""
         number = _number_of(item)
-        return size_of(self.calls[number - 1]) if number else 0
+        return judge_input.size_of(self.calls[number - 1]) if number else 0
 
     def around(self, items: Sequence[Json]) -> Mapping[str, Json]:
         """The calls that the items are about, then as many of those before and after them as fit, the nearest first.
@@ -109,9 +104,9 @@ class CallRun:
         """
         own = [number for item in items if (number := _number_of(item))] or [len(self.calls)]
         chosen = set(own)
-        room = self.longest - sum(size_of(self.calls[number - 1]) for number in chosen)
+        room = self.longest - sum(judge_input.size_of(self.calls[number - 1]) for number in chosen)
         for number in (*range(max(own), min(own), -1), *range(min(own), 0, -1), *range(max(own), len(self.calls) + 1)):
-            size = size_of(self.calls[number - 1])
+            size = judge_input.size_of(self.calls[number - 1])
             if number not in chosen and size <= room:
                 chosen.add(number)
                 room -= size
@@ -138,7 +133,7 @@ def _as_object(call: Json) -> Mapping[str, Json]:
 
 def call_item(number: int, call: ToolCall) -> Mapping[str, Json]:
     """A call as an item: its number in the turn, the tool and the arguments."""
-    return {"call": number, "tool": call.name, "arguments": to_json_value(call.arguments)}
+    return {"call": number, "tool": call.name, "arguments": judge_input.to_json_value(call.arguments)}
 
 
 class CallVerdicts(VerdictSettings, WindowSettings, Evaluator[Turn]):

@@ -13,14 +13,7 @@ from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of
 from evaluators.judge import Judge
-from evaluators.mechanisms.item_verdicts import (
-    VERDICT_PROMPTS,
-    ItemWindow,
-    RatioSpec,
-    VerdictSettings,
-    extract_items,
-    score_ratio,
-)
+from evaluators.mechanisms import item_verdicts
 from evaluators.results import Score
 from evaluators.skip_reasons import SkipReason
 
@@ -36,7 +29,7 @@ class ConversationRatioSpec:
     """
 
     name: str
-    ratio: RatioSpec
+    ratio: item_verdicts.RatioSpec
     extracts_items: bool = False
     required_fields: tuple[str, ...] = ()
     extra_fields: tuple[str, ...] = ()
@@ -46,7 +39,7 @@ class ConversationRatioSpec:
     def prompts(self) -> tuple[str, ...]:
         """The names of the templates it uses."""
         items = (f"{self.name}_items.txt",) if self.extracts_items else ()
-        return (*items, f"{self.name}_verdicts.txt", *VERDICT_PROMPTS)
+        return (*items, f"{self.name}_verdicts.txt", *item_verdicts.VERDICT_PROMPTS)
 
     async def score(
         self,
@@ -68,7 +61,7 @@ class ConversationRatioSpec:
             windows, read = [_window(transcript, companions or {}) for transcript in transcripts], {}
             if not transcripts[0].judged:
                 raise NotApplicable(SkipReason.MISSING_FIELD.text(*(f"turns.{name}" for name in self.required_fields)))
-        score = await score_ratio(
+        score = await item_verdicts.score_ratio(
             judge,
             self.ratio,
             f"{self.name}_verdicts.txt",
@@ -76,13 +69,13 @@ class ConversationRatioSpec:
             values,
             max_windows=settings.max_windows,
             seed=conversation_id_of(case),
-            weigh=isinstance(settings, VerdictSettings) and settings.verdicts == "probabilities",
+            weigh=isinstance(settings, item_verdicts.VerdictSettings) and settings.verdicts == "probabilities",
         )
         return replace(score, details={**score.details, **read}) if read else score
 
     async def _extracted(
         self, case: Conversation, judge: Judge, settings: ConversationSettings, companions: Mapping[str, Json]
-    ) -> tuple[Sequence[ItemWindow], Mapping[str, Json]]:
+    ) -> tuple[Sequence[item_verdicts.ItemWindow], Mapping[str, Json]]:
         """The items with what they are judged with, and how many of the windows were read, if not one was enough.
 
         A long conversation is taken apart window by window. The items of each get their verdicts with the turns that
@@ -92,12 +85,12 @@ class ConversationRatioSpec:
         sample = draw_windows(
             [len(transcript.judged) for transcript in transcripts], settings.max_windows, conversation_id_of(case)
         )
-        windows: list[ItemWindow] = []
+        windows: list[item_verdicts.ItemWindow] = []
         for at in sample.judged:
             transcript = transcripts[at]
             own = transcript.core if len(transcripts) > 1 else transcript
             material: Mapping[str, Json] = {"turns": own.content, **companions}
-            items = await extract_items(judge, f"{self.name}_items.txt", material)
+            items = await item_verdicts.extract_items(judge, f"{self.name}_items.txt", material)
             whole = _window(transcript, companions)
             windows += [replace(whole, items=items[run.start : run.stop]) for run in split([0] * len(items), 0)]
         if len(transcripts) == 1:
@@ -112,15 +105,15 @@ def _is_complete(turn: Turn) -> bool:
     return turn.incomplete is None
 
 
-def _window(transcript: Transcript, companions: Mapping[str, Json]) -> ItemWindow:
-    return ItemWindow(
+def _window(transcript: Transcript, companions: Mapping[str, Json]) -> item_verdicts.ItemWindow:
+    return item_verdicts.ItemWindow(
         items=[f"turn {number}" for number in transcript.judged],
         materials=({"turns": transcript.content, **companions},),
         truncated=transcript.truncated,
     )
 
 
-class ConversationRatio(VerdictSettings, ConversationSettings, Evaluator[Conversation]):
+class ConversationRatio(item_verdicts.VerdictSettings, ConversationSettings, Evaluator[Conversation]):
     """The share of a conversation's items whose verdict counts. A kind of it says which spec it makes."""
 
     scope: ClassVar = "conversation"

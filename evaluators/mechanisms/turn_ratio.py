@@ -13,14 +13,7 @@ from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.identity import turn_id_of
 from evaluators.judge import Judge
-from evaluators.mechanisms.item_verdicts import (
-    VERDICT_PROMPTS,
-    ItemWindow,
-    RatioSpec,
-    VerdictSettings,
-    extract_items,
-    score_ratio,
-)
+from evaluators.mechanisms import item_verdicts
 from evaluators.results import Score
 
 
@@ -34,7 +27,7 @@ class TurnRatioSpec:
     """
 
     name: str
-    ratio: RatioSpec
+    ratio: item_verdicts.RatioSpec
     extract_from: tuple[str, ...] = ()
     extract_beside: tuple[str, ...] = ()
     list_field: str | None = None
@@ -48,7 +41,7 @@ class TurnRatioSpec:
             if self.list_field
             else (f"{self.name}_items.txt", f"{self.name}_verdicts.txt")
         )
-        return (*own, *VERDICT_PROMPTS)
+        return (*own, *item_verdicts.VERDICT_PROMPTS)
 
     @property
     def needed_fields(self) -> frozenset[str]:
@@ -60,7 +53,7 @@ class TurnRatioSpec:
         case: Turn,
         judge: Judge,
         settings: WindowSettings,
-        ratio: RatioSpec | None = None,
+        ratio: item_verdicts.RatioSpec | None = None,
         sources: Mapping[str, Sequence[Json]] | None = None,
     ) -> Score:
         """The share of the turn's items whose verdict counts; `ratio` replaces the usual counting.
@@ -74,21 +67,21 @@ class TurnRatioSpec:
         beside = build_judge_input(case, named, longest)
         parts, cut_parts = _parts(sources or {}, settings)
         windows = [
-            ItemWindow(
+            item_verdicts.ItemWindow(
                 items=items[run.start : run.stop],
                 materials=[{**beside.content, **part} for part in parts],
                 truncated=cut_items or cut_parts or beside.truncated,
             )
             for run in split([size_of(item) for item in items], longest_field(longest))
         ]
-        score = await score_ratio(
+        score = await item_verdicts.score_ratio(
             judge,
             ratio or self.ratio,
             f"{self.name}_verdicts.txt",
             windows,
             max_windows=max(1, settings.max_windows // len(parts)),
             seed=turn_id_of(case),
-            weigh=isinstance(settings, VerdictSettings) and settings.verdicts == "probabilities",
+            weigh=isinstance(settings, item_verdicts.VerdictSettings) and settings.verdicts == "probabilities",
         )
         return replace(score, details={**score.details, **read}) if read else score
 
@@ -113,13 +106,15 @@ class TurnRatioSpec:
         name = self.extract_from[0]
         pieces = split_text(getattr(case, name) or "", longest)
         if len(pieces) == 1:
-            items = await extract_items(judge, f"{self.name}_items.txt", material)
+            items = await item_verdicts.extract_items(judge, f"{self.name}_items.txt", material)
             return items, source.truncated, {}
         sample = draw_windows([1] * len(pieces), settings.max_windows, turn_id_of(case))
         items = [
             item
             for at in sample.judged
-            for item in await extract_items(judge, f"{self.name}_items.txt", {**material, name: pieces[at]})
+            for item in await item_verdicts.extract_items(
+                judge, f"{self.name}_items.txt", {**material, name: pieces[at]}
+            )
         ]
         beside = build_judge_input(case, [field for field in source.content if field != name], longest)
         read: dict[str, Json] = {"pieces": {"of": len(pieces), "read": len(sample.judged)}}
@@ -146,7 +141,7 @@ def _parts(
     return parts, visible != pieces or len(runs) > len(parts)
 
 
-class TurnRatio(VerdictSettings, WindowSettings, Evaluator[Turn]):
+class TurnRatio(item_verdicts.VerdictSettings, WindowSettings, Evaluator[Turn]):
     """The share of a turn's items whose verdict counts. A kind of it says which spec it makes."""
 
     spec: ClassVar[TurnRatioSpec]

@@ -8,14 +8,7 @@ from dataclasses import replace
 
 from evaluators.cases import Json
 from evaluators.judge import Judge
-from evaluators.mechanisms.item_verdicts import (
-    ItemWindow,
-    WeighedVerdict,
-    ask_verdicts,
-    because,
-    item_details,
-    method_of,
-)
+from evaluators.mechanisms import item_verdicts
 from evaluators.results import Score
 
 NONE = "none"
@@ -25,21 +18,30 @@ _NAMED = 3  # items that an explanation names
 
 
 async def score_worst(
-    judge: Judge, template: str, windows: Sequence[ItemWindow], names: Sequence[str], *, weigh: bool = False
+    judge: Judge,
+    template: str,
+    windows: Sequence[item_verdicts.ItemWindow],
+    names: Sequence[str],
+    *,
+    weigh: bool = False,
 ) -> Score:
     """1 if the verdict on any item is yes, else 0; with `weigh` the largest of their probabilities of yes.
 
     `names` are what the items are called, in the order of the windows; the label is that of the worst item, the first
     of several, if its verdict is more yes than not.
     """
-    verdicts = [verdict for window in windows for verdict in await ask_verdicts(judge, template, window, weigh=weigh)]
+    verdicts = [
+        verdict
+        for window in windows
+        for verdict in await item_verdicts.ask_verdicts(judge, template, window, weigh=weigh)
+    ]
     items = [item for window in windows for item in window.items]
     shares = [verdict.counts(frozenset({"yes"})) for verdict in verdicts]
     worst = max(range(len(shares)), key=lambda at: (shares[at], -at), default=None)
     value = 0.0 if worst is None else min(1.0, shares[worst])
     bad = [at for at, share in enumerate(shares) if share >= 0.5]
     details: dict[str, Json] = {
-        "items": [item_details(item, verdict) for item, verdict in zip(items, verdicts, strict=True)],
+        "items": [item_verdicts.item_details(item, verdict) for item, verdict in zip(items, verdicts, strict=True)],
         "found": list(dict.fromkeys(names[at] for at in bad)),
     }
     if any(verdict.masses is not None for verdict in verdicts):
@@ -51,15 +53,15 @@ async def score_worst(
         raw_score=value,
         label=NONE if worst is None or not bad else names[worst],
         explanation=_explanation(names, verdicts, bad),
-        method=method_of(verdicts),
+        method=item_verdicts.method_of(verdicts),
         details=details,
     )
 
 
-def _explanation(names: Sequence[str], verdicts: Sequence[WeighedVerdict], bad: Sequence[int]) -> str:
+def _explanation(names: Sequence[str], verdicts: Sequence[item_verdicts.WeighedVerdict], bad: Sequence[int]) -> str:
     if not bad:
         return f"None of {len(verdicts)}."
-    return " ".join(f"{names[at]}{because(verdicts[at])}" for at in bad[:_NAMED])
+    return " ".join(f"{names[at]}{item_verdicts.because(verdicts[at])}" for at in bad[:_NAMED])
 
 
 def with_details(score: Score, **more: Json) -> Score:

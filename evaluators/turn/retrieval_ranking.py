@@ -11,18 +11,11 @@ from evaluators.asking.windows import WindowSettings, split
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
-from evaluators.mechanisms.item_verdicts import (
-    VERDICT_PROMPTS,
-    ItemWindow,
-    VerdictSettings,
-    ask_verdicts,
-    item_details,
-    method_of,
-)
+from evaluators.mechanisms import item_verdicts
 from evaluators.results import Score
 
 
-class RetrievalRanking(VerdictSettings, WindowSettings, Evaluator[Turn]):
+class RetrievalRanking(item_verdicts.VerdictSettings, WindowSettings, Evaluator[Turn]):
     """The average precision of the retrieved passages: 1 if all that help stand before all that do not.
 
     The judge gives each passage a verdict, like `contextual_relevancy`. At each passage that helps, the share of those
@@ -32,7 +25,7 @@ class RetrievalRanking(VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     kind: ClassVar[str] = "retrieval_ranking"
     needed_fields: ClassVar[frozenset[str]] = frozenset({"input", "retrieval_context"})
-    prompts: ClassVar[tuple[str, ...]] = ("contextual_relevancy_verdicts.txt", *VERDICT_PROMPTS)
+    prompts: ClassVar[tuple[str, ...]] = ("contextual_relevancy_verdicts.txt", *item_verdicts.VERDICT_PROMPTS)
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
@@ -43,17 +36,19 @@ class RetrievalRanking(VerdictSettings, WindowSettings, Evaluator[Turn]):
         verdicts = [
             verdict
             for run in runs
-            for verdict in await ask_verdicts(
+            for verdict in await item_verdicts.ask_verdicts(
                 judge,
                 self.prompts[0],
-                ItemWindow(items=passages[run.start : run.stop], materials=(beside.content,)),
+                item_verdicts.ItemWindow(items=passages[run.start : run.stop], materials=(beside.content,)),
                 weigh=weigh,
             )
         ]
         helps = [verdict.counts(frozenset({"yes"})) for verdict in verdicts]
         value = min(1.0, average_precision(helps))
         details: dict[str, Json] = {
-            "items": [item_details(item, verdict) for item, verdict in zip(passages, verdicts, strict=False)]
+            "items": [
+                item_verdicts.item_details(item, verdict) for item, verdict in zip(passages, verdicts, strict=False)
+            ]
         }
         if len(verdicts) < len(passages):
             details["left_out"] = len(passages) - len(verdicts)
@@ -64,7 +59,7 @@ class RetrievalRanking(VerdictSettings, WindowSettings, Evaluator[Turn]):
             value=value,
             raw_score=value,
             explanation=f"Of {len(helps)} passages those that help are {places or 'none'}.",
-            method=method_of(verdicts),
+            method=item_verdicts.method_of(verdicts),
             details=details,
         )
 

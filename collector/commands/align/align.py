@@ -9,19 +9,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from collector.commands.align import reading
 from collector.commands.align.candidates import changes_of
 from collector.commands.align.proposal import PATIENCE
-from collector.commands.align.reading import (
-    EXAMPLE,
-    FEWEST,
-    Consistent,
-    LabelledCases,
-    Parts,
-    consistent,
-    labelled_cases,
-    shortage,
-    split,
-)
 from collector.commands.align.replays import ReplayBench
 from collector.commands.align.report import AlignReport, as_json, as_text, as_yaml
 from collector.commands.align.search import ProposingJudge, Search, SearchLimits
@@ -146,10 +136,10 @@ async def _align(config: Config, options: AlignOptions) -> AlignReport:
     async with AsyncExitStack() as stack:
         is_named = "log" in config.settings.model_fields_set
         logs = await stack.enter_async_context(open_logs(config.settings.log, create=is_named))
-        read = await labelled_cases(config, logs, configured.evaluator, options.labels, random=options.random)
+        read = await reading.labelled_cases(config, logs, configured.evaluator, options.labels, random=options.random)
         _check_scope(read, configured.evaluator, options)
-        known = consistent(read.labels)
-        parts = split(known.subjects, options.holdout)
+        known = reading.consistent(read.labels)
+        parts = reading.split(known.subjects, options.holdout)
         _check_parts(parts, read, options)
         opened = _with_proposer(config, configured, proposer)
         judges = await stack.enter_async_context(open_judges(opened, await logs.generated_steps()))
@@ -172,29 +162,29 @@ def _with_proposer(config: Config, configured: Configured, proposer: str) -> Con
     return without_audits(replace(config, evaluators=evaluators))
 
 
-def _check_scope(read: LabelledCases, evaluator: Evaluator[Any], options: AlignOptions) -> None:
+def _check_scope(read: reading.LabelledCases, evaluator: Evaluator[Any], options: AlignOptions) -> None:
     source = str(options.labels or "the page")
     if not read.labels:
         lost = f"; of {plural(read.gone, 'label')} the log has no texts any more" if read.gone else ""
         raise ConfigError(
-            f"{source}: has no labels of {evaluator.name} with what they are about{lost}; write {EXAMPLE}"
+            f"{source}: has no labels of {evaluator.name} with what they are about{lost}; write {reading.EXAMPLE}"
         )
     for subject in read.labels:
         if isinstance(subject.case, Turn) is not (evaluator.scope == "turn"):
             raise ConfigError(f"{source}: {subject.name}: {evaluator.name} scores a {evaluator.scope}; label that")
 
 
-def _check_parts(parts: Parts, read: LabelledCases, options: AlignOptions) -> None:
+def _check_parts(parts: reading.Parts, read: reading.LabelledCases, options: AlignOptions) -> None:
     for part, subjects in (("training", parts.training), ("held-out", parts.holdout)):
-        if (few := shortage(subjects)) is not None:
+        if (few := reading.shortage(subjects)) is not None:
             raise ConfigError(
                 f"{options.labels or 'the page'}: {plural(len(read.labels), 'label')} are too few: the {part} part has "
-                f"{few}, and needs {FEWEST} conversations of each kind; label more"
+                f"{few}, and needs {reading.FEWEST} conversations of each kind; label more"
             )
 
 
 def _first_report(
-    config: Config, options: AlignOptions, read: LabelledCases, known: Consistent, parts: Parts
+    config: Config, options: AlignOptions, read: reading.LabelledCases, known: reading.Consistent, parts: reading.Parts
 ) -> AlignReport:
     return AlignReport(
         evaluator=options.evaluator,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any
 
+from collector.commands.align import gain, proposal
 from collector.commands.align.candidates import (
     AlignCandidate,
     Definition,
@@ -14,27 +15,6 @@ from collector.commands.align.candidates import (
     candidates_of,
     changes_of,
     scale_of,
-)
-from collector.commands.align.gain import (
-    ANSWERING,
-    HoldoutTest,
-    TrainingTrial,
-    agreed,
-    can_show_a_gain,
-    chosen,
-    holdout_test,
-    training_trial,
-)
-from collector.commands.align.proposal import (
-    MOST_AGREEMENTS,
-    MOST_DISAGREEMENTS,
-    LabelToLearn,
-    NoProposal,
-    ProposalRequest,
-    Proposals,
-    likely_usd,
-    proposal_prompt,
-    propose,
 )
 from collector.commands.align.reading import LabelledSubject, Parts, material_of
 from collector.commands.align.replays import ReplayBench, Replayed, replayed
@@ -107,24 +87,24 @@ class Search:
         parts = self._parts
         # Afresh, also what the log has scores of: labels may have been picked where the old score was wrong by chance.
         before = await self._replayed(self._evaluator, (*parts.training, *parts.holdout))
-        right = agreed(parts.training, before.passes, weighted=False)
+        right = gain.agreed(parts.training, before.passes, weighted=False)
         report = replace(report, disagreements=sum(not each.right for each in right), no_score=before.no_score)
         if (why := self._why_not_begin(before, report)) is not None:
             raise _NoGain(why, report)
         try:
             candidates = await self._candidates(report.name, before)
-        except NoProposal as error:
+        except proposal.NoProposal as error:
             raise _NoGain(str(error), report) from error
         trials = [trial async for trial in self._trials(candidates, before)]
         tried = [TriedCandidate(candidate, one) for candidate, one in zip(candidates, trials, strict=False)]
         report = replace(report, tried=tuple(tried), proposed=len(candidates))
         if not trials:
             raise _NoGain(self._limit_message("a candidate could be tried"), report)
-        best = chosen(trials)
+        best = gain.chosen(trials)
         if best is None:
             raise _NoGain("no candidate agrees more with people on the training part", report)
         after = await self._replayed(candidates[best].definition.evaluator, parts.holdout)
-        tested = holdout_test(parts, before.passes, after.passes)
+        tested = gain.holdout_test(parts, before.passes, after.passes)
         report = replace(report, chosen=candidates[best], tested=tested)
         if after.left:
             raise _NoGain(self._limit_message("the candidate was tested on all that was held out"), report)
@@ -143,12 +123,12 @@ class Search:
         labels = report.training + report.holdout
         if before.left:
             return self._limit_message(f"all {plural(labels, 'label')} were judged as they are")
-        if len(before.passes) < ANSWERING * labels:
+        if len(before.passes) < gain.ANSWERING * labels:
             reasons = ", ".join(f"{count} {why}" for why, count in sorted(before.no_score.items()))
             return f"{self._limits.evaluator} scores only {len(before.passes)} of {labels} labelled cases: {reasons}"
         if not report.disagreements:
             return "it agrees with all labels of the training part, so there is nothing to learn from them"
-        if not can_show_a_gain(self._parts, before.passes):
+        if not gain.can_show_a_gain(self._parts, before.passes):
             return (
                 "it agrees with so many of the held-out labels that not even a perfect one would have gained for "
                 "sure; label more"
@@ -163,37 +143,41 @@ class Search:
         allowed = changes_of(self._evaluator, examples=self._config.settings.store_text)
         labels = list(_labels_to_learn(self._parts.training, before, self._evaluator, self._config))
         old = Definition(self._config.settings.evaluators[self._limits.evaluator], self._evaluator)
-        request = ProposalRequest(
+        request = proposal.ProposalRequest(
             definition=old.fields,
             changes=allowed,
             scale=scale_of(self._evaluator),
             most=self._limits.candidates,
             labels=labels,
         )
-        proposals = await self._proposals(proposal_prompt(request))
+        proposals = await self._proposals(proposal.proposal_prompt(request))
         cases = {label.number: ExampleCase(label.material, label.passes) for label in labels if not label.right}
         candidates = candidates_of(old, name, proposals.proposals, cases, allowed)
         if not candidates:
             count = plural(len(proposals.proposals), "proposal")
-            raise NoProposal(f"none of the {count} of {self._proposer.name} makes a valid definition that is new")
+            raise proposal.NoProposal(
+                f"none of the {count} of {self._proposer.name} makes a valid definition that is new"
+            )
         return candidates[: self._limits.candidates]
 
-    async def _proposals(self, prompt: Prompt) -> Proposals:
+    async def _proposals(self, prompt: Prompt) -> proposal.Proposals:
         prices = self._config.settings.judges[self._proposer.name].prices
         most = self._limits.max_usd
-        if most is not None and prices is not None and self._spent + likely_usd(prompt, prices) > most:
-            raise NoProposal(self._limit_message("the proposer could be asked"))
+        if most is not None and prices is not None and self._spent + proposal.likely_usd(prompt, prices) > most:
+            raise proposal.NoProposal(self._limit_message("the proposer could be asked"))
         try:
-            proposals, usd = await propose(
+            proposals, usd = await proposal.propose(
                 self._proposer.name, self._proposer.judge, prompt, patience=self._limits.patience
             )
-        except NoProposal as error:
+        except proposal.NoProposal as error:
             self._spent += error.cost_usd or 0.0
             raise
         self._spent += usd or 0.0
         return proposals
 
-    async def _trials(self, candidates: Sequence[AlignCandidate], before: Replayed) -> AsyncIterator[TrainingTrial]:
+    async def _trials(
+        self, candidates: Sequence[AlignCandidate], before: Replayed
+    ) -> AsyncIterator[gain.TrainingTrial]:
         """Each candidate on the training part, as many as leave enough of the limit for the test."""
         training, holdout = self._parts.training, self._parts.holdout
         per_case = before.spent_usd / (len(training) + len(holdout))
@@ -204,11 +188,11 @@ class Search:
             after = await self._replayed(candidate.definition.evaluator, training)
             if after.left:
                 return
-            yield training_trial(training, before.passes, after.passes)
+            yield gain.training_trial(training, before.passes, after.passes)
 
 
-def _why_not(tested: HoldoutTest) -> str:
-    if tested.gain is None or tested.answered < ANSWERING:
+def _why_not(tested: gain.HoldoutTest) -> str:
+    if tested.gain is None or tested.answered < gain.ANSWERING:
         return f"the candidate scores only {tested.answered:.0%} of the held-out labels"
     lowest, highest = tested.gain.gain.interval
     return (
@@ -219,7 +203,7 @@ def _why_not(tested: HoldoutTest) -> str:
 
 def _labels_to_learn(
     training: Sequence[LabelledSubject], before: Replayed, evaluator: Evaluator[Any], config: Config
-) -> Iterator[LabelToLearn]:
+) -> Iterator[proposal.LabelToLearn]:
     """Disagreements, as many of one kind as of the other as far as there are, then some agreements; redacted."""
     judged = [subject for subject in training if subject.name in before.passes]
     kinds: dict[tuple[bool, bool], list[LabelledSubject]] = {}
@@ -227,7 +211,7 @@ def _labels_to_learn(
         kinds.setdefault((before.passes[subject.name] is subject.passes, subject.passes), []).append(subject)
     redactors = open_redactors(config.settings.redact)
     number = 0
-    for right, most in ((False, MOST_DISAGREEMENTS), (True, MOST_AGREEMENTS)):
+    for right, most in ((False, proposal.MOST_DISAGREEMENTS), (True, proposal.MOST_AGREEMENTS)):
         both = zip_longest(kinds.get((right, True), ()), kinds.get((right, False), ()))
         for subject in [each for each in chain.from_iterable(both) if each is not None][:most]:
             label = _label(subject, number + 1, before, evaluator, redactors)
@@ -238,7 +222,7 @@ def _labels_to_learn(
 
 def _label(
     labelled: LabelledSubject, number: int, before: Replayed, evaluator: Evaluator[Any], redactors: Redactors
-) -> LabelToLearn | None:
+) -> proposal.LabelToLearn | None:
     """The part of a label that the proposer is shown; None if it cannot be redacted."""
     case = labelled.case
     redactor = redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
@@ -249,7 +233,7 @@ def _label(
             reason, notes = redactor.text(reason), tuple(map(redactor.text, notes))
         except RedactionFailed:
             return None
-    return LabelToLearn(
+    return proposal.LabelToLearn(
         number=number,
         material=material_of(case, evaluator),
         passes=labelled.passes,

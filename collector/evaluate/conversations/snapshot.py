@@ -18,13 +18,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from collector.errors import BadInput
+from collector.evaluate.conversations import session_window
 from collector.evaluate.conversations.packed_turn import PackedTurn
-from collector.evaluate.conversations.session_window import (
-    NO_RETRIES,
-    ClosedRevision,
-    ConversationWindows,
-    SessionWindow,
-)
 from collector.logs.log import Headers, Record
 
 SNAPSHOT_HEADERS: Headers = (("carry", b"1"),)
@@ -51,7 +46,7 @@ class _WrittenWindow(Struct, kw_only=True, gc=False):
     oldest: tuple[float, str]
     missing: Sequence[int] = msgspec.field(name="unheard")
     before_first: Sequence[int] = msgspec.field(name="told_at_first")
-    closings: tuple[ClosedRevision, ...]
+    closings: tuple[session_window.ClosedRevision, ...]
     turns: dict[str, PackedTurn | None]
 
 
@@ -78,7 +73,7 @@ class SnapshotOutline(Struct, gc=False):
     first: int
     since: int
     sessions: tuple[_WindowOutline, ...]
-    retries: Mapping[str, str] = msgspec.field(default_factory=lambda: NO_RETRIES)
+    retries: Mapping[str, str] = msgspec.field(default_factory=lambda: session_window.NO_RETRIES)
 
     @property
     def last_ignored_at(self) -> tuple[float, ...]:
@@ -100,12 +95,16 @@ class ConversationSnapshot:
     conversation_id: str
     first_offset: int
     next_offset: int
-    windows: tuple[SessionWindow, ...]
-    retries: Mapping[str, str] = field(default_factory=lambda: NO_RETRIES)
+    windows: tuple[session_window.SessionWindow, ...]
+    retries: Mapping[str, str] = field(default_factory=lambda: session_window.NO_RETRIES)
 
 
 def snapshot_record(
-    monitor: str, conversation_id: str, conversation: ConversationWindows, next_offset: int, partition: int
+    monitor: str,
+    conversation_id: str,
+    conversation: session_window.ConversationWindows,
+    next_offset: int,
+    partition: int,
 ) -> Record:
     """The record with a conversation's snapshot."""
     written = _WrittenConversation(
@@ -119,7 +118,7 @@ def snapshot_record(
     return Record(conversation_id.encode(), _ENCODER.encode(written), SNAPSHOT_HEADERS, partition)
 
 
-def _written(window: SessionWindow) -> _WrittenWindow:
+def _written(window: session_window.SessionWindow) -> _WrittenWindow:
     return _WrittenWindow(
         first_at=window.first_at,
         last_at=window.last_at,
@@ -166,7 +165,7 @@ def parse_snapshot(value: bytes) -> ConversationSnapshot:
     except _UNREADABLE as error:
         raise _not_a_snapshot(error) from None
     windows = tuple(_window(read.conversation_id, window) for window in read.sessions)
-    retries = NO_RETRIES if read.retries is UNSET else read.retries
+    retries = session_window.NO_RETRIES if read.retries is UNSET else read.retries
     return ConversationSnapshot(read.monitor, read.conversation_id, read.first, read.since, windows, retries)
 
 
@@ -174,8 +173,8 @@ def _not_a_snapshot(error: Exception) -> BadInput:
     return BadInput(f"not a snapshot of a conversation: {type(error).__name__}")
 
 
-def _window(conversation_id: str, read: _WrittenWindow) -> SessionWindow:
-    return SessionWindow(
+def _window(conversation_id: str, read: _WrittenWindow) -> session_window.SessionWindow:
+    return session_window.SessionWindow(
         conversation_id,
         read.first_at,
         read.last_at,

@@ -23,6 +23,7 @@ from kafka.structs import TopicPartition
 
 from collector.backoff import FailureLog
 from collector.logs.delivery_pace import DeliveryPace
+from collector.logs.kafka import workarounds
 from collector.logs.kafka.group_watch import GroupView, GroupWatch, ask_brokers
 from collector.logs.kafka.losses import OnLost
 from collector.logs.kafka.membership import REFUSED_WAIT, GroupStart, Watchdog
@@ -31,19 +32,6 @@ from collector.logs.kafka.records import OnUnreadable, RecordDecoder
 from collector.logs.kafka.settings import KafkaSettings, milliseconds, translate
 from collector.logs.kafka.start_offsets import PolledRecords
 from collector.logs.kafka.subscription import GroupListener, Polled, Subscription
-from collector.logs.kafka.workarounds import (
-    give_back_parked_records,
-    is_leader,
-    keep_joining,
-    known_partitions,
-    poll_in_one_thread,
-    rejoin,
-    report_heartbeats,
-    report_out_of_range,
-    wait_in_poll,
-    wait_in_thread,
-    waits_for_group,
-)
 from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, StoredRecord, UnreadableRecords
 
 logger = logging.getLogger(__name__)
@@ -170,11 +158,11 @@ class ConsumerThread:
         consumer = self._consumer = start.connect()
         if consumer is None:
             return False
-        poll_in_one_thread(consumer)
+        workarounds.poll_in_one_thread(consumer)
         self._decoding.install(consumer)
-        report_out_of_range(consumer, self._owned.set_out_of_range)
-        wait_in_poll(consumer)
-        self._send_heartbeat = report_heartbeats(
+        workarounds.report_out_of_range(consumer, self._owned.set_out_of_range)
+        workarounds.wait_in_poll(consumer)
+        self._send_heartbeat = workarounds.report_heartbeats(
             consumer, partial(self._call, self._listener.confirmed), self._is_fenced.set
         )
         start.subscribe(consumer, _Listener(self._owned, consumer))
@@ -189,10 +177,10 @@ class ConsumerThread:
                 self._wait(self._pace.wait(time.monotonic()))
                 self._raise_if_fenced()
                 paused = self._apply_pauses()
-                keep_joining(self._consumer)
+                workarounds.keep_joining(self._consumer)
                 if self._group_watch.should_rejoin(self._group_view):
-                    rejoin(self._consumer)
-                give_back_parked_records(self._consumer)
+                    workarounds.rejoin(self._consumer)
+                workarounds.give_back_parked_records(self._consumer)
                 polled = self._consumer.poll(
                     timeout_ms=milliseconds(self._longest_poll(paused=paused)),
                     max_records=self._records_per_poll,
@@ -216,15 +204,15 @@ class ConsumerThread:
     def _group_view(self) -> GroupView:
         consumer = self._consumer
         return GroupView(
-            joined=not waits_for_group(consumer),
-            leads=is_leader(consumer),
+            joined=not workarounds.waits_for_group(consumer),
+            leads=workarounds.is_leader(consumer),
             generation=consumer.group_metadata().generation_id,
-            partitions=known_partitions(consumer, self._topics.names) or frozenset(),
+            partitions=workarounds.known_partitions(consumer, self._topics.names) or frozenset(),
             owned=frozenset(consumer.assignment()),
         )
 
     def _longest_poll(self, *, paused: bool) -> float:
-        if waits_for_group(self._consumer):
+        if workarounds.waits_for_group(self._consumer):
             return POLL_WITHOUT_GROUP
         return POLL_PAUSED if paused else POLL
 
@@ -253,7 +241,7 @@ class ConsumerThread:
         """Wait so long, or until `stop`; heartbeats go out meanwhile."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
-            wait_in_thread(self._consumer, min(left, STOPS_WITHIN))
+            workarounds.wait_in_thread(self._consumer, min(left, STOPS_WITHIN))
 
     def _apply_pauses(self) -> bool:
         """Pause and resume. Compared with the consumer each time: it unpauses what a rebalance assigns again."""

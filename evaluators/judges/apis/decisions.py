@@ -10,17 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from evaluators.cases import Json
-from evaluators.judges.apis.deciding import (
-    REFUSED,
-    UNUSABLE,
-    DecidingApi,
-    DecisionReply,
-    DecisionRequest,
-    NumberedQuestion,
-    is_predicate,
-    is_score,
-    of_predicate,
-)
+from evaluators.judges.apis import deciding
 from evaluators.judges.apis.payload import object_in, objects, text
 from evaluators.judges.usage import usage_of
 from evaluators.questions import Decision
@@ -28,7 +18,7 @@ from evaluators.questions import Decision
 MOST_QUESTIONS = 400
 
 
-def body(request: DecisionRequest) -> dict[str, Json]:
+def body(request: deciding.DecisionRequest) -> dict[str, Json]:
     """The request's JSON."""
     messages: list[Json] = [{"role": "user", "content": request.fenced}]
     guides = _shared_guides(request.questions)
@@ -42,31 +32,31 @@ def body(request: DecisionRequest) -> dict[str, Json]:
     }
 
 
-def _shared_guides(questions: Sequence[NumberedQuestion]) -> list[str]:
+def _shared_guides(questions: Sequence[deciding.NumberedQuestion]) -> list[str]:
     """The guides of several questions each, said once."""
     shared = [question for question in questions if question.shares_guide]
     runs = [(guide, [question.name for question in run]) for guide, run in groupby(shared, key=lambda each: each.guide)]
     return [f"How to answer the questions {names[0]} to {names[-1]}:\n{guide}" for guide, names in runs]
 
 
-def _question(numbered: NumberedQuestion) -> dict[str, Json]:
+def _question(numbered: deciding.NumberedQuestion) -> dict[str, Json]:
     instructions = numbered.question.text if numbered.shares_guide else numbered.text
     named: dict[str, Json] = {"name": numbered.name, "instructions": instructions}
-    if is_predicate(numbered):
+    if deciding.is_predicate(numbered):
         return {"type": "predicate", **named}
-    if is_score(numbered):
+    if deciding.is_score(numbered):
         return {"type": "score", **named, "levels": _described("label", numbered)}
     return {"type": "choice", **named, "choices": _described("value", numbered)}
 
 
-def _described(key: str, numbered: NumberedQuestion) -> list[Json]:
+def _described(key: str, numbered: deciding.NumberedQuestion) -> list[Json]:
     return [
         {key: value, "description": meaning} if meaning else {key: value}
         for value, meaning in numbered.meanings.items()
     ]
 
 
-def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionReply:
+def reply(content: bytes, questions: Sequence[deciding.NumberedQuestion]) -> deciding.DecisionReply:
     """Read the body of a response with status 200.
 
     Raises:
@@ -78,7 +68,7 @@ def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionRepl
     by_name = {answer["name"]: answer for answer in answers if isinstance(answer.get("name"), str)}
     nothing: list[dict[str, Any]] = [{}] * len(questions)
     in_order = answers if len(answers) == len(questions) and not by_name else nothing
-    return DecisionReply(
+    return deciding.DecisionReply(
         decisions=[
             _decision(by_name.get(question.name, answer), question)
             for question, answer in zip(questions, in_order, strict=True)
@@ -88,14 +78,14 @@ def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionRepl
     )
 
 
-def _decision(answer: dict[str, Any], numbered: NumberedQuestion) -> Decision:
+def _decision(answer: dict[str, Any], numbered: deciding.NumberedQuestion) -> Decision:
     kind = answer.get("type")
     if kind == "refusal":
-        return REFUSED
+        return deciding.REFUSED
     if kind != _question(numbered)["type"]:
-        return UNUSABLE
+        return deciding.UNUSABLE
     if kind == "predicate":
-        return of_predicate(numbered, answer.get("probability"))
+        return deciding.of_predicate(numbered, answer.get("probability"))
     key = "label" if kind == "score" else "value"
     shares = {
         text(probability.get(key)) or "": probability.get("probability")
@@ -104,4 +94,4 @@ def _decision(answer: dict[str, Any], numbered: NumberedQuestion) -> Decision:
     return numbered.decision(shares)
 
 
-DECISIONS = DecidingApi(name="decisions", path="/decisions", body=body, reply=reply, most=MOST_QUESTIONS)
+DECISIONS = deciding.DecidingApi(name="decisions", path="/decisions", body=body, reply=reply, most=MOST_QUESTIONS)

@@ -11,17 +11,7 @@ from typing import Any, cast
 from evaluators.asking.prompt_isolation import sanitize_json
 from evaluators.cases import Json
 from evaluators.judges.answer_places import mapping
-from evaluators.judges.apis.deciding import (
-    REFUSED,
-    UNUSABLE,
-    DecidingApi,
-    DecisionReply,
-    DecisionRequest,
-    NumberedQuestion,
-    is_predicate,
-    is_score,
-    of_predicate,
-)
+from evaluators.judges.apis import deciding
 from evaluators.judges.apis.payload import object_in, probability, text
 from evaluators.judges.usage import usage_of
 from evaluators.questions import Decision
@@ -30,7 +20,7 @@ MOST_QUESTIONS = 255
 """No limit is documented; providers have their own."""
 
 
-def body(request: DecisionRequest) -> dict[str, Json]:
+def body(request: deciding.DecisionRequest) -> dict[str, Json]:
     """The request's JSON."""
     return {
         "model": request.model,
@@ -40,17 +30,17 @@ def body(request: DecisionRequest) -> dict[str, Json]:
     }
 
 
-def _question(numbered: NumberedQuestion) -> dict[str, Json]:
-    if is_predicate(numbered):
+def _question(numbered: deciding.NumberedQuestion) -> dict[str, Json]:
+    if deciding.is_predicate(numbered):
         return {"type": "noul", "instructions": numbered.text}
     meanings = {value: meaning or value for value, meaning in numbered.meanings.items()}
-    if is_score(numbered):
+    if deciding.is_score(numbered):
         levels = [value if meaning == value else f"{value}: {meaning}" for value, meaning in meanings.items()]
         return {"type": "score", "instructions": numbered.text, "criteria": levels}
     return {"type": "choice", "instructions": numbered.text, "criteria": meanings}
 
 
-def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionReply:
+def reply(content: bytes, questions: Sequence[deciding.NumberedQuestion]) -> deciding.DecisionReply:
     """Read the body of a response with status 200.
 
     Raises:
@@ -59,22 +49,22 @@ def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionRepl
     """
     payload = object_in(content, "answers")
     answers = mapping(payload.get("answers"))
-    return DecisionReply(
+    return deciding.DecisionReply(
         decisions=[_decision(mapping(answers.get(question.name)), question) for question in questions],
         model=text(payload.get("model")),
         usage=usage_of(payload.get("usage")),
     )
 
 
-def _decision(answer: dict[str, Any], numbered: NumberedQuestion) -> Decision:
+def _decision(answer: dict[str, Any], numbered: deciding.NumberedQuestion) -> Decision:
     kind = answer.get("type")
     if kind == "refusal":
-        return REFUSED
+        return deciding.REFUSED
     if kind != _question(numbered)["type"]:
-        return UNUSABLE
+        return deciding.UNUSABLE
     kept_mass = probability(answer.get("option_mass"))
     if kind == "noul":
-        return of_predicate(numbered, answer.get("noul"), kept_mass)
+        return deciding.of_predicate(numbered, answer.get("noul"), kept_mass)
     shares = mapping(answer.get("probabilities"))
     if kind == "score":  # by the level's index, as text
         indices = {str(index): value for index, value in enumerate(numbered.order)}
@@ -82,4 +72,4 @@ def _decision(answer: dict[str, Any], numbered: NumberedQuestion) -> Decision:
     return numbered.decision(shares, kept_mass)
 
 
-SYSTEMONE = DecidingApi(name="systemone", path="/systemone", body=body, reply=reply, most=MOST_QUESTIONS)
+SYSTEMONE = deciding.DecidingApi(name="systemone", path="/systemone", body=body, reply=reply, most=MOST_QUESTIONS)

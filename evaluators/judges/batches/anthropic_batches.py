@@ -14,18 +14,7 @@ import orjson
 
 from evaluators.judges.answer_places import mapping
 from evaluators.judges.apis.payload import count, objects, text
-from evaluators.judges.batches.provider import (
-    ABSENT,
-    PASSING,
-    BatchItem,
-    BatchResult,
-    BatchState,
-    Missing,
-    NoBatches,
-    Undecided,
-    id_in,
-    short_name,
-)
+from evaluators.judges.batches import provider
 from evaluators.judges.error_mapping import HttpStatusError, meaning_of
 
 if TYPE_CHECKING:
@@ -33,7 +22,7 @@ if TYPE_CHECKING:
 
 _PATH = "/messages/batches"
 _CLOCKS_DIFFER = 3600.0
-_MISSING: Mapping[str, Missing] = {"expired": "expired", "canceled": "cancelled"}
+_MISSING: Mapping[str, provider.Missing] = {"expired": "expired", "canceled": "cancelled"}
 _STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -63,29 +52,29 @@ class AnthropicBatches:
         try:
             await self._connection.get(_PATH, limit="1")
         except HttpStatusError as error:
-            if error.status in ABSENT:
-                raise NoBatches(error.status, _PATH) from None
+            if error.status in provider.ABSENT:
+                raise provider.NoBatches(error.status, _PATH) from None
             raise
 
-    async def submit(self, key: str, items: Sequence[BatchItem]) -> str:
+    async def submit(self, key: str, items: Sequence[provider.BatchItem]) -> str:
         """See `BatchProvider.submit`."""
         del key
         requests = [{"custom_id": item.name, "params": item.body} for item in items]
-        return id_in(await self._connection.post(_PATH, orjson.dumps({"requests": requests})))
+        return provider.id_in(await self._connection.post(_PATH, orjson.dumps({"requests": requests})))
 
     async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
         """See `BatchProvider.submitted`. What has as many requests may be it: its results tell, once it has ended."""
         del key
         for each in await self._since(since):
             counts = mapping(each.get("request_counts"))
-            if id_in(each) in known or sum(map(count, counts.values())) != len(names):
+            if provider.id_in(each) in known or sum(map(count, counts.values())) != len(names):
                 continue
             if each.get("processing_status") != "ended":
-                raise Undecided
-            async with aclosing(self._connection.lines(f"{_PATH}/{id_in(each)}/results")) as lines:
+                raise provider.Undecided
+            async with aclosing(self._connection.lines(f"{_PATH}/{provider.id_in(each)}/results")) as lines:
                 async for line in lines:
                     if line.get("custom_id") in names:
-                        return id_in(each)
+                        return provider.id_in(each)
                     break
         return None
 
@@ -100,22 +89,22 @@ class AnthropicBatches:
             batches += recent
             if not page.get("has_more") or not listed or len(recent) < len(listed):
                 return batches
-            after = {"after_id": id_in(listed[-1])}
+            after = {"after_id": provider.id_in(listed[-1])}
 
-    async def state(self, batch: str) -> BatchState:
+    async def state(self, batch: str) -> provider.BatchState:
         """See `BatchProvider.state`."""
         payload = await self._connection.get(f"{_PATH}/{batch}")
         counts = {name: count(value) for name, value in mapping(payload.get("request_counts")).items()}
-        status = short_name(payload.get("processing_status")) or "unknown"
+        status = provider.short_name(payload.get("processing_status")) or "unknown"
         # The address of the results is known: one in an answer could lead the key elsewhere.
-        return BatchState(
+        return provider.BatchState(
             status=status,
             ended=status == "ended",
             done=sum(counts.values()) - counts.get("processing", 0),
             results=(f"{_PATH}/{batch}/results",) if payload.get("results_url") else (),
         )
 
-    async def results(self, state: BatchState) -> AsyncGenerator[BatchResult]:
+    async def results(self, state: provider.BatchState) -> AsyncGenerator[provider.BatchResult]:
         """See `BatchProvider.results`."""
         for path in state.results:
             async with aclosing(self._connection.lines(path)) as lines:
@@ -127,20 +116,20 @@ class AnthropicBatches:
         await self._connection.aclose()
 
 
-def _result(line: Mapping[str, Any]) -> BatchResult:
+def _result(line: Mapping[str, Any]) -> provider.BatchResult:
     name = text(line.get("custom_id")) or ""
     result = mapping(line.get("result"))
     kind = text(result.get("type")) or ""
     if kind == "succeeded":
-        return BatchResult(name, 200, orjson.dumps(result.get("message")))
+        return provider.BatchResult(name, 200, orjson.dumps(result.get("message")))
     if kind != "errored":
-        return BatchResult(name, None, b"", _MISSING.get(kind, "failed"))
+        return provider.BatchResult(name, None, b"", _MISSING.get(kind, "failed"))
     error = mapping(result.get("error"))
     inner = mapping(error.get("error")) or error
     status = _STATUSES.get(text(inner.get("type")) or "", 500)
     content = orjson.dumps({"error": inner})
-    passes = meaning_of(HttpStatusError(status, {}, content)) in PASSING
-    return BatchResult(name, status, content, "failed" if passes else None)
+    passes = meaning_of(HttpStatusError(status, {}, content)) in provider.PASSING
+    return provider.BatchResult(name, status, content, "failed" if passes else None)
 
 
 def _time(value: Any) -> float:

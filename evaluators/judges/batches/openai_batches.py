@@ -13,18 +13,7 @@ import orjson
 
 from evaluators.judges.answer_places import mapping
 from evaluators.judges.apis.payload import count, objects, text
-from evaluators.judges.batches.provider import (
-    ABSENT,
-    PASSING,
-    BatchItem,
-    BatchResult,
-    BatchState,
-    Missing,
-    NoBatches,
-    certain,
-    id_in,
-    short_name,
-)
+from evaluators.judges.batches import provider
 from evaluators.judges.error_mapping import HttpStatusError, meaning_of
 
 if TYPE_CHECKING:
@@ -32,7 +21,7 @@ if TYPE_CHECKING:
 
 METADATA_KEY = "evalstream"
 _ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
-_MISSING: Mapping[str, Missing] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
+_MISSING: Mapping[str, provider.Missing] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
 _CLOCKS_DIFFER = 3600.0
 """Seconds by which the provider's clock may be behind ours."""
 
@@ -47,7 +36,7 @@ class OpenAIBatches:
     most_bytes = 90 * 2**20
 
     def __init__(
-        self, connection: BatchConnection, path: str, confirm: Callable[[], Awaitable[None]] = certain
+        self, connection: BatchConnection, path: str, confirm: Callable[[], Awaitable[None]] = provider.certain
     ) -> None:
         self._connection = connection
         self._confirm = confirm
@@ -58,11 +47,11 @@ class OpenAIBatches:
         try:
             await self._connection.get("/batches", limit="1")
         except HttpStatusError as error:
-            if error.status in ABSENT:
-                raise NoBatches(error.status, "/batches") from None
+            if error.status in provider.ABSENT:
+                raise provider.NoBatches(error.status, "/batches") from None
             raise
 
-    async def submit(self, key: str, items: Sequence[BatchItem]) -> str:
+    async def submit(self, key: str, items: Sequence[provider.BatchItem]) -> str:
         """See `BatchProvider.submit`. A file that no batch was made of costs nothing, and expires at the provider."""
         lines = b"\n".join(
             orjson.dumps({"custom_id": item.name, "method": "POST", "url": self._url, "body": item.body})
@@ -70,13 +59,13 @@ class OpenAIBatches:
         )
         file = await self._connection.upload("/files", f"evalstream-{key}.jsonl", lines, purpose="batch")
         body = {
-            "input_file_id": id_in(file),
+            "input_file_id": provider.id_in(file),
             "endpoint": self._url,
             "completion_window": "24h",
             "metadata": {METADATA_KEY: key},
         }
         await self._confirm()
-        return id_in(await self._connection.post("/batches", orjson.dumps(body)))
+        return provider.id_in(await self._connection.post("/batches", orjson.dumps(body)))
 
     async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
         """See `BatchProvider.submitted`: the list begins with the newest."""
@@ -87,27 +76,27 @@ class OpenAIBatches:
             batches = objects(page.get("data"))
             for batch in batches:
                 if mapping(batch.get("metadata")).get(METADATA_KEY) == key:
-                    return id_in(batch)
+                    return provider.id_in(batch)
             if not page.get("has_more") or not batches or count(batches[-1].get("created_at")) < since - _CLOCKS_DIFFER:
                 return None
-            after = {"after": id_in(batches[-1])}
+            after = {"after": provider.id_in(batches[-1])}
 
-    async def state(self, batch: str) -> BatchState:
+    async def state(self, batch: str) -> provider.BatchState:
         """See `BatchProvider.state`."""
         payload = await self._connection.get(f"/batches/{batch}")
-        status = short_name(payload.get("status")) or "unknown"
+        status = provider.short_name(payload.get("status")) or "unknown"
         counts = mapping(payload.get("request_counts"))
         files = (text(payload.get(name)) for name in ("output_file_id", "error_file_id"))
         problems = objects(mapping(payload.get("errors")).get("data"))
-        return BatchState(
+        return provider.BatchState(
             status=status,
             ended=status in _ENDED,
             done=count(counts.get("completed")) + count(counts.get("failed")),
             results=tuple(file for file in files if file),
-            problem=next((code for problem in problems if (code := short_name(problem.get("code")))), ""),
+            problem=next((code for problem in problems if (code := provider.short_name(problem.get("code")))), ""),
         )
 
-    async def results(self, state: BatchState) -> AsyncGenerator[BatchResult]:
+    async def results(self, state: provider.BatchState) -> AsyncGenerator[provider.BatchResult]:
         """See `BatchProvider.results`: answers and errors are in two files."""
         for file in state.results:
             async with aclosing(self._connection.lines(f"/files/{file}/content")) as lines:
@@ -119,13 +108,13 @@ class OpenAIBatches:
         await self._connection.aclose()
 
 
-def _result(line: Mapping[str, Any]) -> BatchResult:
+def _result(line: Mapping[str, Any]) -> provider.BatchResult:
     name = text(line.get("custom_id")) or ""
     response = mapping(line.get("response"))
     status = count(response.get("status_code"))
     if not status:
         code = text(mapping(line.get("error")).get("code")) or ""
-        return BatchResult(name, None, b"", _MISSING.get(code, "failed"))
+        return provider.BatchResult(name, None, b"", _MISSING.get(code, "failed"))
     content = orjson.dumps(response.get("body"))
-    passes = status >= 300 and meaning_of(HttpStatusError(status, {}, content)) in PASSING
-    return BatchResult(name, status, content, "failed" if passes else None)
+    passes = status >= 300 and meaning_of(HttpStatusError(status, {}, content)) in provider.PASSING
+    return provider.BatchResult(name, status, content, "failed" if passes else None)
