@@ -38,9 +38,9 @@ from collector.logs.whole_log import read_records
 from collector.records.ready_made import Incoming
 from collector.section import Section
 from collector.telemetry.drop_reasons import DropReason
+from collector.telemetry.logging import SparseLog
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DEAD_LETTERS
-from collector.telemetry.sparse_log import SparseLog
 from collector.wording import plural
 
 Stage = Literal["receive", "assemble", "link", "evaluate", "export", "watch", "page"]

@@ -21,8 +21,7 @@ from collector.receive.parsed_request import parse
 from collector.receive.turn_ingest import ArrivalTimes, message_location, parse_turns
 from collector.redact.open_redactor import open_redactor
 from collector.redact.redactor import Redactor
-from collector.service.open_logs import Logs, open_stored_logs
-from collector.service.own_items import own_items
+from collector.service.open_logs import Logs, open_stored_logs, own_items
 from collector.telemetry.plain import plain
 
 Print = Callable[[str], None]

@@ -14,8 +14,7 @@ from collector.errors import ConfigError
 from collector.export.exporter import ExportContext, Exporter, ExporterPlugin, ExportUnavailable
 from collector.logs.log import Log
 from collector.past.evaluations import EvaluationFilter, evaluations_in
-from collector.service.open_logs import open_stored_logs
-from collector.service.own_items import own_items
+from collector.service.open_logs import open_stored_logs, own_items
 from collector.telemetry.registry import Telemetry
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation

@@ -8,7 +8,7 @@ from typing import Any, cast
 import orjson
 
 from collector import plugins
-from collector.config.audits import AuditSettings
+from collector.config.configured import AuditSettings
 from collector.config.settings import Settings
 from collector.errors import ConfigError
 from collector.records.json import json_schemas

@@ -1,17 +1,72 @@
-"""A configuration that has been checked, and lookups that many modules share."""
+"""A configuration that has been checked, and lookups that many modules share.
+
+Audits: an expensive judge repeats a cheap one's verdicts on a random share, which corrects the means.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from collector.config.audits import AuditSettings
 from collector.config.settings import Settings
+from collector.durations import Seconds
+from collector.section import Section
+from collector.wording import unknown
 from evaluators.evaluator import Evaluator
+from evaluators.judges.audited import PATIENCE
+
+
+class AuditSettings(Section):
+    """A second judgement of a random share of an evaluator's subjects, by an expensive judge or another evaluator.
+
+    A corrected mean needs at least 30 audits in a window, better 200.
+    """
+
+    judge: str | None = None
+    """The expensive judge: a name from `judges`, `juries` or `cascades`. It asks the same questions."""
+    evaluator: str | None = None
+    """Another evaluator that does the audit with its judge, if this one asks no judge or asks something else."""
+    patience: Seconds = Field(default=PATIENCE, gt=0.0, le=3600.0)
+    """How long a score waits for its audit. Then it proceeds without, and only one audit at a time is tried until one
+    ends in time."""
+    share: float = Field(default=0.05, gt=0.0, le=1.0)
+    """Share of the scored subjects that is judged again."""
+
+
+def audit_mistakes(
+    where: str, evaluator: Evaluator[Any], judge: str | None, audit: AuditSettings, known: Collection[str]
+) -> Iterator[str]:
+    """The mistakes in an evaluator's own part of its audit, one sentence each. `known` are judges and juries."""
+    if (audit.judge is None) == (audit.evaluator is None):
+        yield f"{where}: name who does it: the judge of the audit, or another evaluator"
+    if audit.judge is not None and audit.judge not in known:
+        yield f"{where}.judge: {unknown('judge', audit.judge, sorted(known))}"
+    if audit.judge is not None and not evaluator.needs_judge:
+        yield f"{where}.judge: this evaluator uses no judge; name an evaluator that does, as {where}.evaluator"
+    if audit.judge is not None and audit.judge == judge:
+        yield f"{where}.judge: {judge} would audit itself; name another judge"
+    if evaluator.label_names:
+        yield f"{where}: scores are audited, and {evaluator.name} chooses labels; remove the key"
+
+
+def auditor_mistakes(
+    where: str, scored: Evaluator[Any], name: str, others: Mapping[str, tuple[Evaluator[Any], str | None]]
+) -> Iterator[str]:
+    """The mistakes in the evaluator that does an audit, one sentence each."""
+    if name not in others or name == scored.name:
+        yield f"{where}.evaluator: {unknown('evaluator', name, sorted(set(others) - {scored.name}))}"
+        return
+    auditor, judge = others[name]
+    if auditor.scope != scored.scope:
+        yield f"{where}.evaluator: {name} scores a {auditor.scope}; name one that scores a {scored.scope}"
+    if judge is None:
+        yield f"{where}.evaluator: {name} asks no judge, so it can score everything itself; name one that asks a judge"
+    if auditor.direction != scored.direction:
+        yield f"{where}.evaluator: of {name} other scores are good (direction); name one with {scored.direction}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,9 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from collector import plugins
-from collector.config.audits import AuditSettings, audit_mistakes, auditor_mistakes
-from collector.config.configured import Config, Configured, judges_of
+from collector.config.configured import AuditSettings, Config, Configured, audit_mistakes, auditor_mistakes, judges_of
+from collector.config.endpoints import JudgePair, pair_mistakes, pair_named
 from collector.config.error_sentences import cascade_mistakes, error_sentences, port_mistakes
-from collector.config.judge_pairs import JudgePair, pair_mistakes, pair_named
 from collector.config.packs import pack_mistakes
 from collector.config.redaction_notes import redaction_notes
 from collector.config.renamed_keys import with_current_names

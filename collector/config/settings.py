@@ -12,10 +12,8 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from collector.config.alerts import AlertSettings, GoldenSettings, MonitorAlertSettings
 from collector.config.dialects import DialectSettings
-from collector.config.endpoints import checked_endpoint, only_by_client
+from collector.config.endpoints import checked_endpoint, list_prices, only_by_client, pair_named
 from collector.config.feedback import FeedbackSettings
-from collector.config.judge_pairs import pair_named
-from collector.config.list_prices import list_prices
 from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
 from collector.evaluate.guardrails import CanarySettings

@@ -22,8 +22,7 @@ from collector.config.configured import Config
 from collector.config.loading import check
 from collector.demo.application import Helpdesk, tracing
 from collector.demo.judge import MODEL, serve_judge
-from collector.demo.screen import Scene, render, summary
-from collector.demo.state import DemoState
+from collector.demo.screen import DemoState, Scene, render, summary
 from collector.logs.log import Committed, StoredRecord
 from collector.records.epochs import fenced
 from collector.records.json import evaluation_from_json, turn_from_json

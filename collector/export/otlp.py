@@ -29,8 +29,8 @@ from collector.otlp.own_items import OwnItems
 from collector.records.feedback import JoinedFeedback
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
+from evaluators.private_files import SecretFiles
 from evaluators.results import Evaluation
-from evaluators.secret_files import SecretFiles
 from evaluators.wire.http_client import HttpClient
 
 _REQUEST_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 from collector import plugins
 from collector.config.configured import Config
-from collector.config.judge_pairs import pair_named
+from collector.config.endpoints import pair_named
 from collector.config.settings import JudgeSettings, JudgeTlsSettings
 from collector.errors import ConfigError
 from collector.evaluate.sampling.draw_key import draw_key
@@ -45,7 +45,7 @@ from evaluators.judges.local_embeddings import LocalEmbeddingJudge
 from evaluators.judges.openai import OpenAIJudge
 from evaluators.judges.rate_limited import EndpointLimiter
 from evaluators.judges.settings import EndpointOptions
-from evaluators.secret_files import SecretFiles
+from evaluators.private_files import SecretFiles
 
 
 class EndpointBreakers:

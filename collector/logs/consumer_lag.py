@@ -15,8 +15,8 @@ from collector.logs.fold_wrapper import FoldWrapper
 from collector.logs.log import Committed, Fold, Log, LogUnavailable, OpenFold, StoredRecord
 from collector.telemetry import series
 from collector.telemetry.drop_reasons import LossReason
+from collector.telemetry.logging import SparseLog
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.sparse_log import SparseLog
 
 logger = logging.getLogger(__name__)
 

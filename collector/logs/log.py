@@ -8,10 +8,13 @@ Per group and partition two numbers are committed: `offset`, up to which records
 the oldest record that the fold's state still needs. After a restart the records between them are replayed to rebuild
 the state, then delivery continues at `offset`. There is no state store: this is the price of open state that is small
 beside the log, and it leaves one thing to keep durable instead of two that must agree.
+
+A wake-up call for any number of waiting tasks, again and again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -299,3 +302,22 @@ class RecordTooLarge(LogError):
 def partition_of(key: bytes, partitions: int) -> int:
     """The partition of a key: the same in every process and every log with as many partitions."""
     return zlib.crc32(key) % partitions
+
+
+class Broadcast:
+    """An event that resets itself: `notify` wakes all who wait now.
+
+    Check the condition, then `wait` without an await between: then no notification is missed.
+    """
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Wait for the next notification."""
+        await self._event.wait()
+
+    def notify(self) -> None:
+        """Wake all who wait now."""
+        self._event.set()
+        self._event = asyncio.Event()

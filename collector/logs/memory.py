@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from operator import attrgetter
 
 from collector.logs.appending import Partitioner
-from collector.logs.broadcast import Broadcast
 from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
-from collector.logs.log import Committed, LogError, OpenFold, Record, StoredRecord
+from collector.logs.log import Broadcast, Committed, LogError, OpenFold, Record, StoredRecord
 
 MAX_RECORD_BYTES = 16 << 20
 

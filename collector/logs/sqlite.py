@@ -13,8 +13,14 @@ from pathlib import Path
 from collector.admission.bounded_gate import BoundedGate
 from collector.logs import sqlite_rows
 from collector.logs.appending import Partitioner
-from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
-from collector.logs.delivery_pace import DeliveryPace
+from collector.logs.consumer_runner import (
+    Batch,
+    ConsumerRunner,
+    ConsumerTiming,
+    DeliveryPace,
+    PartitionFeed,
+    consume_all,
+)
 from collector.logs.log import Committed, LogError, OpenFold, Record, StoredRecord
 from collector.logs.sqlite_file import SqliteFile
 from collector.logs.sqlite_shares import PartitionShare

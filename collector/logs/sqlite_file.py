@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from collector.admission.bounded_gate import BoundedGate
-from collector.logs.broadcast import Broadcast
 from collector.logs.consumer_runner import ConsumerTiming
-from collector.logs.log import LogError, LogUnavailable, StoredRecord
+from collector.logs.log import Broadcast, LogError, LogUnavailable, StoredRecord
 from collector.logs.open_files import OpenFiles
 from collector.logs.sqlite_rows import FreshRecords
 from collector.logs.sqlite_shares import PARTITIONS, PartitionShare, group_in_use, lock_alone, lock_path, lock_shared

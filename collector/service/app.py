@@ -41,8 +41,7 @@ from collector.service.live.history import ConfigurationHistory
 from collector.service.live.reload import Reload, start_reload
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_guard import open_guard
-from collector.service.open_logs import Logs, open_logs
-from collector.service.own_items import own_items
+from collector.service.open_logs import Logs, open_logs, own_items
 from collector.service.page import start_page
 from collector.service.partition_numbers import require_partitions
 from collector.service.process import Apply, PrepareChange, Process

@@ -1,8 +1,12 @@
-"""The logs of a configuration, opened."""
+"""The logs of a configuration, opened.
+
+The key with which a deployment signs what it exports: drawn once, and kept in a log that all its processes read.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +18,7 @@ from collector.config.settings import KafkaLogSettings, LogSettings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import Log, LogError, LogUnavailable
+from collector.otlp.own_items import OwnItems
 from collector.page.sums_history import RETENTION
 from collector.service.kafka_settings import settings_of_log
 from collector.telemetry.registry import Telemetry
@@ -207,3 +212,12 @@ def loss_counter(telemetry: Telemetry | None) -> Callable[[LostRecords], None]:
             telemetry.drop(lost.consumer, lost.reason, lost.count)
 
     return count
+
+
+_KEY = "own items/key"
+
+
+async def own_items(definitions: GeneratedStepsStore) -> OwnItems:
+    """Recognises what this deployment has exported; waits while the log is unavailable."""
+    key = await definitions.load(_KEY) or await definitions.save(_KEY, secrets.token_hex(32))
+    return OwnItems(key.encode())

@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from collector.config.audits import AuditSettings
-from collector.config.configured import Config, Configured, judges_of
+from collector.config.configured import AuditSettings, Config, Configured, judges_of
 from collector.config.packs import pack_of
 from collector.config.settings import (
     BoostSettings,

@@ -15,8 +15,8 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
+from collector.telemetry.logging import SparseLog
 from collector.telemetry.series import ABSURD_VALUES, DROPS, LABEL_OVERFLOW, OTHER, Series, all_series
-from collector.telemetry.sparse_log import SparseLog
 
 MOST = 2.0**53
 """The largest single amount: beyond it a double does not tell neighbouring whole numbers apart."""

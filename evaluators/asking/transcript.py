@@ -1,15 +1,26 @@
-"""A conversation as a judge is shown it: numbered turns, within a budget."""
+"""A conversation as a judge is shown it: numbered turns, within a budget.
+
+The JSON that a judge is shown of a whole conversation: its turns, and what is said of it as a whole.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from evaluators.asking.judge_input import TextSettings, fit_both_ends, shorten, size_of, to_json_value
+from evaluators.asking.judge_input import (
+    JudgeInput,
+    TextSettings,
+    fit_both_ends,
+    shorten,
+    shorten_all,
+    size_of,
+    to_json_value,
+)
 from evaluators.asking.windows import MOST_AT_ONCE, WindowSettings, split_evenly
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import NotApplicable
@@ -190,3 +201,30 @@ def _fields(turn: Turn, names: Iterable[str]) -> dict[str, Json]:
     if turn.incomplete is not None:
         values["incomplete"] = NOT_RECORDED
     return {name: value for name, value in values.items() if value is not None and value != []}
+
+
+ConversationField = Literal["scenario", "expected_outcome", "chatbot_role"]
+"""The fields that describe a conversation as a whole."""
+
+OF_THE_WHOLE: tuple[str, ...] = get_args(ConversationField)
+
+
+def required_fields(names: Sequence[str]) -> frozenset[str]:
+    """The names as a conversation has them: one of a turn is there if any turn has it."""
+    return frozenset(name if name in OF_THE_WHOLE else f"turns.{name}" for name in names)
+
+
+def build_conversation_input(case: Conversation, names: Sequence[str], settings: TranscriptSettings) -> JudgeInput:
+    """The named fields: those of turns with each turn, those of the whole once.
+
+    Raises:
+        NotApplicable: the conversation has no turn.
+    """
+    of_turns = [name for name in names if name not in OF_THE_WHOLE]
+    transcript = build_transcript(case, of_turns, settings, always=())
+    whole = {name: to_json_value(getattr(case, name)) for name in names if name in OF_THE_WHOLE}
+    visible = shorten_all(whole, settings.longest_text)
+    content = {**visible.content, "turns": transcript.content} if of_turns else visible.content
+    if not of_turns:
+        return JudgeInput(content, visible.truncated)
+    return JudgeInput(content, visible.truncated or transcript.truncated, transcript.omitted)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from evaluators.asking.conversation_input import ConversationField, build_conversation_input, required_fields
 from evaluators.asking.judge_input import TurnField
-from evaluators.asking.transcript import TranscriptSettings
+from evaluators.asking.transcript import (
+    ConversationField,
+    TranscriptSettings,
+    build_conversation_input,
+    required_fields,
+)
 from evaluators.cases import Conversation
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge

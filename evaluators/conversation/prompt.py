@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from evaluators.asking.conversation_input import OF_THE_WHOLE, build_conversation_input, required_fields
 from evaluators.asking.judge_input import TURN_FIELDS
-from evaluators.asking.transcript import TranscriptSettings
+from evaluators.asking.transcript import OF_THE_WHOLE, TranscriptSettings, build_conversation_input, required_fields
 from evaluators.cases import Conversation
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from evaluators.asking.conversation_input import build_conversation_input
-from evaluators.asking.transcript import TranscriptSettings
+from evaluators.asking.transcript import TranscriptSettings, build_conversation_input
 from evaluators.cases import Conversation
 from evaluators.judge import Judge
 from evaluators.mechanisms.classification import Classification, LabelDefinition, ready_labels

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluators.asking.judge_input import iter_texts
-from evaluators.asking.sources import list_results
+from evaluators.asking.judge_input import iter_texts, list_results
 from evaluators.cases import Json, Turn
 
 MOST_CITATIONS = 500

@@ -1,4 +1,7 @@
-"""Ratio evaluators of single turns: a text is taken apart into items, and every item gets a verdict."""
+"""Ratio evaluators of single turns: a text is taken apart into items, and every item gets a verdict.
+
+Evaluators of turns whose score is made of two shares, like precision and recall.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from evaluators.evaluator import Evaluator
 from evaluators.identity import turn_id_of
 from evaluators.judge import Judge
 from evaluators.mechanisms import item_verdicts
+from evaluators.mechanisms.item_verdicts import VerdictSettings
 from evaluators.results import Score
 
 
@@ -165,3 +169,34 @@ class TurnRatio(item_verdicts.VerdictSettings, WindowSettings, Evaluator[Turn]):
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         return await self.spec.score(case, judge, self)
+
+
+class TwoRatios(VerdictSettings, WindowSettings, Evaluator[Turn]):
+    """Two shares of one turn, each with the items of a spec, and a score that is made of them."""
+
+    first: ClassVar[TurnRatioSpec]
+    second: ClassVar[TurnRatioSpec]
+
+    @property
+    def rounds(self) -> int:
+        """For each share one to take a text apart, and one for the verdicts."""
+        return 4
+
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: the items."""
+        return True
+
+    @property
+    def lowest_if_trivial(self) -> str | None:
+        """The answer."""
+        return "actual_output"
+
+    def combine(self, value: float, shares: Mapping[str, Score]) -> Score:
+        """The score, with both shares and their items in its details."""
+        details: dict[str, Json] = {name: {"share": share.value, **share.details} for name, share in shares.items()}
+        if any(share.details.get("truncated") for share in shares.values()):
+            details["truncated"] = True
+        explanation = " ".join(f"{name}: {share.explanation}" for name, share in shares.items())
+        method = next(iter(shares.values())).method
+        return Score(value=value, explanation=explanation, details=details, method=method)

@@ -9,8 +9,7 @@ from pydantic import Field
 from evaluators.cases import Turn
 from evaluators.judge import Judge
 from evaluators.mechanisms.item_verdicts import RatioSpec
-from evaluators.mechanisms.turn_ratio import TurnRatioSpec
-from evaluators.mechanisms.two_ratios import TwoRatios
+from evaluators.mechanisms.turn_ratio import TurnRatioSpec, TwoRatios
 from evaluators.results import Score
 
 

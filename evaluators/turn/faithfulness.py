@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from evaluators.answers.trivial_answer import is_trivial_answer, worst_score
-from evaluators.asking.sources import find_sources
+from evaluators.asking.judge_input import find_sources
 from evaluators.cases import Turn
 from evaluators.judge import Judge
 from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from evaluators.asking.sources import find_sources
+from evaluators.asking.judge_input import find_sources
 from evaluators.cases import Turn
 from evaluators.judge import Judge
 from evaluators.mechanisms.item_verdicts import RatioSpec

@@ -20,7 +20,7 @@ from collector.config.loading import check
 from collector.demo.judge import serve_judge
 from collector.errors import ConfigError
 from collector.judging.open_judges import open_judges
-from evaluators.secret_files import SecretFiles
+from evaluators.private_files import SecretFiles
 
 
 class Gate:

@@ -14,8 +14,7 @@ import pytest
 from configurations import checked
 from evaluation_samples import scored
 
-from collector.commands.targets.past_alerts import PastAlerts, with_fall
-from collector.commands.targets.targets import TargetsOptions, propose
+from collector.commands.targets.targets import PastAlerts, TargetsOptions, propose, with_fall
 from collector.config.configured import Config
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Record

@@ -14,9 +14,8 @@ from collector.commands.check.capacity import capacity_lines
 from collector.commands.check.deferred_plan import deferred_lines
 from collector.commands.check.prompt_cache import cache_lines
 from collector.config.attribute_names import receives_ready_made
-from collector.config.audits import AuditSettings
-from collector.config.configured import Config, judges_of
-from collector.config.list_prices import date_of_list
+from collector.config.configured import AuditSettings, Config, judges_of
+from collector.config.endpoints import date_of_list
 from collector.config.packs import packs_of
 from collector.config.settings import (
     BoostSettings,

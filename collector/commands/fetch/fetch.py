@@ -22,8 +22,7 @@ from collector.commands.fetch.source import Document, Source, Wanted, objects
 from collector.errors import BadInput, ConfigError
 from collector.otlp.decode import read_request, request_from_protobuf, split_by_trace
 from collector.wording import plural, unknown
-from evaluators.private_files import open_private
-from evaluators.secret_files import SecretFiles
+from evaluators.private_files import SecretFiles, open_private
 from evaluators.wire.http_client import HttpClient
 
 SOURCES: Mapping[str, Source] = MappingProxyType({

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from collector.evaluate.planned_rates.day_figures import DayFigures, least_rate, rates_of
+from collector.evaluate.planned_rates.learned_figures import DayFigures, least_rate, rates_of
 from collector.evaluate.sampling.strata import MAX_BOOST
 
 _STEPS = (1.5, 1.15, 1.05)

@@ -18,7 +18,7 @@ from statistics import fmean
 
 from collector.commands.plan.allocation import Allocation, cheapest, rounded
 from collector.config.configured import Config
-from collector.evaluate.planned_rates.day_figures import DayFigures, SecondPhase
+from collector.evaluate.planned_rates.learned_figures import DayFigures, SecondPhase
 from collector.records.audits import FEWEST_AUDITS, AuditScore
 from collector.statistics.bounded_sums import Weight
 from collector.statistics.estimator import VARIANCE_FLOOR

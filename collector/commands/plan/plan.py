@@ -27,7 +27,7 @@ from collector.commands.plan.past_figures import (
 from collector.config.configured import Config
 from collector.config.settings import BoostSettings, PlannedRate, UseSettings
 from collector.errors import ConfigError, EvalstreamError
-from collector.evaluate.planned_rates.day_figures import DayFigures, rates_of
+from collector.evaluate.planned_rates.learned_figures import DayFigures, rates_of
 from collector.evaluate.sampling.strata import EVERYTHING
 from collector.logs.log import Log
 from collector.logs.whole_log import read_records

@@ -11,8 +11,7 @@ from typing import Any
 
 from collector.evaluate.budget.windows import round_to_digits
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
-from collector.evaluate.planned_rates.day_figures import least_rate
-from collector.evaluate.planned_rates.learned_figures import LearnedFigures, day_of
+from collector.evaluate.planned_rates.learned_figures import LearnedFigures, day_of, least_rate
 from collector.evaluate.sampling.strata import EVERYTHING
 from collector.records.audits import audit_of
 from evaluators.judges.audited import Audited

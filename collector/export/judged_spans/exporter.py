@@ -12,16 +12,22 @@ from typing import ClassVar
 from collector.backoff import Backoff
 from collector.errors import ConfigError
 from collector.export.exporter import ExportContext
-from collector.export.judged_spans.destinations import EXPORTER, OtlpSpans, SpanDestination, open_topic
+from collector.export.judged_spans.destinations import (
+    EXPORTER,
+    JudgedSpansOtlpSettings,
+    JudgedSpansSettings,
+    OtlpSpans,
+    SpanDestination,
+    open_topic,
+)
 from collector.export.judged_spans.fold import GROUP, JudgedSpansStage
-from collector.export.judged_spans.settings import JudgedSpansOtlpSettings, JudgedSpansSettings
 from collector.export.otlp_client import OtlpClient, OtlpDestination
 from collector.logs.appending import append_until_durable
 from collector.logs.log import Log, OpenFold
 from collector.logs.memory import MemoryLog
 from collector.records.judged_spans import evaluation_record
+from evaluators.private_files import SecretFiles
 from evaluators.results import Evaluation
-from evaluators.secret_files import SecretFiles
 from evaluators.wire.http_client import HttpClient
 
 

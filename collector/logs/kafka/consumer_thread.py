@@ -22,7 +22,7 @@ from kafka.errors import FencedInstanceIdError
 from kafka.structs import TopicPartition
 
 from collector.backoff import FailureLog
-from collector.logs.delivery_pace import DeliveryPace
+from collector.logs.consumer_runner import DeliveryPace
 from collector.logs.kafka import workarounds
 from collector.logs.kafka.group_watch import GroupView, GroupWatch, ask_brokers
 from collector.logs.kafka.losses import OnLost

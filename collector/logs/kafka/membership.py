@@ -24,14 +24,13 @@ from kafka.consumer.group import KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from collector.backoff import FailureLog
-from collector.logs.broadcast import Broadcast
 from collector.logs.consumer_runner import since_boot
 from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.logs.kafka.connections import connect
 from collector.logs.kafka.settings import KafkaSettings, milliseconds
 from collector.logs.kafka.subscription import Subscription
 from collector.logs.kafka.workarounds import known_partitions, wait_in_thread
-from collector.logs.log import LogRefused, LogUnavailable
+from collector.logs.log import Broadcast, LogRefused, LogUnavailable
 
 
 class Membership:

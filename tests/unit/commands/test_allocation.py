@@ -14,7 +14,7 @@ import pytest
 
 from collector.commands.plan.allocation import best_share, cheapest, cheapest_boosts, neyman_boosts, rounded
 from collector.commands.plan.past_figures import PricedEvaluation, figures_of, with_second_phase
-from collector.evaluate.planned_rates.day_figures import DayFigures, SecondPhase, rates_of
+from collector.evaluate.planned_rates.learned_figures import DayFigures, SecondPhase, rates_of
 from collector.records.audits import AuditScore
 from collector.statistics.audited_sums import AuditedSums, totals_of
 from collector.statistics.bounded_sums import Weight

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from collector.config.list_prices import date_of_list, list_prices
+from collector.config.endpoints import date_of_list, list_prices
 from collector.config.settings import JudgeSettings
 
 OPENAI = "https://api.openai.com/v1"

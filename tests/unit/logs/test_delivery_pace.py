@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.logs.delivery_pace import AT_ONCE, INTERVAL, MANY, MUCH, DeliveryPace
+from collector.logs.consumer_runner import AT_ONCE, INTERVAL, MANY, MUCH, DeliveryPace
 
 GAPS = st.floats(0.0, 3 * INTERVAL)
 

@@ -11,9 +11,8 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
 
-from collector.logs.delivery_pace import AT_ONCE, INTERVAL
-from collector.logs.kafka import consumer_thread as polling
-from collector.logs.kafka import membership, owned_partitions
+from collector.logs.consumer_runner import AT_ONCE, INTERVAL
+from collector.logs.kafka import membership, owned_partitions, workarounds
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.group_watch import GroupWatch
 from collector.logs.kafka.losses import log_lost
@@ -104,18 +103,18 @@ class Owner:
 
 def thread_that_polls(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, owner: Owner) -> ConsumerThread:
     monkeypatch.setattr(membership, "connect", lambda *_: consumer)
-    monkeypatch.setattr(polling, "keep_joining", lambda _: None)
-    monkeypatch.setattr(polling, "give_back_parked_records", lambda _: None)
-    monkeypatch.setattr(polling, "wait_in_poll", lambda _: None)
-    monkeypatch.setattr(polling, "poll_in_one_thread", lambda _: None)
-    monkeypatch.setattr(polling, "wait_in_thread", lambda _, seconds: time.sleep(seconds))
-    monkeypatch.setattr(polling, "waits_for_group", lambda _: False)
-    monkeypatch.setattr(polling, "report_out_of_range", lambda *_: None)
+    monkeypatch.setattr(workarounds, "keep_joining", lambda _: None)
+    monkeypatch.setattr(workarounds, "give_back_parked_records", lambda _: None)
+    monkeypatch.setattr(workarounds, "wait_in_poll", lambda _: None)
+    monkeypatch.setattr(workarounds, "poll_in_one_thread", lambda _: None)
+    monkeypatch.setattr(workarounds, "wait_in_thread", lambda _, seconds: time.sleep(seconds))
+    monkeypatch.setattr(workarounds, "waits_for_group", lambda _: False)
+    monkeypatch.setattr(workarounds, "report_out_of_range", lambda *_: None)
     monkeypatch.setattr(owned_partitions, "topic_id", lambda *_: None)
-    for module in (polling, membership):
+    for module in (workarounds, membership):
         monkeypatch.setattr(module, "known_partitions", lambda *_: frozenset([OLD, NEW]))
     monkeypatch.setattr(GroupWatch, "should_rejoin", lambda *_: False)
-    monkeypatch.setattr(polling, "report_heartbeats", lambda *_: lambda: None)
+    monkeypatch.setattr(workarounds, "report_heartbeats", lambda *_: lambda: None)
     monkeypatch.setattr(RecordDecoder, "install", lambda *_: None)
     monkeypatch.setattr(RecordDecoder, "skip_failed", lambda *_: False)
     return ConsumerThread(

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 from folds import Recorder, Recorders, following
 
-from collector.logs.consumer_runner import ConsumerTiming
-from collector.logs.delivery_pace import AT_ONCE, INTERVAL
+from collector.logs.consumer_runner import AT_ONCE, INTERVAL, ConsumerTiming
 from collector.logs.log import TICK, GroupInUse, LogError, LogUnavailable, Record, StoredRecord
 from collector.logs.sqlite import SqliteLog
 from collector.logs.sqlite_file import _Write

@@ -23,8 +23,7 @@ from collector.alerting.rules.generate import INHIBITIONS, rules_hash, rules_of
 from collector.alerting.rules.model import AlertingRule, RecordingRule, duration, quoted
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.rules.write import render, write
-from collector.config.audits import AuditSettings
-from collector.config.configured import Config
+from collector.config.configured import AuditSettings, Config
 from collector.config.loading import check
 from collector.config.settings import CascadeSettings
 from collector.errors import ConfigError

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from collector.evaluate.conversations.partition_conversations import Population
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.sampling.population import Population
 from collector.evaluate.sampling.strata import Boost, Strata, failed
 from collector.logs.log import TICK, StoredRecord
 from collector.records.json import turn_to_json
