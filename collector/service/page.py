@@ -17,14 +17,7 @@ from collector.config.settings import Settings
 from collector.evaluate.guardrails import RedactedCase
 from collector.evaluate.judge_questions import judge_questions
 from collector.evaluate.sampling.draw_key import PUBLIC, draw_key
-from collector.page.providers import (
-    budget_views,
-    configuration_alerts,
-    evaluator_views,
-    judge_alerts,
-    page_sources,
-    usage_from_view,
-)
+from collector.page import providers
 from collector.page.security import Login
 from collector.page.server import Page, PageLogs
 from collector.page.settings import PageSettings
@@ -62,8 +55,8 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
     def current_budgets() -> Sequence[BudgetView]:
         now = process.clock()
         if evaluating is None:
-            return budget_views(usage_from_view(current.process.plan, page.view, now))
-        return budget_views(evaluating.budgets.usages(now))
+            return providers.budget_views(providers.usage_from_view(current.process.plan, page.view, now))
+        return providers.budget_views(evaluating.budgets.usages(now))
 
     agreement = watching.agreement or await start_agreement(process)
     watched = alerts_for_page(process, replace(watching, agreement=agreement))
@@ -73,15 +66,15 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
         return comparing.current
 
     def current_alerts() -> Sequence[AlertView]:
-        refused = configuration_alerts(REFUSED, process.status.problem, process.status.refused_since)
-        judges = judge_alerts(process.telemetry, JUDGE_UNAVAILABLE)
+        refused = providers.configuration_alerts(REFUSED, process.status.problem, process.status.refused_since)
+        judges = providers.judge_alerts(process.telemetry, JUDGE_UNAVAILABLE)
         firing = (*refused, *judges, *watched(), *release_alerts(current_releases()))
         return [with_links(view, current.process.config.settings.alerts) for view in firing]
 
     async def questions(evaluation: Evaluation, case: Turn | Conversation) -> Mapping[str, Json] | None:
         return await questions_of(current.process, evaluation, case)
 
-    sources = replace(page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets)
+    sources = replace(providers.page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets)
     sources = replace(
         sources, people=agreement.views, draw_key=await draw_key(process.steps) if process.steps else PUBLIC
     )
@@ -95,7 +88,7 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
     page = Page(
         settings,
         PageLogs(process.logs.evaluations, process.logs.labels, process.logs.turns, process.logs.history),
-        tuple(evaluator_views(process.plan)),
+        tuple(providers.evaluator_views(process.plan)),
         sources=sources,
         login=login,
         on_refused=process.telemetry.counter(REFUSED_CONNECTIONS, "page").inc,
@@ -103,7 +96,7 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
 
     async def take_over(changed: Process) -> None:
         current.process = changed
-        page.view.take_evaluators(tuple(evaluator_views(changed.plan)))
+        page.view.take_evaluators(tuple(providers.evaluator_views(changed.plan)))
 
     async def prepare(_config: Config) -> Apply:
         return take_over
