@@ -17,7 +17,7 @@ from functools import partial
 from typing import Literal
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
 from collector.admission.http_server import serving
 from collector.admission.shared_port import SharedPort
@@ -67,7 +67,8 @@ class OtlpHttpReceiver:
 
     def routes(self) -> web.Application:
         """A new application with its routes. Its shutdown rejects new requests."""
-        application = web.Application(middlewares=[_in_otlp_form])
+        browsers = [_for_browsers(frozenset(self._settings.origins))] if self._settings.origins else []
+        application = web.Application(middlewares=[*browsers, _in_otlp_form])
         application.router.add_post("/v1/traces", partial(self._export, "traces"))
         application.router.add_post("/v1/logs", partial(self._export, "logs"))
         application.router.add_post("/v1/references", partial(self._export, "references"))
@@ -154,6 +155,31 @@ class OtlpHttpReceiver:
 
 async def _no_metrics(_request: web.Request) -> web.Response:
     raise Rejected(404, "metrics are not accepted here, only traces and logs; send them elsewhere or not at all")
+
+
+def _for_browsers(origins: frozenset[str]) -> Middleware:
+    """Let pages of these origins send from a browser, which asks before and reads the answer's headers (CORS)."""
+
+    @web.middleware
+    async def allow(request: web.Request, handler: Handler) -> web.StreamResponse:
+        origin = request.headers.get("Origin", "")
+        is_allowed = origin in origins or ("*" in origins and bool(origin))
+        is_question = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+        response = web.Response(status=204) if is_allowed and is_question else await handler(request)
+        if is_allowed:
+            response.headers.update({"Access-Control-Allow-Origin": origin, "Vary": "Origin"})
+        if is_allowed and is_question:
+            headers = request.headers.get("Access-Control-Request-Headers", "Content-Type")
+            response.headers.update(
+                {
+                    "Access-Control-Allow-Methods": "POST",
+                    "Access-Control-Allow-Headers": headers,
+                    "Access-Control-Max-Age": "7200",
+                }
+            )
+        return response
+
+    return allow
 
 
 @web.middleware

@@ -81,6 +81,8 @@ class OtlpHttpSettings(OtlpSettings):
 
     port: int = Field(default=4318, ge=0, le=65535)
     """Port to listen on; 0 takes any free one."""
+    origins: list[str] = Field(default_factory=list)
+    """Origins of pages that may send from a browser, such as https://app.example.com; '*' means any."""
 
 
 class OtlpGrpcSettings(OtlpSettings):

@@ -403,6 +403,27 @@ async def test_beyond_the_bounds_is_503():
         assert await sender.status(traces_request(ONE, text="x" * 2000).SerializeToString()) == 503
 
 
+async def test_pages_of_listed_origins_send_from_a_browser():
+    page = {"Origin": "https://app.example.com"}
+    question = {**page, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    async with receiving(origins=["https://app.example.com"]) as sender:
+        url = f"http://127.0.0.1:{sender.port}/v1/traces"
+        async with sender.session.options(url, headers=question) as answer:
+            assert answer.status == 204
+            assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example.com"
+            assert answer.headers["Access-Control-Allow-Headers"] == "authorization"
+        for body, status in ((TRACES, 200), (b"nonsense", 400)):  # a page reads errors, too
+            code, headers, _ = await sender.post(body, {**PROTOBUF, **page})
+            assert (code, headers["Access-Control-Allow-Origin"]) == (status, "https://app.example.com")
+        _, headers, _ = await sender.post(TRACES, {**PROTOBUF, "Origin": "https://other.example.com"})
+        assert "Access-Control-Allow-Origin" not in headers
+    async with receiving() as sender:
+        url = f"http://127.0.0.1:{sender.port}/v1/traces"
+        async with sender.session.options(url, headers=question) as answer:
+            assert answer.status == 405
+            assert "Access-Control-Allow-Origin" not in answer.headers
+
+
 async def test_stopping_refuses_new_requests_and_ends_running_ones():
     log = GatedLog()
     telemetry = Telemetry()
