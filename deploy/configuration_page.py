@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import orjson
+import yaml
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
@@ -19,62 +20,7 @@ from collector import plugins
 from collector.config.settings import Settings
 from collector.durations import seconds
 
-INTRODUCTION = """\
-# Configuration
-
-These are the keys of `evalstream.yaml` that most deployments set. [Advanced configuration](configuration-advanced.md)
-has all others, [Evaluators](evaluators.md#all-evaluators) those of each kind. `evalstream check` says what a file means
-and what is wrong with it. `evalstream check --schema configuration` prints the keys as a JSON Schema,
-[for editors](files-and-replay.md#schema). `make reference` writes this page from the models that check the file.
-
-Complete examples: a [chatbot](../examples/chatbot.yaml), a [RAG service](../examples/rag.yaml), an
-[agent](../examples/agent.yaml), and the [recipes](recipes.md).
-
-Write durations like `250ms`, `10s`, `15m`, `1h` or `7d`; a plain number is seconds. `${env:NAME}` is replaced by that
-environment variable, `${env:NAME:-default}` by the variable or a default. Keys in **bold** are required.
-"""
-ADVANCED = """\
-# Advanced configuration
-
-The keys of `evalstream.yaml` that are not on [the first page](configuration.md). Most deployments need none of them.
-"""
-FIRST: Mapping[str, str] = {
-    "": "store_text plugins",
-    "redact": "enabled detectors patterns",
-    "log": "kind path retention",
-    "log.kafka": "bootstrap_servers prefix partitions replication_factor",
-    "log.kafka.security": "protocol mechanism username password ca",
-    "receive": "files",
-    "receive.otlp_http": "host port",
-    "receive.otlp_http.auth": "tokens",
-    "receive.otlp_http.tls": "certificate key",
-    "receive.otlp_grpc": "port",
-    "receive.kafka[]": "bootstrap_servers traces logs group start",
-    "assemble": "idle_timeout attributes fields",
-    "assemble.identity": "conversation user",
-    "judges.<name>": "model base_url api api_key api_key_file timeout concurrency temperature max_tokens fallback"
-    " usd_per_million_input_tokens usd_per_million_output_tokens requests_per_minute cache_size",
-    "juries.<name>": "judges combine",
-    "cascades.<name>": "first then doubt share",
-    "evaluators.<name>": "kind judge scope threshold",
-    "monitors.<name>": "evaluators match subjects sample idle_timeout packs",
-    "monitors.<name>.evaluators[]": "name sample",
-    "monitors.<name>.boost": "error",
-    "monitors.<name>.budget": "usd_per_hour usd_per_day",
-    "monitors.<name>.alerts": "targets turns_per_hour enabled",
-    "monitors.<name>.alerts.shares.<name>": "at_most at_least",
-    "evaluate.budget": "usd_per_hour usd_per_day",
-    "alerts": "false_alarm_days expected_usd_per_hour runbooks dashboards labels webhook",
-    "golden": "path",
-    "page": "host port url",
-    "page.auth": "tokens",
-    "page.trace_link": "kind url",
-    "export.prometheus": "port segment_by",
-    "export.otlp": "endpoint headers",
-    "export.jsonl": "path",
-    "export.langfuse": "endpoint public_key secret_key",
-    "export.phoenix": "endpoint api_key project",
-}
+FIRST: Mapping[str, str] = yaml.safe_load(Path(__file__).with_name("first_keys.yaml").read_text(encoding="utf-8"))
 """The keys of the first page, by their section."""
 
 
@@ -97,13 +43,13 @@ class Section(NamedTuple):
 
 def document() -> str:
     """The first page as Markdown: the keys that most deployments set."""
-    return "\n".join([INTRODUCTION, *_tables(map(_first, _all_sections()), {})])
+    return "\n".join(_tables(map(_first, _all_sections()), {}))
 
 
 def advanced() -> str:
     """All other keys as Markdown; a key that the first page has elsewhere in the same words is only named."""
     first = {row: section.path for section in reversed([*map(_first, _all_sections())]) for row in section.rows}
-    return "\n".join([ADVANCED, *_tables(map(_others, _all_sections()), first)])
+    return "\n".join(_tables(map(_others, _all_sections()), first))
 
 
 def own_keys(kind: str) -> tuple[Row, ...]:

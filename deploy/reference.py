@@ -21,8 +21,10 @@ DOCS = Path(__file__).with_name("docs")
 def pages() -> dict[Path, Callable[[], str]]:
     """Every page that is generated, in whole or between two markers, with what makes the text that it should have."""
     return {
-        DOCS / "configuration.md": configuration_page.document,
-        DOCS / "configuration-advanced.md": configuration_page.advanced,
+        DOCS / "configuration.md": lambda: _spliced("configuration", {"keys": configuration_page.document()}),
+        DOCS / "configuration-advanced.md": lambda: _spliced(
+            "configuration-advanced", {"keys": configuration_page.advanced()}
+        ),
         DOCS / "commands.md": commands_page.document,
         chart_schema.PATH: chart_schema.document,
         public_names.PATH: public_names.document,
