@@ -28,6 +28,8 @@ _LAYERS = 6
 """Escapes inside escapes that are taken off."""
 _LONG_REASON = 12
 """Characters of a reason that nobody writes twice by chance, together with the same number."""
+_OWN_WORDS = 48
+"""Letters and digits of a reason that is compared by itself: a judge that quotes so much adds words of its own."""
 _LONGEST_NUMBER, _LONGEST_WORD = 20, 20
 _NEAR = 120
 """Characters between a reason and its number."""
@@ -101,11 +103,13 @@ def _holds(readable: str, verdicts: Sequence[tuple[_ReadableVerdict, Sequence[st
 
 
 def _stands_near(reading: str, reason: str, marks: Sequence[tuple[str, str]]) -> bool:
-    """Whether a reason stands in a text, and one of its marks beside it."""
+    """Whether a reason stands in a text: a long one anywhere, another with one of its marks beside it."""
     if len(reason) < _LONG_REASON:  # too short to tell by itself: only with its name, and its mark right beside it
         return any(
             f"reason{reason}{name}{mark}" in reading or f"{name}{mark}reason{reason}" in reading for name, mark in marks
         )
+    if len(reason) >= _OWN_WORDS:
+        return reason in reading
     forms = [f"{field}{mark}" for name, mark in marks for field in (name, *_VERDICT_NAMES)]
     at = reading.find(reason)
     while at >= 0:
