@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -230,7 +231,25 @@ def _list_incomplete(parsed_span: ParsedSpan) -> Sequence[str]:
     ]
     if parsed_span.span.dropped_attributes:
         reasons.append(f"{parsed_span.span.dropped_attributes} attributes dropped by the sender")
+    if _may_hold_thoughts(parsed_span):
+        reasons.append(
+            "its usage counts thoughts, none is marked, and its answer has several texts: some may be thoughts"
+        )
     return [reason for reason in reasons if reason]
+
+
+_TEXT_PART = re.compile(r'"type":\s{0,4}"text"')
+_THOUGHT = re.compile(r'"(?:type|thought)":\s{0,4}(?:true|"(?:reasoning|thinking|thought))')
+
+
+def _may_hold_thoughts(parsed_span: ParsedSpan) -> bool:
+    """Whether thoughts may be among the texts of an answer: Google's ADK writes streamed ones as plain text."""
+    attributes, call = parsed_span.span.attributes, parsed_span.call
+    written = attributes.get(call.sources.get("output", ""))
+    if not isinstance(written, str) or len(call.output or ()) != 1 or len(_TEXT_PART.findall(written)) <= 1:
+        return False
+    thoughts = (value for key, value in attributes.items() if "usage" in key and "reasoning" in key)
+    return any(isinstance(value, int) and value > 0 for value in thoughts) and not _THOUGHT.search(written)
 
 
 def _describe_outcome(parsed_span: ParsedSpan, analysis: TraceAnalysis) -> str:

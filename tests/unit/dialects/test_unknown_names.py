@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from made_up import Trace, chat, parts
+from made_up import ASSEMBLER, Trace, chat, parts
+
+from collector.assemble.explain import explain
 
 QUESTION, ANSWER = "Windy?", "Yes."
 ASKED = [{"role": "user", "content": QUESTION}]
@@ -83,6 +85,15 @@ def test_thoughts_of_any_name_are_no_answer(kind: str) -> None:
     spoken = [{"type": kind, "content": "Hm."}, {"type": "text", "content": ANSWER}]
     held = {**chat(QUESTION, None), "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": spoken}])}
     assert Trace().span(1, "chat", held).turn().actual_output == ANSWER
+
+
+@pytest.mark.parametrize(("texts", "thoughts", "warned"), [(2, 9, True), (2, 0, False), (1, 9, False)])
+def test_thoughts_that_nobody_marked_are_warned_of(texts: int, thoughts: int, *, warned: bool) -> None:
+    spoken = [{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}] * texts}]
+    held = {**chat(QUESTION, None), "gen_ai.output.messages": json.dumps(spoken)}
+    trace = Trace().span(1, "chat", {**held, "gen_ai.usage.reasoning.output_tokens": thoughts})
+    (span,) = explain("", trace.pieces(), ASSEMBLER).spans
+    assert any("some may be thoughts" in reason for reason in span.incomplete) is warned
 
 
 @pytest.mark.parametrize("kind", ["markdown", "Text", "rich_text"])
