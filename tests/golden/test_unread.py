@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from made_up import Trace, chat
+from made_up import ASSEMBLER, Trace, chat
 from truth import PAYLOADS, even, folders, truth_of
 
 from collector.assemble.collect_trace import TracePiece
@@ -155,3 +155,15 @@ def test_explain_prints_it(tmp_path: Path) -> None:
 def test_settings_by_scope(scope: str, setting: str | None) -> None:
     found = setting_for(scope)
     assert (setting in found) if setting and found else found is setting
+
+
+def test_a_proposed_mapping_is_tried_on_all_traces() -> None:
+    traces = [
+        Trace(f"{number:032x}").span(
+            1, "complete", {"acme.question": f"Is pier {number} open?", "acme.answer": f"Yes, {number} is open."}
+        )
+        for number in range(1, 41)
+    ]
+    proposal = examine([trace.pieces() for trace in traces], ASSEMBLER).proposal
+    assert proposal is not None
+    assert (proposal.turns, proposal.traces) == (40, 40)

@@ -56,8 +56,8 @@ def _quote(text: str) -> str:
 
 
 def propose(traces: Sequence[CollectedTrace], assembler: Assembler, name: str = "own") -> MappingProposal | None:
-    """The mapping that reads these traces best, tried on them; None if none gives a complete turn."""
-    traces = traces[:_MAX_TRACES]
+    """The mapping that reads some of these traces best, tried on all of them; None if none gives a complete turn."""
+    whole, traces = traces, traces[:_MAX_TRACES]
     texts = [text for trace in traces for text in texts_of(trace)]
     repeats = Counter({text: len(ids) for text, ids in _span_ids(texts).items()})
     best: tuple[float, MappingProposal] | None = None
@@ -65,7 +65,10 @@ def propose(traces: Sequence[CollectedTrace], assembler: Assembler, name: str = 
         score, count = _try(mapping, traces, assembler, repeats)
         if count and (best is None or score > best[0]):
             best = (score, MappingProposal(mapping=mapping, turns=count, traces=len(traces)))
-    return best[1] if best else None
+    if best is None or len(whole) == len(traces):
+        return best[1] if best else None
+    score, count = _try(best[1].mapping, whole, assembler, repeats)
+    return MappingProposal(mapping=best[1].mapping, turns=count, traces=len(whole)) if score > 0 else None
 
 
 def texts_of(trace: CollectedTrace) -> Iterator[TextAt]:
