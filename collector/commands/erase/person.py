@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -161,17 +161,8 @@ def _trace_of(key: bytes) -> str:
 
 
 def _stands_in(name: str, data: bytes) -> bool:
-    """Whether an id is a whole value there: in JSON, in protobuf, or alone."""
-    plain = name.encode()
-    trace = bytes.fromhex(name) if re.fullmatch("[0-9a-f]{32}", name) else None
-    return any(form in data for form in _forms(plain)) or (trace is not None and trace in data) or data == plain
-
-
-def _forms(plain: bytes) -> Iterator[bytes]:
-    yield b'"%s"' % plain
-    yield b'\\"%s\\"' % plain
-    if len(plain) < 128:
-        yield b"%c%s" % (len(plain), plain)
+    """Whether an id stands in bytes that could not be read, as a text or as the bytes of a trace id."""
+    return name.encode() in data or (re.fullmatch("[0-9a-f]{32}", name) is not None and bytes.fromhex(name) in data)
 
 
 def _document(value: bytes) -> dict[str, Any]:
