@@ -46,8 +46,9 @@ def _section(cls: type[Evaluator[Any]], shared: set[Row], shown: dict[Row, str])
     evaluator = make_example(cls)
     lowest, highest = evaluator.score_range
     needs = ", ".join(f"`{name}`" for name in sorted(evaluator.requires)) or "nothing"
-    better = "" if cls.direction == "higher_is_better" else ", lower is better"
-    facts = f"Needs {needs} · {lowest:g} to {highest:g}{better}"
+    better = "" if cls.direction == "higher_is_better" else " · lower is better"
+    own_range = "" if (lowest, highest) == (0, 1) else f" · {lowest:g} to {highest:g}"
+    facts = f"Needs {needs}{own_range}{better}"
     keys = _keys(cls.kind, shared, shown)
     return "\n".join([f"### {cls.kind}\n\n{inspect.cleandoc(cls.__doc__ or '')}\n\n{facts}\n", *keys])
 
