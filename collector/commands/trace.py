@@ -6,7 +6,7 @@ Everything is read from the logs of a configuration, beside a running service or
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -368,6 +368,9 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         fallback = " (fallback)" if judged["fallback"] else ""
         fingerprint = f", fingerprint {judge.fingerprint}" if judge.fingerprint else ""
         yield f"judge      {judge.model}{fallback}{fingerprint}, prompt {judge.prompt_hash or 'unknown'}"
+    if reading := cast("Mapping[str, list[Any]]", evaluation.details.get("reading") or {}):
+        yield f"read       calls {_plain(reading['read']) or 'none'} whole, in {reading['requests']} requests"
+        yield from (f"           searched for {query!r}" for query in reading["searched"])
     if usage := evaluation.usage:
         cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
         estimated = " (estimated)" if usage.estimated_calls else ""

@@ -1,0 +1,134 @@
+"""A judge that reads a run which is longer than its question: needles, limits, and what is noted of it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from evaluators.cases import ToolCall, Turn
+from evaluators.evaluation import evaluate
+from evaluators.judge import Answer, Prompt, Verdict
+from evaluators.results import Score, Usage
+from evaluators.turn.g_eval import GEval
+
+STEPS = 300
+FAULTS = ("permission denied", "traceback", "not authorized", "wrong customer", "timed out")
+
+
+class HonestReader:
+    """Searches for words by which faults show, reads what it finds, and then judges by what it has seen alone."""
+
+    model = "reader"
+
+    def __init__(self) -> None:
+        self.prompts: list[Prompt] = []
+
+    async def ask(self, prompt: Prompt, reply: Any, *, logprobs: bool = False, samples: int = 1) -> Verdict[Any]:
+        self.prompts.append(prompt)
+        material: dict[str, Any] = dict(prompt.material)
+        if "done" in reply.model_fields:
+            hits = [hit for found in material["found"].values() for hit in found if hit.startswith("step ")]
+            numbers = tuple(int(hit.split()[1].rstrip(":")) for hit in hits)
+            answer = {"read": numbers, "search": FAULTS, "done": bool(material["read"])}
+        else:
+            seen = str(material["tools_called"])
+            answer = {"reason": "By what I saw.", "score": 0 if any(fault in seen for fault in FAULTS) else 10}
+        return Verdict([Answer(reply.model_validate(answer), str(answer))], self.model, None, Usage(calls=1))
+
+
+def run_with_a_fault(seed: int) -> tuple[Turn, int]:
+    chance = random.Random(seed)
+    bad = chance.randrange(STEPS)
+    calls: list[ToolCall] = []
+    for number in range(STEPS):
+        words = [chance.choice(("order", "parcel", "shop", "fine", "sent")) for _ in range(500)]
+        if number == bad:
+            words.insert(chance.randrange(100, 400), chance.choice(FAULTS))
+        calls.append(ToolCall(name="look_up", arguments={"order": number}, result=" ".join(words)))
+    return Turn(turn_id="t", input="Check all orders.", actual_output="All fine.", tools_called=tuple(calls)), bad + 1
+
+
+def evaluator(reads: int | None) -> GEval:
+    return GEval(
+        name="sound",
+        evaluation_steps=("Is every step free of faults?",),
+        evaluation_params=("input", "actual_output", "tools_called"),
+        mode="single",
+        reads=reads,
+    )
+
+
+async def found_in(reads: int | None, runs: int) -> int:
+    found = 0
+    for seed in range(runs):
+        turn, bad = run_with_a_fault(seed)
+        score = (await evaluate(evaluator(reads), turn, HonestReader())).outcome
+        assert isinstance(score, Score)
+        assert score.details["truncated"] is True
+        found += score.value == 0.0
+        if reads is not None and score.value == 0.0:
+            noted: Any = score.details["reading"]
+            assert bad in noted["read"]
+    return found
+
+
+async def test_one_bad_step_of_300_is_found_by_reading_and_hardly_without() -> None:
+    by_reading, without = await found_in(reads=4, runs=40), await found_in(reads=None, runs=40)
+    print(f"of 40 runs: {by_reading} by reading, {without} without")
+    assert by_reading >= 36
+    assert without <= 10
+
+
+async def test_requests_and_characters_are_bounded() -> None:
+    class Greedy(HonestReader):
+        async def ask(self, prompt: Prompt, reply: Any, **options: Any) -> Verdict[Any]:
+            if "done" in reply.model_fields:
+                self.prompts.append(prompt)
+                first = len(self.prompts) * 20
+                answer = {"read": tuple(range(first, first + 20)), "search": (f"order {first}",)}
+                return Verdict([Answer(reply.model_validate(answer), "")], self.model, None, Usage(calls=1))
+            return await super().ask(prompt, reply, **options)
+
+    judge = Greedy()
+    turn, _ = run_with_a_fault(1)
+    result = await evaluate(evaluator(6), turn, judge)
+    assert result.usage is not None
+    assert result.usage.calls == len(judge.prompts) <= 7
+    assert max(len(str(prompt.material)) for prompt in judge.prompts) < 4 * 16_384 + 16_384 + 60 * 300
+    assert isinstance(result.outcome, Score)
+
+
+async def test_a_run_that_fits_is_asked_about_once() -> None:
+    judge = HonestReader()
+    turn = Turn(turn_id="t", input="Hi", actual_output="Hello", tools_called=(ToolCall(name="a", result="fine"),))
+    result = await evaluate(evaluator(6), turn, judge)
+    assert isinstance(result.outcome, Score)
+    assert "reading" not in result.outcome.details
+    assert len(judge.prompts) == 1
+
+
+@pytest.mark.parametrize("look", [{"read": (0, -3, 10**9)}, {"search": ("", " " * 9)}, {}])
+async def test_an_answer_that_asks_for_nothing_there_is_ends_the_reading(look: dict[str, Any]) -> None:
+    class Lost(HonestReader):
+        async def ask(self, prompt: Prompt, reply: Any, **options: Any) -> Verdict[Any]:
+            if "done" in reply.model_fields:
+                return Verdict([Answer(reply.model_validate(look), "")], self.model, None, Usage(calls=1))
+            return await super().ask(prompt, reply, **options)
+
+    result = await evaluate(evaluator(6), run_with_a_fault(1)[0], Lost())
+    assert result.usage is not None
+    assert result.usage.calls == 2
+
+
+async def test_requests_for_the_same_run_have_one_prompt_hash() -> None:
+    judge = HonestReader()
+    await evaluate(evaluator(4), run_with_a_fault(3)[0], judge)
+    assert len({prompt.hash for prompt in judge.prompts}) == 2
+    assert judge.prompts[0].reminder != judge.prompts[1].reminder
+
+
+def test_without_reads_the_version_is_as_before() -> None:
+    assert evaluator(None).version != evaluator(3).version
+    assert "reading.txt" not in evaluator(None).templates
