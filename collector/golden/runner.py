@@ -121,6 +121,15 @@ class GoldenRuns:
         shift = self.significant_shift(evaluator)
         return shift.explains(lower_is_better=lower_is_better) if shift is not None else 0.0
 
+    def withdraw(self) -> None:
+        """Remove the series of its runs: another configuration's come in their place, without replaced versions."""
+        for target in self._targets:
+            labels = target.assignment.evaluator.name, target.assignment.version, target.judge
+            for series in (GOLDEN_LAST_RUN, GOLDEN_SHIFT, GOLDEN_SHIFT_STDERR):
+                self._telemetry.remove(series, *labels)
+            for outcome in ("scored", "unscored"):
+                self._telemetry.remove(GOLDEN_CASES, *labels, outcome)
+
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)
 

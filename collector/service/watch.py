@@ -193,6 +193,8 @@ async def _prepare_checks(tasks: _Tasks, explained: _Explained, agreement: Peopl
     cases = read_cases(Path(golden.path)) if golden is not None else ()
 
     async def take_over(process: Process) -> None:
+        if explained.golden is not None:
+            explained.golden.withdraw()
         golden = explained.golden = await _golden(process, cases)
         works: Mapping[str, Work] = {} if golden is None else {"golden": golden.run_forever}
         await tasks.restart({**works, **agreement.restart(process)})

@@ -169,6 +169,16 @@ async def test_an_endpoint_with_ever_another_fingerprint_costs_a_few_runs_a_peri
     assert len(bench.judge.questions) == 20 * (1 + MOST_CHANGES)
 
 
+async def test_what_another_configuration_replaces_takes_its_series_along(tmp_path: Path):
+    """The alert on a shift of a judge that is not asked any more went on until the restart."""
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    runs = await bench.look(5)
+    assert bench.metric("evalstream_golden_shift") is not None
+    runs.withdraw()
+    names = ("evalstream_golden_shift", "evalstream_golden_shift_stderr", "evalstream_golden_cases")
+    assert [bench.metric(name) for name in names] == [None, None, None]
+
+
 def test_few_cases_say_nothing():
     assert score_shift({str(n): 0.1 for n in range(9)}, {str(n): 0.9 for n in range(9)}) is None
 
