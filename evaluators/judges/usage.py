@@ -25,7 +25,11 @@ _MOST = 1 << 24
 """Tokens of a request beyond which a number is none: more than any model reads or writes."""
 _MOST_UNSEEN = 100_000
 """Input tokens beyond the bytes of a request: pictures behind addresses, and what an endpoint adds unasked."""
+_MOST_REASONING = 200_000
+"""Output tokens beyond the bytes of an answer: reasoning that it does not show."""
 _BYTES_PER_TOKEN = 4
+_FEWEST = 8
+"""The estimated tokens that are one at the least: a token of 32 bytes is longer than those of any language."""
 _PICTURE_TOKENS = 1000
 
 
@@ -57,19 +61,28 @@ def usage_of(used: Any) -> Usage:
 
 
 def with_estimates(usage: Usage, question_tokens: int, answer_tokens: int) -> Usage:
-    """The usage of one request; what it lacks is estimated, by about how many tokens question and answer have."""
-    most = question_tokens * _BYTES_PER_TOKEN + _MOST_UNSEEN
-    if 0 < usage.input_tokens <= most and (usage.output_tokens or not answer_tokens):
+    """The usage of one request; what it lacks, and what cannot be, is estimated.
+
+    The texts of question and answer have about so many tokens, by four bytes a token. No text has a token for every 32
+    bytes, and none has more tokens than bytes beside what it does not show (pictures behind addresses, reasoning).
+    """
+    knows_input = _may_be(usage.input_tokens, question_tokens, _MOST_UNSEEN)
+    knows_output = _may_be(usage.output_tokens, answer_tokens, _MOST_REASONING)
+    if knows_input and knows_output:
         return usage
-    known = 0 < usage.input_tokens <= most
     return replace(
         usage,
-        input_tokens=usage.input_tokens if known else question_tokens,
-        cached_input_tokens=usage.cached_input_tokens if known else None,
-        cache_write_tokens=usage.cache_write_tokens if known else None,
-        output_tokens=usage.output_tokens or answer_tokens,
+        input_tokens=usage.input_tokens if knows_input else question_tokens,
+        cached_input_tokens=usage.cached_input_tokens if knows_input else None,
+        cache_write_tokens=usage.cache_write_tokens if knows_input else None,
+        output_tokens=usage.output_tokens if knows_output else answer_tokens,
         estimated_calls=1,
     )
+
+
+def _may_be(reported: int, estimated: int, unseen: int) -> bool:
+    """Whether a reported number of tokens may be that of a text with about `estimated` of them."""
+    return estimated // _FEWEST <= reported <= estimated * _BYTES_PER_TOKEN + unseen and (reported > 0 or not estimated)
 
 
 def estimated_tokens(*parts: Any) -> int:
