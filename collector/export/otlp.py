@@ -6,7 +6,7 @@ from the evaluation's id: exported again, it is the same span. A failure has `er
 evaluations say nothing about an answer and stay at home (Prometheus counts them by reason) unless `skipped` is set;
 they then go out without a score, with `evalstream.outcome` = `skipped` and the reason.
 
-Not sent: spans for the judge's own calls, since an evaluation's record does not hold them.
+Spans of the requests to judges (`judge_spans`) are made where judges are asked: see `judging/judge_spans.py`.
 """
 
 from __future__ import annotations
@@ -66,6 +66,10 @@ class OtlpExportSettings(ExporterSettings):
     """Send skipped evaluations too, without a score."""
     explanation: bool = True
     """Send the judge's explanation and feedback's comment, which may quote judged text."""
+    judge_spans: bool = False
+    """Send a span of each request to a judge, child of the span `evaluate {name}`: model, tokens, cost, status."""
+    judge_texts: bool = False
+    """Put the messages to judges, and their answers, into those spans: they quote judged text."""
     feedback: bool = True
     """Send the event evalstream.feedback to /v1/logs."""
     service_name: str = Field(default="evalstream", min_length=1)
@@ -91,19 +95,7 @@ class OtlpExporter:
         cls, settings: OtlpExportSettings, context: ExportContext, *, backoff: Backoff | None = None
     ) -> AsyncGenerator[OtlpExporter]:
         """Open the exporter; the endpoint need not be there yet."""
-        headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
-        try:
-            secrets = SecretFiles(settings.header_files)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"export.otlp.header_files: {error}") from error
-        async with HttpClient(headers, timeout=settings.timeout) as http:
-            client = OtlpClient(
-                http,
-                OtlpDestination(settings.endpoint, settings.gzip, secrets.texts, settings.give_up_after),
-                context.telemetry,
-                backoff=backoff or Backoff(),
-                confirm=context.confirm,
-            )
+        async with open_client(settings, context, backoff) as client:
             yield cls(settings, client, context.telemetry, context.own)
 
     @property
@@ -151,6 +143,21 @@ class OtlpExporter:
         lost = sum(evaluation.subject.trace_id is None for evaluation in batch)
         if lost:
             self._telemetry.drop("export_otlp", DropReason.NO_LOGS_ENDPOINT, lost)
+
+
+@asynccontextmanager
+async def open_client(
+    settings: OtlpExportSettings, context: ExportContext, backoff: Backoff | None = None
+) -> AsyncGenerator[OtlpClient]:
+    """A client of the endpoint, which need not be there yet."""
+    headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
+    try:
+        secrets = SecretFiles(settings.header_files)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"export.otlp.header_files: {error}") from error
+    async with HttpClient(headers, timeout=settings.timeout) as http:
+        destination = OtlpDestination(settings.endpoint, settings.gzip, secrets.texts, settings.give_up_after)
+        yield OtlpClient(http, destination, context.telemetry, backoff=backoff or Backoff(), confirm=context.confirm)
 
 
 def _requests(batch: Sequence[Evaluation], most: int) -> Iterator[Sequence[Evaluation]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
@@ -16,6 +15,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
 from collector.export.attributes import EVENT_NAME, SPAN_NAME, Value, attributes, openinference_attributes
+from collector.otlp.evaluation_spans import span_id
 from collector.otlp.own_items import OWN_SCOPE, OwnItems
 from evaluators.results import Evaluation
 
@@ -63,11 +63,6 @@ def spans(
         return ExportTraceServiceRequest()
     scope = ScopeSpans(scope=_scope(), spans=members)
     return ExportTraceServiceRequest(resource_spans=[ResourceSpans(resource=_resource(service), scope_spans=[scope])])
-
-
-def span_id(evaluation_id: str) -> bytes:
-    """The span id of an evaluation: 8 bytes, the same however often it is exported."""
-    return hashlib.sha256(evaluation_id.encode()).digest()[:8]
 
 
 _Item = TypeVar("_Item", LogRecord, Span)

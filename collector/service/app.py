@@ -237,7 +237,7 @@ async def running(
         own = await own_items(steps)
         history, status = ConfigurationHistory(steps, config, warn=logger.warning), ConfigurationStatus(telemetry)
         resources.health.add("configuration", status.check, vital=False)
-        judges = OpenedJudges(steps, telemetry, resources, logs.turns)
+        judges = OpenedJudges(steps, telemetry, resources, logs.turns, own)
         stack.push_async_callback(judges.close)
         plan, exporters = await judges.open_first(config), Exporters()
         guard = await stack.enter_async_context(open_guard(config.settings, logs, on_stall))

@@ -27,6 +27,7 @@ class DropReason(StrEnum):
     FEEDBACK_REJECTED = "feedback_rejected"
     NO_LOGS_ENDPOINT = "no_logs_endpoint"
     PARTIAL_SUCCESS = "partial_success"
+    NOT_SENT_IN_TIME = "not_sent_in_time"
 
 
 class LossReason(StrEnum):

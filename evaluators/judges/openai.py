@@ -81,6 +81,7 @@ class OpenAIJudge:
         secret: what markers and keys are made of; drawn if None. With the same one, one question is one request.
         client: `AsyncOpenAI`, `AsyncAzureOpenAI` or `AsyncBedrockOpenAI` through which requests go, or a function that
             makes one; its address and credentials are used, and it is closed only if the function made it.
+        tracing: puts something around each connection, such as what makes spans of requests.
         retries: how often a request that is refused for now (429, 500, …) is posted again; 0 below `Retrying`.
         api: the wire format of the endpoint: `CHAT`, or one of `evaluators.judges.apis` that write. The address and the
             key that are left out are then those of its vendor, like `ANTHROPIC_API_KEY`.

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 Headers = Mapping[str, str]
 
 
+def as_it_is(connection: Connecting) -> Connecting:
+    """The connection, with nothing around it."""
+    return connection
+
+
 def _ignore(_headers: Headers) -> None: ...
 
 
@@ -42,6 +47,7 @@ class EndpointOptions(TypedDict, total=False):
     on_headers: Callable[[Headers], None]
     client: AsyncOpenAI | Callable[[], AsyncOpenAI] | None
     retries: int
+    tracing: Callable[[Connecting], Connecting]
 
 
 class DecidingOptions(EndpointOptions, total=False):
@@ -87,6 +93,7 @@ class EndpointSettings:
     on_headers: Callable[[Headers], None] = _ignore
     client: AsyncOpenAI | Callable[[], AsyncOpenAI] | None = None
     retries: int = 2
+    tracing: Callable[[Connecting], Connecting] = as_it_is
 
     def connection(self, base_url: str, path: str, headers: Headers) -> Connecting:
         """Open a connection to a path of the endpoint; configured headers replace `headers` of the same name."""
@@ -95,9 +102,9 @@ class EndpointSettings:
 
             own = callable(self.client)
             client = self.client() if callable(self.client) else self.client
-            return ClientConnection(client, path, self.headers or {}, self.fresh_headers, own=own)
+            return self.tracing(ClientConnection(client, path, self.headers or {}, self.fresh_headers, own=own))
         every = {**headers, **(self.headers or {})}
-        return Connection(base_url, path, every, self.ssl_context, self.proxy, self.fresh_headers)
+        return self.tracing(Connection(base_url, path, every, self.ssl_context, self.proxy, self.fresh_headers))
 
     def endpoint(self, api: WritingApi | DecidingApi) -> Endpoint:
         """The endpoint of a wire format; a missing address or key comes from the environment or is the vendor's.

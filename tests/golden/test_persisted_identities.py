@@ -25,7 +25,6 @@ from collector.evaluate.conversations.packed_turn import user_message_hash
 from collector.evaluate.guardrails import CanarySettings, EvaluationGuardrails
 from collector.evaluate.plan import Assignment, Plan
 from collector.evaluate.sampling.draw import draw, upstream_of
-from collector.export.otlp_messages import span_id
 from collector.golden.cases import read_cases
 from collector.golden.runner import GoldenTarget
 from collector.judging.open_judges import open_judges
@@ -33,6 +32,7 @@ from collector.link.conversation_linker import ConversationLinker
 from collector.link.turn_router import TurnRouter
 from collector.logs.log import StoredRecord, partition_of
 from collector.logs.memory import MemoryLog
+from collector.otlp.evaluation_spans import span_id
 from collector.receive.parsed_request import parse
 from collector.receive.turn_ingest import message_location, parse_turns
 from collector.records.ready_made import turns_in

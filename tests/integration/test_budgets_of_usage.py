@@ -34,7 +34,9 @@ FORMS: dict[str, Any] = {
     "negative": {"usage": {"prompt_tokens": -400, "completion_tokens": -1}},
     "1 token": {"usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}},
     "millions": {"usage": {"prompt_tokens": 5_000_000, "completion_tokens": 5_000_000}},
-    "a false total": {"usage": {"prompt_tokens": "{input}", "completion_tokens": "{output}", "total_tokens": 9_000_000}},
+    "a false total": {
+        "usage": {"prompt_tokens": "{input}", "completion_tokens": "{output}", "total_tokens": 9_000_000}
+    },
     "a list": {"usage": [400, 20]},
     "words": {"usage": "many"},
     "not a number": {"usage": {"prompt_tokens": float("nan"), "completion_tokens": float("inf")}},

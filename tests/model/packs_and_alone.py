@@ -1,4 +1,4 @@
-"""The scores of a real model in a pack and alone, and alone once more: `python tests/model/packs_and_alone.py 200`.
+"""The scores of a real model in a pack and alone, and alone once more: `python tests/model/packs_and_alone.py 0 200`.
 
 Answers are about places and sums; every other one is wrong. Asked again alone, a question has another marker and so is
 the measure of the noise. Prints a line a case, and at the end the differences of the scores with their 95 % intervals.
@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from model_server import model_server
 
-from evaluators import GEval, OpenAIJudge
-from evaluators.evaluation import evaluate
+from evaluators import GEval, OpenAIJudge, Turn
+from evaluators.evaluation import Result, evaluate
 from evaluators.packs.evaluate_pack import evaluate_pack
 from evaluators.results import Score
 from evaluators.testing import a_turn
@@ -40,7 +40,7 @@ CAPITALS = {
 TOWNS = [*CAPITALS.values()]
 
 
-def turn(number: int):
+def turn(number: int) -> Turn:
     """A question and an answer; odd ones are wrong, every fourth pair is a sum, every third is curt."""
     wrong, tail = number % 2, "" if number % 3 else " Is there anything else that I can do for you?"
     if number % 4 > 1:
@@ -50,8 +50,10 @@ def turn(number: int):
     return a_turn(f"Question {number}: what is the capital of {country}?", f"It is {town}.{tail}")
 
 
-def value(result) -> float | None:
-    return result.outcome.value if isinstance(result.outcome, Score) else None
+def value(result: Result) -> float | None:
+    outcome = result.outcome
+    assert isinstance(outcome, Score) or "unreachable" not in outcome.type, "the model's server has ended"
+    return outcome.value if isinstance(outcome, Score) else None
 
 
 def interval(differences: Sequence[float]) -> str:
@@ -59,12 +61,14 @@ def interval(differences: Sequence[float]) -> str:
     return f"{statistics.mean(differences):+.4f} ± {error:.4f}, absolute {statistics.mean(map(abs, differences)):.4f}"
 
 
-async def main(cases: int) -> None:
+async def main(first: int, last: int) -> None:
     found: dict[tuple[str, str], list[float | None]] = defaultdict(list)
     with model_server() as url:
         plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        async with OpenAIJudge("smollm2", base_url=url, api_key="k", timeout=300, ssl_context=plain, answer_key=False) as judge:
-            for number in range(cases):
+        async with OpenAIJudge(
+            "smollm2", base_url=url, api_key="k", timeout=300, ssl_context=plain, answer_key=False
+        ) as judge:
+            for number in range(first, last):
                 case = turn(number)
                 ways = {
                     "alone": [await evaluate(evaluator, case, judge) for evaluator in EVALUATORS],
@@ -74,7 +78,12 @@ async def main(cases: int) -> None:
                 for way, results in ways.items():
                     for name, result in zip(STEPS, results, strict=True):
                         found[way, name].append(value(result))
-                print(json.dumps({"case": number, **{f"{way} {name}": values[-1] for (way, name), values in found.items()}}), flush=True)
+                print(
+                    json.dumps(
+                        {"case": number, **{f"{way} {name}": values[-1] for (way, name), values in found.items()}}
+                    ),
+                    flush=True,
+                )
     for name in STEPS:
         triples = [*zip(*(found[way, name] for way in ("alone", "again", "pack")), strict=True)]
         whole = [(alone, again, pack) for alone, again, pack in triples if None not in (alone, again, pack)]
@@ -84,4 +93,4 @@ async def main(cases: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1])))
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))

@@ -34,10 +34,11 @@ from collector.evaluate.plan import Job
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Confirm, Log, Record, certain
+from collector.otlp.evaluation_spans import judging
 from collector.records.epochs import stamped
 from collector.records.json import evaluation_from_json, evaluation_to_json
 from evaluators.cases import Conversation, Turn
-from evaluators.evaluation import Result
+from evaluators.evaluation import Result, subject_of
 from evaluators.packs.evaluate_pack import run_pack
 from evaluators.results import Evaluation, Failure, Skipped
 from evaluators.skip_reasons import SkipReason
@@ -380,7 +381,8 @@ class Dispatcher:
                 reservation=reservation,
                 skip_unseen=job.monitor.skip_unseen,
             )
-            result = await place.drive(job.trigger_offset, job.trigger_offset, running)
+            with judging(job.evaluation_id, _trace_of(job, case)):
+                result = await place.drive(job.trigger_offset, job.trigger_offset, running)
             cost = charge_of(result, job)
         finally:
             place.close()
@@ -409,7 +411,8 @@ class Dispatcher:
                 for job, reservation in zip(jobs, reservations, strict=True)
             ]
             running = run_pack(first.judge, runs)
-            results = await place.drive(first.trigger_offset, first.trigger_offset, running)
+            with judging(first.evaluation_id, _trace_of(first, case)):
+                results = await place.drive(first.trigger_offset, first.trigger_offset, running)
             costs = [charge_of(result, job) for result, job in zip(results, jobs, strict=True)]
         finally:
             place.close()
@@ -424,6 +427,11 @@ class Dispatcher:
         moment = self._now()
         outcome = Failure(type="process_ended", message=why)
         return Result(outcome=outcome, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
+
+
+def _trace_of(job: Job, case: Turn | Conversation) -> str | None:
+    """The trace of an evaluation's span; None of one of the past, whose span stands at another time."""
+    return None if job.happened_at is not None else subject_of(case).trace_id
 
 
 async def _settled(reservation: Reservation) -> None:

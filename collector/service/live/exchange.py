@@ -6,29 +6,37 @@ takes over.
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from collector.config.configured import Config
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.sampling.draw_key import make_draw_key
 from collector.evaluate.stage import GROUP
+from collector.export.exporter import ExportContext
+from collector.export.otlp import OtlpExportSettings
 from collector.judging.open_judges import open_judges
 from collector.logs.log import Log
+from collector.otlp.own_items import OwnItems
 from collector.service.gauges import show_configuration
 from collector.service.plan_builder import build_plan
 from collector.service.process import Apply, Process
 from collector.service.process_resources import ProcessResources
 from collector.telemetry.registry import Telemetry
 
+if TYPE_CHECKING:
+    from collector.judging.judge_spans import JudgeSpans
+
 
 class OpenedJudges:
     """The judges of the running configuration; their connections close when others take over."""
 
     def __init__(
-        self, steps: GeneratedStepsStore, telemetry: Telemetry, resources: ProcessResources, turns: Log
+        self, steps: GeneratedStepsStore, telemetry: Telemetry, resources: ProcessResources, turns: Log, own: OwnItems
     ) -> None:
         self._open = partial(
             open_judges,
@@ -38,6 +46,7 @@ class OpenedJudges:
             confirm=partial(turns.confirm, GROUP),
         )
         self._steps = steps
+        self._context = ExportContext(telemetry=telemetry, own=own)
         self._stack = AsyncExitStack()
 
     async def open(self, config: Config) -> tuple[Plan, AsyncExitStack]:
@@ -49,7 +58,8 @@ class OpenedJudges:
         stack = AsyncExitStack()
         try:
             key = await make_draw_key(self._steps)
-            return build_plan(config, await stack.enter_async_context(self._open(config)), key), stack
+            spans = await stack.enter_async_context(_judge_spans(config, self._context))
+            return build_plan(config, await stack.enter_async_context(self._open(config, spans=spans)), key), stack
         except BaseException:
             await stack.aclose()
             raise
@@ -67,6 +77,19 @@ class OpenedJudges:
     async def close(self) -> None:
         """Close the connections."""
         await self._stack.aclose()
+
+
+@asynccontextmanager
+async def _judge_spans(config: Config, context: ExportContext) -> AsyncGenerator[JudgeSpans | None]:
+    """The maker of spans of requests to judges; None unless the exporter over OTLP is to send such."""
+    settings = config.exporters.get("otlp")
+    if not isinstance(settings, OtlpExportSettings) or not settings.judge_spans:
+        yield None
+        return
+    from collector.judging.judge_spans import open_judge_spans
+
+    async with open_judge_spans(settings, context) as spans:
+        yield spans
 
 
 @dataclass(frozen=True, slots=True)

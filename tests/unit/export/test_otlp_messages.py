@@ -9,8 +9,9 @@ from evaluation_samples import SPAN, START, TRACE, failed, of_conversation, scor
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, SeverityNumber
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from collector.export.otlp_messages import events, span_id, spans
+from collector.export.otlp_messages import events, spans
 from collector.otlp.decode import attributes_of
+from collector.otlp.evaluation_spans import span_id
 from evaluators.results import Evaluation
 
 STARTED = 1_777_896_000_123_456_000

@@ -66,6 +66,9 @@ def test_what_is_missing_is_estimated_and_marked():
     assert with_estimates(Usage(input_tokens=90, calls=1), 100, 5).input_tokens == 90
     known = Usage(input_tokens=90, output_tokens=4, calls=1)
     assert with_estimates(known, 100, 5) is known
+    for false in ({"input_tokens": 1}, {"output_tokens": 1_000_000}, {"output_tokens": 0}):
+        assert with_estimates(replace(known, **false), 100, 5).estimated_calls == 1
+    assert with_estimates(replace(known, output_tokens=30_000), 100, 5).output_tokens == 30_000  # it reasoned
     impossible = replace(known, input_tokens=9_000_000, cached_input_tokens=8_000_000)
     assert with_estimates(impossible, 100, 5) == Usage(input_tokens=100, output_tokens=4, calls=1, estimated_calls=1)
     assert with_estimates(Usage(input_tokens=90, calls=1), 100, 0).estimated_calls is None  # a decision writes nothing
