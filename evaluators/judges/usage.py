@@ -63,10 +63,11 @@ def usage_of(used: Any) -> Usage:
 def with_estimates(usage: Usage, question_tokens: int, answer_tokens: int) -> Usage:
     """The usage of one request; what it lacks, and what cannot be, is estimated.
 
-    The texts of question and answer have about so many tokens, by four bytes a token. No text has a token for every 32
-    bytes, and none has more tokens than bytes beside what it does not show (pictures behind addresses, reasoning).
+    The texts of question and answer have about so many tokens, by four bytes a token. No question has a token for every
+    32 bytes, and no text has more tokens than bytes beside what it does not show (pictures behind addresses, reasoning).
     """
-    knows_input = _may_be(usage.input_tokens, question_tokens, _MOST_UNSEEN)
+    enough = usage.input_tokens >= question_tokens // _FEWEST
+    knows_input = enough and _may_be(usage.input_tokens, question_tokens, _MOST_UNSEEN)
     knows_output = _may_be(usage.output_tokens, answer_tokens, _MOST_REASONING)
     if knows_input and knows_output:
         return usage
@@ -82,7 +83,7 @@ def with_estimates(usage: Usage, question_tokens: int, answer_tokens: int) -> Us
 
 def _may_be(reported: int, estimated: int, unseen: int) -> bool:
     """Whether a reported number of tokens may be that of a text with about `estimated` of them."""
-    return estimated // _FEWEST <= reported <= estimated * _BYTES_PER_TOKEN + unseen and (reported > 0 or not estimated)
+    return reported <= estimated * _BYTES_PER_TOKEN + unseen and (reported > 0 or not estimated)
 
 
 def estimated_tokens(*parts: Any) -> int:
