@@ -64,7 +64,7 @@ def with_estimates(usage: Usage, question_tokens: int, answer_tokens: int) -> Us
     """The usage of one request; what it lacks, and what cannot be, is estimated.
 
     The texts of question and answer have about so many tokens, by four bytes a token. No question has a token for every
-    32 bytes, and no text has more tokens than bytes beside what it does not show (pictures behind addresses, reasoning).
+    32 bytes, and no text has more tokens than bytes beside pictures behind addresses and reasoning.
     """
     enough = usage.input_tokens >= question_tokens // _FEWEST
     knows_input = enough and _may_be(usage.input_tokens, question_tokens, _MOST_UNSEEN)
