@@ -172,6 +172,7 @@ class PageApi:
             "evaluator": key[1],
             "scope": watched.scope if watched else "turn",
             "threshold": threshold,
+            "target": watched.target if watched else None,
             "lower_is_better": lower,
             "width": RANGES[name].width,
             "points": [_point(*column) for column in _with_earlier(columns, earlier, name, now)],

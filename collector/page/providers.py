@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
@@ -23,8 +23,8 @@ _WORDS = ("criteria", "evaluation_steps", "question", "guidelines", "prompt", "d
 _LONGEST = 2000
 
 
-def evaluator_views(plan: Plan) -> Iterator[EvaluatorView]:
-    """The subjects of the plan's monitors."""
+def evaluator_views(plan: Plan, targets: Mapping[tuple[str, str], float]) -> Iterator[EvaluatorView]:
+    """The subjects of the plan's monitors, with their targets by monitor and evaluator."""
     for monitor in plan.monitors:
         for assignment in monitor.assignments:
             yield EvaluatorView(
@@ -32,6 +32,7 @@ def evaluator_views(plan: Plan) -> Iterator[EvaluatorView]:
                 evaluator=assignment.evaluator.name,
                 scope=assignment.evaluator.scope,
                 threshold=assignment.evaluator.threshold,
+                target=targets.get((monitor.name, assignment.evaluator.name)),
                 lower_is_better=assignment.evaluator.direction == "lower_is_better",
                 audit_version=assignment.judge.audit_version(assignment.evaluator)
                 if isinstance(assignment.judge, Audited)

@@ -29,6 +29,8 @@ class EvaluatorView:
     evaluator: str
     scope: Scope = "turn"
     threshold: float | None = None
+    target: float | None = None
+    """The mean that alerts hold it to; None without one."""
     lower_is_better: bool = False
     audit_version: str | None = None
     """The version of who audits it; None if nobody does."""

@@ -11,6 +11,7 @@ from prometheus_client import Counter
 from collector.alerting.releases.releases import Release
 from collector.alerting.rules.formats import dashboard_address
 from collector.alerting.rules.service import JUDGE_UNAVAILABLE, REFUSED
+from collector.alerting.rules.targets import targets
 from collector.config.alerts import AlertSettings
 from collector.config.configured import Config
 from collector.config.settings import Settings
@@ -38,6 +39,15 @@ class _Current:
 
     def __init__(self, process: Process) -> None:
         self.process = process
+
+
+def _targets(config: Config) -> dict[tuple[str, str], float]:
+    """The targets of means, by monitor and evaluator."""
+    return {
+        (target.monitor, target.evaluator): target.mean
+        for target in targets(config)
+        if target.mean is not None and target.label is None
+    }
 
 
 async def start_page(process: Process, watching: Watching, evaluating: Evaluating | None) -> int | None:
@@ -88,7 +98,7 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
     page = Page(
         settings,
         PageLogs(process.logs.evaluations, process.logs.labels, process.logs.turns, process.logs.history),
-        tuple(providers.evaluator_views(process.plan)),
+        tuple(providers.evaluator_views(process.plan, _targets(process.config))),
         sources=sources,
         login=login,
         on_refused=process.telemetry.counter(REFUSED_CONNECTIONS, "page").inc,
@@ -96,7 +106,7 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
 
     async def take_over(changed: Process) -> None:
         current.process = changed
-        page.view.take_evaluators(tuple(providers.evaluator_views(changed.plan)))
+        page.view.take_evaluators(tuple(providers.evaluator_views(changed.plan, _targets(changed.config))))
 
     async def prepare(_config: Config) -> Apply:
         return take_over

@@ -172,7 +172,7 @@ async def test_everything_can_be_done_by_keyboard(chromium: Chromium) -> None:
             await tab.wait_for_selector(".labelling .status:has-text('Saved')")
             await press("Escape")
             await press("Escape")
-            await tab.wait_for_selector(".empty")
+            await tab.wait_for_selector("body:not([data-open])")
             assert await tab.evaluate("document.activeElement.dataset.id") is not None
             await press("/")
             await tab.page.keyboard.type("question 3")
@@ -201,7 +201,7 @@ async def test_the_address_holds_the_filters_and_what_is_open(chromium: Chromium
             for part in ("evaluator=answers_question", "outcome=missed", "range=6h", "evaluation="):
                 assert part in address
             await tab.go_back()
-            await tab.wait_for_selector(".empty")
+            await tab.wait_for_selector("body:not([data-open])")
         async with chromium.browsing(address) as tab:
             await tab.wait_for_selector("#detail:has-text('a bad one') .talk")
             assert await tab.locator("#rows a").count() == 1

@@ -28,7 +28,7 @@ async def test_fifty_labels_by_keyboard_without_seeing_a_score_before(chromium: 
             await shown.put(shown.judged(turn, 0.123 if number % 2 else 0.877, explanation=f"because of {number}"))
         await shown.until_listed(LABELS)
         async with chromium.browsing(shown.url("queue")) as tab:
-            assert "Say your name" in await tab.locator("#judge").inner_text()
+            assert "labelled by two people" in await tab.locator("#ask").inner_text()
             await tab.keyboard.type("ann")
             await tab.keyboard.press("Enter")
             for number in range(LABELS):

@@ -1,4 +1,4 @@
-// A chart of scores over time: the mean of each column, its 95 % interval, and the threshold.
+// A chart of scores over time: the mean of each column, its 95 % interval, the threshold and the target.
 
 import { h, s } from "./dom.js";
 import { clock, day, margin, plural, score } from "./format.js";
@@ -17,6 +17,7 @@ export function chart(track, name) {
     [0, 0.5, 1].map((level) => s("line", { class: "grid", x1: 0, x2: W, y1: y(level), y2: y(level) })),
     bands(points, x, y),
     track.threshold === null ? null : s("line", { class: "threshold", x1: 0, x2: W, y1: y(track.threshold), y2: y(track.threshold) }),
+    drawsTarget(track) ? s("line", { class: "target", x1: 0, x2: W, y1: y(track.target), y2: y(track.target) }) : null,
     lines(points, x, y),
     (track.changes || []).map((at) => at - points[0][0]).map((after) => s("line", { class: "change", x1: after / track.width * step, x2: after / track.width * step, y1: 0, y2: H })),
     points.map((point, index) => point[5] ? s("line", { class: "failures", x1: x(index), x2: x(index), y1: H - 7, y2: H }) : null),
@@ -28,10 +29,14 @@ export function chart(track, name) {
     h("div", { class: "scale", "aria-hidden": "true" }, h("span", {}, "1"), h("span", {}, "0")),
     picture,
     track.threshold === null ? null : h("span", { class: "mark", "aria-hidden": "true", style: { bottom: `${track.threshold * 100}%` } }, String(track.threshold)),
+    drawsTarget(track) ? h("span", { class: "mark aim", "aria-hidden": "true", style: { bottom: `${track.target * 100}%` } }, `target ${track.target}`) : null,
   );
   follow(figure, picture, reading, track, x);
   return h("div", { class: "charted" }, figure, reading);
 }
+
+/** Whether a target has a line of its own: it is usually the threshold itself. */
+const drawsTarget = (track) => typeof track.target === "number" && track.target !== track.threshold;
 
 function follow(figure, picture, reading, track, x) {
   const cursor = picture.querySelector(".cursor");
@@ -92,6 +97,6 @@ function spanOf(track) {
 
 function summary(track, name) {
   const { recent, whole } = track;
-  const against = track.threshold === null ? "" : `, threshold ${track.threshold}`;
+  const against = `${track.threshold === null ? "" : `, threshold ${track.threshold}`}${drawsTarget(track) ? `, target ${track.target}` : ""}`;
   return `${name}: mean score now ${score(recent.mean)} ${margin(recent)}, over the whole range ${score(whole.mean)} ${margin(whole)}${against}`;
 }

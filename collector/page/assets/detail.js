@@ -14,11 +14,9 @@ const METHODS = {
   deterministic: "computed, no judge",
 };
 
-/** What stands there before anything is opened. */
+/** Nothing is open: the list has the room. */
 export function showNothing() {
-  put(byId("detail"), h("div", { class: "empty" },
-    h("p", {}, "Choose an evaluation to read its conversation, the judge's reason, and to say whether it is right."),
-    h("p", { class: "what" }, h("kbd", {}, "j"), " opens the next, ", h("kbd", {}, "?"), " shows all keys")));
+  put(byId("detail"));
   document.body.removeAttribute("data-open");
 }
 

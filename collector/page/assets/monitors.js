@@ -121,11 +121,14 @@ function showAlerts(alerts, state, chosen) {
     about(alert, state, chosen),
     h("span", {}, alert.summary),
     alert.since === null ? null : h("span", { class: "what" }, `since ${clock(alert.since)}`),
-    causes(alert, state),
     outside("Runbook", alert.runbook),
     outside("Dashboard", alert.dashboard),
+    folded(causes(alert, state)),
   )));
 }
+
+const folded = (rest) => rest && h("details", { open: unfolded }, h("summary", { onclick: () => { unfolded = !unfolded; } }, "What explains it"), rest);
+let unfolded = false; // kept while the list is drawn anew
 
 /** The parts of the traffic that explain a drop, each with its numbers and evaluations to read. */
 function causes(alert, state) {

@@ -14,8 +14,7 @@ let busy = false;
 
 async function next() {
   if (!who.elements.by.value.trim()) {
-    status("Say your name first: two people label some of them twice.");
-    who.elements.by.focus();
+    byId("ask").showModal();
     return;
   }
   const answer = await api.queueNext({ by: who.elements.by.value.trim(), evaluator: who.elements.evaluator.value });
@@ -105,9 +104,17 @@ function start() {
   try { who.elements.by.value = localStorage.getItem(NAME) ?? ""; } catch { /* private mode */ }
   who.addEventListener("submit", (event) => { event.preventDefault(); document.activeElement.blur(); guarded(next); });
   who.addEventListener("change", (event) => {
-    event.target.blur();
+    event.target.blur?.();
     try { localStorage.setItem(NAME, who.elements.by.value.trim()); } catch { /* private mode */ }
     guarded(next);
+  });
+  byId("ask").addEventListener("submit", (event) => {
+    event.preventDefault();
+    who.elements.by.value = event.target.elements.name.value.trim();
+    if (!who.elements.by.value) return;
+    byId("ask").close();
+    document.activeElement.blur();
+    who.dispatchEvent(new Event("change"));
   });
   byId("verdicts").addEventListener("click", (event) => {
     const button = event.target.closest("button");

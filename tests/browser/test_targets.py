@@ -1,0 +1,42 @@
+"""Targets on the page: a line of their own where they are not the threshold, and alerts that unfold."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from chromium import Chromium
+from playwright.async_api import expect
+from shown import WATCHED, a_busy_hour, showing
+
+from collector.page.sources import AlertView, CauseView, Sources
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")  # where the browser runs
+
+CAUSE = CauseView(part="model=gpt-5-mini", share=1.0, before=0.8, mean=0.3, traffic=0.5, read=("a",))
+ALERT = AlertView(
+    name="EvalstreamScoreDropped", monitor="helpdesk", evaluator=WATCHED[0].evaluator, severity="page",
+    summary="The mean is 0.55 ± 0.08, the target 0.90, since 21:11.", causes=(CAUSE,),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1360), ("dark", 1360), ("light", 390)])
+async def test_the_target_is_drawn_and_an_alert_is_one_sentence(chromium: Chromium, scheme: str, width: int) -> None:
+    watched = [replace(WATCHED[0], target=0.9), *WATCHED[1:]]
+    async with showing(watched=watched, sources=Sources(alerts=lambda: [ALERT])) as shown:
+        await a_busy_hour(shown)
+        async with chromium.browsing(shown.url(), scheme=scheme, width=width) as tab:
+            await expect(tab.locator(".plot .target")).to_have_count(1)
+            assert await tab.locator(".mark.aim").inner_text() == "target 0.9"
+            details = tab.locator("#alerts details")
+            assert not await details.evaluate("each => each.open")
+            if folder := os.environ.get("EVALSTREAM_SHOTS"):
+                await tab.screenshot(path=Path(folder) / f"page-{scheme}-{width}.png")
+            await details.locator("summary").click()
+            await expect(tab.locator("#alerts .cause")).to_be_visible()
+        async with chromium.browsing(shown.url("queue"), scheme=scheme, width=width) as tab:
+            await expect(tab.locator("#ask")).to_be_visible()
+            if folder := os.environ.get("EVALSTREAM_SHOTS"):
+                await tab.screenshot(path=Path(folder) / f"queue-{scheme}-{width}.png")
