@@ -1,7 +1,5 @@
 """Retries with full-jitter back-off, and the two log lines of a failure: when it starts and when it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

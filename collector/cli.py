@@ -982,9 +982,9 @@ def gate(
     ] = 0.05,
     json: Json = False,
 ) -> None:
-    """Decide on a release: promote (status 0), hold (3) or roll back (4).
+    """Decide on a release: promote (0), hold (3) or roll back (4).
 
-    Rolled back if an evaluator is worse for sure; promoted if none can be worse by the tolerance. May be asked at any
+    The number is the exit status. Rolled back if an evaluator is worse for sure; promoted if none can be worse by the tolerance. May be asked at any
     time, and again. Too few scores are a reason to hold.
     """
     from collector.alerting.releases.gate import GateQuestion

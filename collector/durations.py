@@ -1,7 +1,5 @@
 """Durations as people write them: `250ms`, `10s`, `15m`, `1h`, `7d`, or a number of seconds."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated
 

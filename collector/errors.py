@@ -8,8 +8,6 @@ EvalstreamError
 └── LogError        a log operation failed (collector.logs.log)
 """
 
-from __future__ import annotations
-
 
 class EvalstreamError(Exception):
     """Base of the service's own errors. The message is one sentence for the user."""

@@ -4,8 +4,6 @@ The wheel has this file as the module `evalstream_launcher`, beside `collector` 
 such a name, on PYTHONPATH, would else be imported in their place.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The base of every mapping in the configuration file."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel, ConfigDict
 
 

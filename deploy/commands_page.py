@@ -2,8 +2,6 @@
 
 # ruff: noqa: INP001 - scripts beside the pages that they write
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from typing import Any

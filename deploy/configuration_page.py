@@ -2,8 +2,6 @@
 
 # ruff: noqa: INP001 - scripts beside the pages that they write
 
-from __future__ import annotations
-
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

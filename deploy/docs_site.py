@@ -7,8 +7,6 @@ below `repository/`.
 
 # ruff: noqa: INP001 - a script beside the pages that it shows
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator

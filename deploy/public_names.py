@@ -2,8 +2,6 @@
 
 # ruff: noqa: INP001 - a script beside the pages that it writes
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

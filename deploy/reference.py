@@ -5,8 +5,6 @@ Run it as `python -m deploy.reference`.
 
 # ruff: noqa: INP001 - scripts beside the pages that they write
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Modules are imported when a name of theirs is first used, so that importing this package costs next to nothing.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

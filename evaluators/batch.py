@@ -1,7 +1,5 @@
 """Evaluation of many cases at once, with a progress bar and a file of results that a later run resumes from."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Every evaluator that is installed."""
 
-from __future__ import annotations
-
 from importlib.metadata import entry_points
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """The promises of an evaluator, as a check that anybody can run on a class of their own."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Vectors of texts, as a judge of embeddings returns them, and how alike two of them are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import lru_cache

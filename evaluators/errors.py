@@ -14,8 +14,6 @@ EvaluationError                  the case has no score; becomes a Failure with `
 NotApplicable                    the case lacks what the evaluator needs; becomes Skipped, not a failure
 """
 
-from __future__ import annotations
-
 from typing import Literal, Self
 
 from evaluators.results import Usage

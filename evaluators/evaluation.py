@@ -3,8 +3,6 @@
 The record of an evaluation is made from its result: it goes into a log, a file or an exporter.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import traceback

@@ -1,7 +1,5 @@
 """Names of DeepEval, Ragas and Phoenix that people try here first, with ours."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 PACKAGE: Mapping[str, str] = {

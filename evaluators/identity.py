@@ -1,7 +1,5 @@
 """Identities of evaluations: the same case, evaluator and judge give the same id, in the service and in a notebook."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from typing import Any

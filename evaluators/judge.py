@@ -1,7 +1,5 @@
 """The port to a model that answers an evaluator's question."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

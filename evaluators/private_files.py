@@ -3,8 +3,6 @@
 Keys and headers in files, read again when these change: mounted secrets are replaced while a process runs.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import time

@@ -1,7 +1,5 @@
 """The progress bar of evaluations that somebody waits for."""
 
-from __future__ import annotations
-
 from rich.console import Console
 from rich.progress import (
     BarColumn,

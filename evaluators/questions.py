@@ -5,8 +5,6 @@ the options of each question. Both get the same material. A prompt carries its t
 that a judge takes the form that it knows; what is judged is in neither of them, so that it is sent once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

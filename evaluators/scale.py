@@ -1,7 +1,5 @@
 """The forms of judges' answers: a scale of whole numbers, words of a fixed set, one answer per numbered item."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache

@@ -1,7 +1,5 @@
 """Reasons of skips: why an evaluation has neither a score nor an error."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 

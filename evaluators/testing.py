@@ -1,7 +1,5 @@
 """For tests: assertions about scores, a judge that answers by a script, and short ways to make cases."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

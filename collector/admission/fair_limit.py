@@ -1,7 +1,5 @@
 """A limit that senders share, so that none can take what the others need."""
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Serves an aiohttp application with what hostile or slow clients require."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager

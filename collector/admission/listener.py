@@ -1,7 +1,5 @@
 """A listener that counts every connection from its beginning to its end, within shares by address."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

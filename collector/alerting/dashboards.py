@@ -3,8 +3,6 @@
 They are generated in `deploy/dashboards/`, with a library that the service does not need.
 """
 
-from __future__ import annotations
-
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path

@@ -7,8 +7,6 @@ minute for each labelled evaluator. The results of drawn labels, and their sums 
 window moves on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

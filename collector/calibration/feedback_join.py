@@ -9,8 +9,6 @@ may be forgotten: a replay that begins behind the end and before the copy would 
 """
 # Why not remember the end for as long as copies come: everything from it on would be read at each restart.
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field

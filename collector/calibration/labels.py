@@ -1,7 +1,5 @@
 """Labels of files: people's scores beside the judge's."""
 
-from __future__ import annotations
-
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

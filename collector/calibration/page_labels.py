@@ -1,7 +1,5 @@
 """Labels of the page, out of the labels log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean

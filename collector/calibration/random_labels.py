@@ -6,8 +6,6 @@ the intervals of kappa and of sensitivity + specificity - 1 are made of theirs (
 is that of `collector.statistics.audited_sums`, with people as who audits.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """`evalstream compare releases` and `gate`: versions of the application side by side, from the scores in the log."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta

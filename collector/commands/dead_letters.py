@@ -1,7 +1,5 @@
 """`evalstream dead-letters`: lists, shows and reprocesses records that could not be processed."""
 
-from __future__ import annotations
-
 import base64
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence

@@ -1,7 +1,5 @@
 """`evalstream export`: evaluations of the log, sent to exporters again under the same ids."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack

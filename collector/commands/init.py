@@ -1,7 +1,5 @@
 """`evalstream init`: a few questions, and a commented configuration that `check` finds valid."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`evalstream labels next`: evaluations for people to label in a file, drawn like those of the page's queue."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass

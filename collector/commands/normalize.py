@@ -1,7 +1,5 @@
 """`evalstream turns`: the turns in files, as the service would assemble them."""
 
-from __future__ import annotations
-
 import sys
 from codecs import BOM_UTF8, getincrementaldecoder
 from collections import Counter

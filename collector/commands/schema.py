@@ -1,7 +1,5 @@
 """JSON Schemas of the configuration and of every record, as `evalstream check --schema configuration` prints them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """The console for tables: as wide as the terminal, and wide enough for a log where there is none."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """The configuration's keys about alerts, judge health and the watcher."""
 
-from __future__ import annotations
-
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator

@@ -3,8 +3,6 @@
 Refuses values that no traffic has, with what to write instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import get_args

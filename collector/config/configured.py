@@ -3,8 +3,6 @@
 Audits: an expensive judge repeats a cheap one's verdicts on a random share, which corrects the means.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Custom dialects: the places of question and answer in the spans of a library that evalstream does not know."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Self

@@ -7,8 +7,6 @@ Prices of well-known models at their vendors, by `genai-prices`: for judges whos
 Its data take half a second to import, so an address that cannot be a vendor's is not looked up.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 from collections.abc import Collection, Iterator, Mapping

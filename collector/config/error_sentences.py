@@ -3,8 +3,6 @@
 Mistakes in the cascades of a configuration, and ports that two listeners would share.
 """
 
-from __future__ import annotations
-
 import re
 import types
 import typing

@@ -1,7 +1,5 @@
 """The configuration of feedback: how long it waits, whose is believed, and what its numbers mean."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator

@@ -3,8 +3,6 @@
 Without secrets it is stored in a log that all processes read. Secrets come from each process's own file.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, cast

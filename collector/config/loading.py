@@ -1,7 +1,5 @@
 """The checked configuration of a file; all mistakes are reported at once, each as one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Packs: the evaluators of a monitor that ask their questions in one request."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 

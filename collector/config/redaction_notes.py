@@ -1,7 +1,5 @@
 """Warnings about evaluators without a judge that look for text that redaction has already removed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Renamed and removed keys: files that still have one are read, with a warning that says what to write instead."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 

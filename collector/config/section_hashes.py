@@ -1,7 +1,5 @@
 """A hash of each section of a configuration: shows which of them two configurations have in common."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The configuration file's keys, as models. Each part of the service declares its own; this file puts them together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Keys of a configuration that are valid and have no effect: `evalstream check` prints a note for each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from pydantic import BaseModel

@@ -1,7 +1,5 @@
 """Monitors whose evaluations may wait for hours: mistakes in them, and their part of a configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 

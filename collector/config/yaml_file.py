@@ -1,7 +1,5 @@
 """Plain values of a YAML file: loaded safely, `${env:NAME}` replaced."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping

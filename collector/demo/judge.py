@@ -8,8 +8,6 @@ answers. It says in the model's name, in the fingerprint and in every reason tha
 Token probabilities of a text, in the form of the chat completions API.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import math

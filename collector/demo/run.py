@@ -1,7 +1,5 @@
 """Runs the demo: application, service and judge in one process, and a screen to watch them."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -3,8 +3,6 @@
 The state of the demo: the figures behind the screen. No clock, no terminal.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The stage's own fold finds the evaluations that are due, so the audit is no seco
 in a temporary database on disk: logs are larger than memory.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing

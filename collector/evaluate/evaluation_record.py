@@ -1,7 +1,5 @@
 """The record of a job and its result, for the ledger."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Guardrails of every evaluation: redaction before it, canary runs beside it, and the limit on what is stored."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import KW_ONLY, InitVar, dataclass, replace

@@ -4,8 +4,6 @@ They are not stored: the definition and the subject give them again. An evaluato
 judge's answers shows only its first ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -13,8 +13,6 @@ in flight in a process that died. `duplicate` is of a subject whose evaluation e
 by a configuration before this one, which has its evaluator no more.
 """
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 from collector.evaluate.plan import Plan

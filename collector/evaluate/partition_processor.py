@@ -1,7 +1,5 @@
 """The processor of one partition of the turns log: its state, its jobs, and what is committed of them."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """The evaluate stage: opens a processor for each partition of the turns log."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

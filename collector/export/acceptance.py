@@ -1,7 +1,5 @@
 """Whether an answer with a status of success is an acceptance: it may be a login page, or say no in its body."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 

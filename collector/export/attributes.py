@@ -5,8 +5,6 @@ development). The conventions know neither how a score came about nor what a con
 is under `evalstream.*`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import cast
 

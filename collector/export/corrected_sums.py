@@ -15,8 +15,6 @@ So means, standard errors and the drop detector serve for shares as they are, wi
 holds for any scores in [0, 1]. The share of a label is a series of its own, named after evaluator and label.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 

@@ -17,8 +17,6 @@ A plug-in is a class under the entry-point group `evalstream.exporters`:
         async def export(self, batch): ...
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager

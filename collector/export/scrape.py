@@ -1,7 +1,5 @@
 """Server of /metrics, and of /healthz and /readyz for whatever starts, stops and balances processes."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import asdict

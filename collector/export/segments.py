@@ -4,8 +4,6 @@ The values of an attribute are those of the configuration, or the most frequent 
 several attributes a segment is a combination, so that sums over segments stay sums over the traffic.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import time

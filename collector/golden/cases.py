@@ -3,8 +3,6 @@
 Notes on a golden set before it is scored: cases that lack what an evaluator needs, and too few cases.
 """
 
-from __future__ import annotations
-
 import hashlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The names that judges give themselves in live evaluations: a provider that changes a model does not say so."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from collector.errors import BadInput

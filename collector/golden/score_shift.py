@@ -1,7 +1,5 @@
 """The shift of scores from their references."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The batches of a command: its journal, and judges whose requests go out in batches instead of at once."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sqlite3

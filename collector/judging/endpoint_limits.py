@@ -1,7 +1,5 @@
 """The limits of a model at an endpoint, from the settings of all judges that use it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

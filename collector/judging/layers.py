@@ -3,8 +3,6 @@
 `open_judges` folds the list around the judge that sends the requests.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

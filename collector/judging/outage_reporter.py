@@ -3,8 +3,6 @@
 A judge that answers, but never what it was asked for, is reported by one sentence when it begins, then rarely.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

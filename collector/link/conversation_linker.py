@@ -7,8 +7,6 @@ history is the same. A turn whose start was never seen, because it is older, cut
 conversation of its own.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from dataclasses import dataclass, field

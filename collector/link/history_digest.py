@@ -1,7 +1,5 @@
 """Digests of a conversation up to a turn, computed from its history and extended by an exchange at a time."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Appending: the partition of each record, the limit on its size, and an append that waits for its log."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 
 from collector.backoff import Backoff

@@ -1,7 +1,5 @@
 """The lag of this process's consumers: what they have not received yet, and how near retention is to what they need."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

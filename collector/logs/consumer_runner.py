@@ -8,8 +8,6 @@ A look at the log, a delivery, and what its fold appends are together as dear as
 a record that comes a tenth of a second after others: a trace is open for seconds, and a judge takes some.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import threading

@@ -4,8 +4,6 @@ The new fold replays what the old one still needed, and continues where that sto
 when the old one was exchanged are delivered again to the new one. The consumer notices nothing, and no partition moves.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager

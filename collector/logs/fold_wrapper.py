@@ -1,7 +1,5 @@
 """The base of folds that wrap another fold, to count or check what passes through."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.logs.log import Fold, StoredRecord

@@ -1,7 +1,5 @@
 """How a connection to Kafka is secured: the configuration's keys. Nothing here needs the Kafka client."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import urlsplit

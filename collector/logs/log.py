@@ -12,8 +12,6 @@ beside the log, and it leaves one thing to keep durable instead of two that must
 A wake-up call for any number of waiting tasks, again and again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence

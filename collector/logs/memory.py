@@ -1,7 +1,5 @@
 """The log in memory: for tests and for `evalstream demo`. It ends with the process."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The identity of the files of a database that a process has open: whether their paths still lead to them."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

@@ -1,7 +1,5 @@
 """One SQLite file that holds several logs: two threads, group commit, and a check for appends of other processes."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import shutil

@@ -3,8 +3,6 @@
 Records on their way from an append to one consumer of the same process, which need not be read back.
 """
 
-from __future__ import annotations
-
 import struct
 from collections import deque
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ reading, and finds the name of its command in it: another command cannot write i
 Locks of SQLite end with the process; a pid file would outlive a crash.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path

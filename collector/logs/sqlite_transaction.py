@@ -1,7 +1,5 @@
 """A transaction of the writer's thread: many appends and commits at once."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress

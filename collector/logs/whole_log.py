@@ -3,8 +3,6 @@
 The offset at which a time begins in a log: found by bisection, as records are in the order of their times.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 

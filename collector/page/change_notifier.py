@@ -1,7 +1,5 @@
 """Notification of waiting browsers about changes, limited to a rate."""
 
-from __future__ import annotations
-
 import asyncio
 
 

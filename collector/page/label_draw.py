@@ -10,8 +10,6 @@ carries p, and 1/p makes a mean over labels one over all evaluations (Horvitz an
 and Candès, 2024). As p is at least `random`, no label weighs more than 1 / `random`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from pydantic import Field

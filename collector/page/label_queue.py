@@ -1,7 +1,5 @@
 """The queue of evaluations for people: what one of them labels next, without its score, and how far all of them are."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

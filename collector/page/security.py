@@ -9,8 +9,6 @@ to 127.0.0.1: only known hosts are answered), not write (a label needs JSON and 
 and evaluated text must never run (a strict Content-Security-Policy).
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 import time

@@ -8,8 +8,6 @@ evaluation made again, `POST /login` takes a token. `/queue` is where people lab
 version, for controllers and scripts.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -1,7 +1,5 @@
 """Sources of the page beside the logs: functions from the parts of the service that have something to show."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -11,8 +11,6 @@ A minute is in minutes since the epoch; the numbers after the version are `Bin.n
 Earlier releases wrote "all" in place of the version, and read any.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Cache of turns for reading: bounded; those of listed evaluations stay longest. No clock, no I/O."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from dataclasses import dataclass, field
 

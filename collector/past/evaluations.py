@@ -1,7 +1,5 @@
 """Past evaluations to make again, out of the evaluations log or a file."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -3,8 +3,6 @@
 People's labels of evaluations, from the labels log.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Evaluations that a command has made itself, written into the evaluations log."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 

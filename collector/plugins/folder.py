@@ -4,8 +4,6 @@ The files become modules of a package that has a name of its own, so `evaluators
 package nor hides it. To `importlib.metadata` they are the entry points of one more distribution.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import sys

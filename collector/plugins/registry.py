@@ -1,7 +1,5 @@
 """Plug-ins by group and name: evaluators, dialects, exporters and redactors; what has no name as `module:Name`."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from functools import lru_cache

@@ -3,8 +3,6 @@
 Wrong tokens: whoever sends many of them is answered slowly, counted, and reported once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac

@@ -5,8 +5,6 @@ The parsing of references into records of the turns log, redacted like the turns
 JSON about turns that comes apart from traces: read and redacted in one way, and the result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast

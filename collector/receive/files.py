@@ -6,8 +6,6 @@ turns, conversations or chats, which go into the turns log. A file whose name en
 `.references.jsonl` holds references, one in `.feedback.json` or `.feedback.jsonl` feedback.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

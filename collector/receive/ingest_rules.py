@@ -1,7 +1,5 @@
 """The rules that every way in applies to what it receives."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from collector.otlp.own_items import OwnItems

@@ -11,8 +11,6 @@ request is read, and the request has a deadline. Compressed requests are decompr
 versions decompress all of a bomb before they check its size.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable

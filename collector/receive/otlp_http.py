@@ -7,8 +7,6 @@ to no trace and are ignored. `/v1/references` takes JSON into the turns log, `/v
 the same limits. `/v1/metrics` answers 404 with one sentence, so that a sender of all three signals keeps the other two.
 """
 
-from __future__ import annotations
-
 import ssl
 import time
 from collections.abc import Awaitable, Callable

@@ -3,8 +3,6 @@
 The receivers of a process share the limits on their senders: bytes in memory, and rates.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Rejections: why a request is not accepted, as an HTTP status and one sentence."""
 
-from __future__ import annotations
-
 import logging
 import traceback
 from collections.abc import Mapping

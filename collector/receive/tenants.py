@@ -1,7 +1,5 @@
 """Tenants: senders with a name of their own, and the key by which each sender's share of a limit is counted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, cast
 

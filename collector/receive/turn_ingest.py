@@ -4,8 +4,6 @@ A chat that is published again with each new turn would go into the log again as
 the square of its length, each time. So the recent turns of a source are remembered, and skipped.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Limits on the attachments of a turn: how many, and how much of their content."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 

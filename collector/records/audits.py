@@ -1,7 +1,5 @@
 """Audits as evaluations have them: an expensive verdict on a random share of what a cheap one has scored."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ Records without an epoch always count: those of older releases, of logs that onl
 commands.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager

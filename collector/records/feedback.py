@@ -5,8 +5,6 @@ what it is about, or when the wait for that is over. Both records have the same 
 came again since, a third one says, a wait later, that it is over.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ Each kind of object has one table: every name that stands for a field, and the n
 reads. Any other name is refused with a suggestion, so that no misspelt key loses its value in silence.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

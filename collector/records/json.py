@@ -3,8 +3,6 @@
 Validation errors in plain words: where the first problem is and what is required there, without the value itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 

@@ -3,8 +3,6 @@
 A span goes into it before its turn goes into the turns log, so no evaluation of the turn is there before its span.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest

@@ -7,8 +7,6 @@ A thin piece, which earlier versions wrote, has such a note in front of a reques
 all that is known of its turn. The header `signal` of a thin piece is `thin`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

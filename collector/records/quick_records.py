@@ -3,8 +3,6 @@
 A frozen dataclass sets each of its fields by a call, 33 of them for a turn: 4.8 µs, of which 3 are saved here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import field, fields, make_dataclass
 from typing import Any, ParamSpec, TypeVar, cast

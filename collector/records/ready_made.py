@@ -8,8 +8,6 @@ before, wherever it stands, and also when its oldest messages are cut off; and t
 messages are two.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

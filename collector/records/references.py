@@ -1,7 +1,5 @@
 """References: what is known of a turn or a conversation apart from it, as JSON from outside and in the turns log."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

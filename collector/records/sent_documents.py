@@ -1,7 +1,5 @@
 """The reading of what senders say about turns: feedback and references have ids and lists of documents in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

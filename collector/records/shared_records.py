@@ -10,8 +10,6 @@ for a turn, which has none) and value (4); then for each its key, signal and val
 form's version, and the record's key that of the first piece, by which all of them are in this partition.
 """
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Facts about a conversation as a whole, which travel with its turns: through the logs there are only turns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 The start of the assemble and link stages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Of several processes the one that exports the first partition reads. Nothing is 
 known by its id, after a restart, too.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Sequence

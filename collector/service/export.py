@@ -1,7 +1,5 @@
 """The exporters, and /metrics of a process without exporters."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -1,7 +1,5 @@
 """The layers around the folds of a consumer, as a list: their order is data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """The gauges of the stages' state, read whenever /metrics is scraped. Counters are counted where things happen."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Collection
 from functools import partial

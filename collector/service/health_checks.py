@@ -3,8 +3,6 @@
 Retention: records that nobody needs any more are removed from the logs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import time

@@ -1,7 +1,5 @@
 """The guard of a process against records that end it: its journal, and what earlier processes ended in."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path

@@ -4,8 +4,6 @@ A record goes to the partition that its key's hash selects. With another number 
 conversation go to another partition than its earlier ones, and what is done is looked for where it is not.
 """
 
-from __future__ import annotations
-
 from collector.config.settings import KafkaLogSettings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore

@@ -1,7 +1,5 @@
 """The plan of a configuration: its monitors, what is evaluated of their turns, how often, and by which judge."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """A process: what its stages share."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field

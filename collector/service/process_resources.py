@@ -4,8 +4,6 @@ File descriptors are as many as the system allows, and connections of senders st
 rebuilds is passed over by garbage collection: it stays for hours, and none of it is garbage.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import resource

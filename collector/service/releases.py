@@ -1,7 +1,5 @@
 """The start of the comparison of releases, and what the page shows of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 

@@ -6,8 +6,6 @@ and tries again; a record in which it fails again and again is left out and dead
 operator costs a line in the log and a metric, and starts again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -7,8 +7,6 @@ configured rates is out at all of them. A monitor that looks into turns to know 
 any conversation; so may one whose rate is planned, since that may come to 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 

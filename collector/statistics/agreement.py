@@ -5,8 +5,6 @@ stand for, so that a measure is that of the traffic, not of what was labelled; a
 whole conversations: their labels are not independent.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence

@@ -15,8 +15,6 @@ specificity - 1 (Rogan and Gladen 1978), which a weak judge makes arbitrarily un
 wider up to that of the labels alone, and never wrong.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

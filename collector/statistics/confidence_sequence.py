@@ -11,8 +11,6 @@ does (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas: Time-uniform central limit t
 sequences, 2024). `tests/bench/release_comparison.py` measures how often it holds for few conversations.
 """
 
-from __future__ import annotations
-
 from math import log, sqrt
 
 RHO = 4.0

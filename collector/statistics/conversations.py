@@ -14,8 +14,6 @@ instead overstates the error of 6 h twofold where they last for days; counting a
 understates that of 24 h by a third. `tests/unit/statistics/test_long_conversations.py` measures it.
 """
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable

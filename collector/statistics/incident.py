@@ -15,8 +15,6 @@ the last time at which the sum of shortfalls from the target was used up by scor
 has it (Page 1954).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

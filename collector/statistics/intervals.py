@@ -11,8 +11,6 @@ scores are at the same end of the scale, it is one-sided. It is within 0..1, and
 `tests/unit/statistics/test_intervals.py` measures how often it covers.
 """
 
-from __future__ import annotations
-
 import math
 
 from collector.statistics.certificate import upper_limit

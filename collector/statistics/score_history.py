@@ -1,7 +1,5 @@
 """Figures of past scores: their mean, how alike those of a conversation are, and the daily wave."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import cos, hypot, pi, sin, sqrt

@@ -1,7 +1,5 @@
 """Whether this is the compiled evalstream (`deploy/image/compiled_wheel.py`) or the pure Python one."""
 
-from __future__ import annotations
-
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 

@@ -1,7 +1,5 @@
 """Liveness and readiness of this process: the answers of /healthz and /readyz."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

@@ -3,8 +3,6 @@
 Log lines of what may happen often: the first at once, then one a minute with what came since.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import re

@@ -1,7 +1,5 @@
 """Texts of strangers on their way out: to terminals, log lines, XML, cells of tables and chats."""
 
-from __future__ import annotations
-
 import re
 import sys
 

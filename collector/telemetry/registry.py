@@ -6,8 +6,6 @@ A value that a metric cannot take is left out and reported: no number, not finit
 that units are not counted any more.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Mapping

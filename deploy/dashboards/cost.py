@@ -1,7 +1,5 @@
 """The cost dashboard: what evaluations cost, by monitor and evaluator, against their budgets."""
 
-from __future__ import annotations
-
 from grafana_foundation_sdk.builders import dashboard as boards
 
 from collector.telemetry.series import (

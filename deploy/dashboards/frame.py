@@ -1,7 +1,5 @@
 """The frame of every dashboard: its name, variables, links to the others, and marks of new versions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any

@@ -1,7 +1,5 @@
 """Writes the dashboards: `python -m deploy.dashboards.generate`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

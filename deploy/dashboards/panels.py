@@ -1,7 +1,5 @@
 """Panels in the form that all dashboards share: one look, one place that knows the SDK's panel builders."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar

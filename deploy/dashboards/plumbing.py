@@ -1,7 +1,5 @@
 """The plumbing dashboard: does everything arrive, move on and go out, and how fast?"""
 
-from __future__ import annotations
-
 from grafana_foundation_sdk.builders import dashboard as boards
 
 from collector.telemetry.series import (

@@ -1,7 +1,5 @@
 """The quality dashboard: is the application good now, was it better before, and where is it worst?"""
 
-from __future__ import annotations
-
 from grafana_foundation_sdk.builders import dashboard as boards
 
 from collector.alerting.rules.series import DROP_EVIDENCE, DROP_THRESHOLD, PASS_OBJECTIVE, SCORE_TARGET

@@ -5,8 +5,6 @@ objective come from the rules that `evalstream rules` makes. `$window` is the da
 is a quotient of increases over it, never a mean of means.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from collector.statistics.intervals import Z

@@ -1,7 +1,5 @@
 """The trust dashboard: is enough of the traffic evaluated, evenly, and by the intended judge?"""
 
-from __future__ import annotations
-
 from grafana_foundation_sdk.builders import dashboard as boards
 
 from collector.alerting.rules.series import AUDIT_NUMBER, SCORE_MEAN, SCORE_N_EFF, SCORE_STDERR

@@ -5,8 +5,6 @@ nothing is left beside the sources, where Python would take it in their place. S
 compiles the files that it is given.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

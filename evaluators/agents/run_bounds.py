@@ -1,7 +1,5 @@
 """Bounds of what an agent's run takes: steps, calls, tokens, money, time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Self
 

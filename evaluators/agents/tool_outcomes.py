@@ -1,7 +1,5 @@
 """The outcomes of tool calls: which of them failed, and which failures the agent recovered from."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import cast

@@ -1,7 +1,5 @@
 """How many alternatives of each token a question wants to see, by the form of its answer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import Any

@@ -3,8 +3,6 @@
 So an evaluator reads every judge's answer in one form; where it takes the probabilities into account, they are beside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache

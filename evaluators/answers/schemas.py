@@ -1,7 +1,5 @@
 """The form of a reply as JSON Schema, as judges with structured output want it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache

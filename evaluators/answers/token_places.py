@@ -1,7 +1,5 @@
 """The places of an answer's tokens in its text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate

@@ -7,8 +7,6 @@ judge and a question: see `calibrate`.
 Worked examples are cases of the user's own with the answer that a judge should give; it reads them before the case.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 

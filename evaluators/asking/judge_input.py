@@ -3,8 +3,6 @@
 The sources of an application's answer: the passages that it retrieved, and the results of its tools.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass

@@ -1,7 +1,5 @@
 """An answer and its reference, or the parts of them that an evaluator is about."""
 
-from __future__ import annotations
-
 from typing import Annotated, cast
 
 import orjson

@@ -8,8 +8,6 @@ random, and the window at each. A window's probability is proportional to its it
 is an unbiased estimate of the share of all. The draw is a hash of the case: the same on every replay.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate

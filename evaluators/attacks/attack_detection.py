@@ -1,7 +1,5 @@
 """Signs that a text attacks the application: by its words, and by what hides them. No judge is asked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic_core import SchemaValidator

@@ -1,7 +1,5 @@
 """The texts by which an application can be attacked: what its user said, what it retrieved, what its tools returned."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@
 in `injection_words.py`, in fifteen languages.
 """
 
-from __future__ import annotations
-
 NO_LIMITS = (
     (
         r"(?:without|no|free (?:of|from)|not bound by|disable|remove|lift|turn off|bypass|circumvent|get around"

@@ -5,8 +5,6 @@ words have to come together is in `injection_detection.py`. A word is matched fr
 scripts without spaces anywhere.
 """
 
-from __future__ import annotations
-
 IGNORE = (
     r"ignore|disregard|forget|override|bypass|skip|do not follow|don't follow|pay no attention to",
     r"ignorier\w*|vergiss|vergessen sie|missachte\w*|übergeh\w*",

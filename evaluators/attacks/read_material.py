@@ -1,7 +1,5 @@
 """The normalized text of a judge's material, and its signs of injection: found once for all who are shown the same."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 

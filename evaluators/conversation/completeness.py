@@ -1,7 +1,5 @@
 """Completeness: did the user get everything they wanted?"""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.mechanisms.conversation_ratio import ConversationRatio, ConversationRatioSpec

@@ -1,7 +1,5 @@
 """One score of a conversation out of those of several evaluators."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.cases import Conversation, Scope

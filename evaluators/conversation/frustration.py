@@ -1,7 +1,5 @@
 """Frustration of the user with the application."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.evaluator import Direction

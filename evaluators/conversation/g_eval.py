@@ -1,7 +1,5 @@
 """G-Eval over a whole conversation."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.asking.judge_input import TurnField

@@ -1,7 +1,5 @@
 """Goal accuracy: did the user reach their goal, in a sensible way?"""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Annotated, ClassVar
 

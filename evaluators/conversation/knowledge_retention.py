@@ -1,7 +1,5 @@
 """Knowledge retention: does the application remember the user's words?"""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.mechanisms.conversation_ratio import ConversationRatio, ConversationRatioSpec

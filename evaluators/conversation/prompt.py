@@ -1,7 +1,5 @@
 """A judge's rating of a whole conversation by a prompt of the user's own, or by guidelines."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.asking.judge_input import TURN_FIELDS

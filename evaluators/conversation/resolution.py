@@ -1,7 +1,5 @@
 """How a conversation ended for its user."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar
 

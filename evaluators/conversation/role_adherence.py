@@ -1,7 +1,5 @@
 """Role adherence: does the application keep to its role?"""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.cases import Conversation

@@ -1,7 +1,5 @@
 """Whether the user was content with the application."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The cost of a completed task."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.agents.run_bounds import RunBounds

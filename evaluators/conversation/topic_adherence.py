@@ -1,7 +1,5 @@
 """Topic adherence: does the application keep to its subjects?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

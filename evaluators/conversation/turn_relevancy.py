@@ -1,7 +1,5 @@
 """Turn relevancy: does each answer fit what came before it?"""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.mechanisms.conversation_ratio import ConversationRatio, ConversationRatioSpec

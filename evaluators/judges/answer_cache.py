@@ -1,7 +1,5 @@
 """A cache of answers to identical questions: same instructions, same material, same judge."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections import OrderedDict

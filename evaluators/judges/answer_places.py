@@ -1,7 +1,5 @@
 """The places of a message where endpoints leave an answer, and what the reasons say why it ended."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast

@@ -1,7 +1,5 @@
 """A cheap judge whose verdicts a dear one repeats on a random part of the cases."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass

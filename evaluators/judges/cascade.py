@@ -12,8 +12,6 @@ predictions the one with λ = 1 (Angelopoulos et al. 2023). Why not choose by do
 is never asked about again, and the error of the mean stays unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any

@@ -1,7 +1,5 @@
 """Circuit breakers for judge endpoints that are unavailable, and what happens to questions while one is open."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -5,8 +5,6 @@ Imported only where a client is used, as the library takes most of a second to i
 judge itself does.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 

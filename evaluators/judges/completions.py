@@ -5,8 +5,6 @@ Twenty alternatives for each token are nearly all of an answer's bytes. A decode
 and remembers where they stand in the body.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast, overload

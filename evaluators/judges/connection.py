@@ -1,7 +1,5 @@
 """The HTTP connections of a judge to one endpoint."""
 
-from __future__ import annotations
-
 import errno
 import io
 import socket

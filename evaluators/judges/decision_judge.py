@@ -1,7 +1,5 @@
 """A judge behind an endpoint whose model decides: it gives probabilities for typed questions, and writes nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import secrets

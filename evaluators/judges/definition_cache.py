@@ -1,7 +1,5 @@
 """A cache of answers to constant questions: the evaluation steps of a definition are generated once."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """Two judges as one: one writes what has to be written, the other decides."""
 
-from __future__ import annotations
-
 from evaluators.judge import Judge, Prompt, R, Verdict, decides, takes_packs
 
 

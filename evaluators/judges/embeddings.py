@@ -1,7 +1,5 @@
 """A model of embeddings behind any OpenAI-compatible endpoint, as a judge that answers with vectors."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace

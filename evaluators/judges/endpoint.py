@@ -3,8 +3,6 @@
 The tracker of costs counts what its requests cost by the prices of its model.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping

@@ -4,8 +4,6 @@ A refusal is looked up by its code, then by its words, then by its status. To ad
 answer to the tests.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Container, Mapping
 from typing import Literal, TypeAlias

@@ -1,7 +1,5 @@
 """The error of ours for each refusal of an endpoint: the small interpreter of `endpoint_meanings`."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

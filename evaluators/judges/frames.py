@@ -3,8 +3,6 @@
 Such bytes are put right here when they cannot be read as they are. The way is linear in their length.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """A jury: several judges on one evaluator, and how their scores become one."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Sequence

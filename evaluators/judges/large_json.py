@@ -1,7 +1,5 @@
 """Reading of large JSON bodies without garbage collection in between."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from typing import TypeVar

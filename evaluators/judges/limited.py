@@ -1,7 +1,5 @@
 """A limit on concurrent questions to a judge."""
 
-from __future__ import annotations
-
 import asyncio
 
 from evaluators.judge import Judge, Prompt, R, Verdict

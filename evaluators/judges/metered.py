@@ -3,8 +3,6 @@
 The attachments of a case, put into every question about it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Warnings about a judge's endpoint: each kind at most once an hour."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -1,7 +1,5 @@
 """An endpoint's own words about a refusal, fit for records and logs: without the question's text, and short."""
 
-from __future__ import annotations
-
 import re
 
 _LONGEST = 240

@@ -6,8 +6,6 @@ many processes share it. A time that the endpoint names (`Retry-After`, or the r
 is waited for.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import deque

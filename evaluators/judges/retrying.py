@@ -1,7 +1,5 @@
 """Retries of questions to a judge that is unavailable."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

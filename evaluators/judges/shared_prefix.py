@@ -1,7 +1,5 @@
 """Questions about one subject, the first of them before the others: so that these find it in the provider's cache."""
 
-from __future__ import annotations
-
 import asyncio
 
 from evaluators.asking.prompt_isolation import subject_text

@@ -1,7 +1,5 @@
 """The base of judges around a judge, and the judges that a jury or a cascade is made of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from evaluators.asking.sight import sight_of

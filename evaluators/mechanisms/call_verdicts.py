@@ -1,7 +1,5 @@
 """Evaluators that give each tool call of a turn a verdict."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Citations in an answer: where they stand, what they name, and which sources they can name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Classification: a judge that chooses one label of a fixed set, each with a meaning."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Composites: one score out of those of other evaluators, and code that decides whether a judge is asked at all."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Generic, Literal, Self, cast

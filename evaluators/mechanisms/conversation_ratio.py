@@ -1,7 +1,5 @@
 """Ratio evaluators of conversations: every turn, or every extracted item, gets a verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Outcomes of the application's own world, like a ticket that was reopened: 1 where the value is a good one."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Generic
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The configuration of G-Eval, the same for turns and for whole conversations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 

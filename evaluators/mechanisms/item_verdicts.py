@@ -4,8 +4,6 @@ The judge takes a text apart into items, gives a verdict on each, and code does 
 too few is no answer: it is sent back, then fails. Nothing missing is ever counted as good or bad.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet

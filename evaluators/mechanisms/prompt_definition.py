@@ -3,8 +3,6 @@
 Guidelines: rules in everyday language, each of which a judge gives a verdict.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Self
 

@@ -1,7 +1,5 @@
 """The common part of evaluators that ask a judge for one number on a scale."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise

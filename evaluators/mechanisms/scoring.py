@@ -1,7 +1,5 @@
 """A judge's number on a scale, and the score made of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Evaluators of turns whose score is made of two shares, like precision and recall.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Scores of what one bad item is enough for: an attack in any text, content of any forbidden category."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The asking of a pack over a chat endpoint: its request, and one more for what could not be read."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """Evaluation of one case by several evaluators in a pack, and the version that says that they were."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence

@@ -5,8 +5,6 @@ waits for an answer, a round is complete: its questions go out as one request, a
 evaluator that takes several steps continues in the next round with those that do, too.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

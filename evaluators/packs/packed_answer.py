@@ -5,8 +5,6 @@ or with another's key is nobody's. Each entry becomes the answer that the questi
 tokens that spell it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias

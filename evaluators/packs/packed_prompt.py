@@ -1,7 +1,5 @@
 """The prompt of a pack: what is judged once, and every question about it with its own instructions and form."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ A template is plain text with `{{name}}` placeholders. They are filled in one pa
 text, never with judged text: that is sent apart, as material inside a fence.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache

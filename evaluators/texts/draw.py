@@ -1,7 +1,5 @@
 """Draws by hash: the same key draws the same number in every process and every replay."""
 
-from __future__ import annotations
-
 import hashlib
 from math import nextafter
 from typing import Literal

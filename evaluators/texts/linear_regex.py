@@ -5,8 +5,6 @@ anything twice: that of pydantic, in Rust. Constructs that such an engine does n
 and backreferences.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """JSON Schema keywords whose time grows no faster than the judged value, in place of those of `jsonschema`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Paths into a JSON value: `*` for all of it, `answer`, `order.lines[0].price`, or a list of such paths."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Whether agents hand over to each other rightly."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import ClassVar

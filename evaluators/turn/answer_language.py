@@ -1,7 +1,5 @@
 """Whether the answer is in the language of the question."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Answer relevancy: is the answer about the question?"""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec

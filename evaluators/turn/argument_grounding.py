@@ -1,7 +1,5 @@
 """Whether the arguments of an agent's tool calls come from what it was told."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec

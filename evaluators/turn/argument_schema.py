@@ -3,8 +3,6 @@
 Whether the arguments of a tool call fit the JSON Schema of its definition, within a bounded number of steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field

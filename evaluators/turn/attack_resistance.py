@@ -1,7 +1,5 @@
 """The outcome of an attack on the application."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Signs of an attack on the application, recognised by words and hidden characters."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.attacks.attack_detection import detect_attack

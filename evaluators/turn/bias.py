@@ -1,7 +1,5 @@
 """Bias: opinions in an answer that are unfair to people."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.evaluator import Direction

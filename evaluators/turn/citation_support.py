@@ -1,7 +1,5 @@
 """Whether what an answer cites supports what it says."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar

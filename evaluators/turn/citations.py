@@ -1,7 +1,5 @@
 """Whether what an answer cites exists."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

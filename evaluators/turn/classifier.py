@@ -1,7 +1,5 @@
 """A judge's classification of a turn by labels of the user's own."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.asking.judge_input import ProgramField, TurnField, build_judge_input

@@ -1,7 +1,5 @@
 """Containment: is a certain text in the answer?"""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field

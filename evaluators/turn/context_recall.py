@@ -1,7 +1,5 @@
 """Context recall: did the search bring up what the expected answer rests on?"""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.cases import Turn

@@ -1,7 +1,5 @@
 """Contextual relevancy: do the retrieved passages help to answer the question?"""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.mechanisms.item_verdicts import RatioSpec

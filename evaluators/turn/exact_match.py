@@ -1,7 +1,5 @@
 """Exact match of the answer with the expected one."""
 
-from __future__ import annotations
-
 import json
 from typing import ClassVar
 

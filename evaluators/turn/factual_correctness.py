@@ -1,7 +1,5 @@
 """Factual correctness: the claims of an answer and those of its reference, compared."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Faithfulness of an answer to what it was made from: retrieved passages, and results of tools."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Hallucination: contradictions of an answer to what is known to be right."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.evaluator import Direction

@@ -1,7 +1,5 @@
 """Whether an answer keeps to the instructions that the application gave its model."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec

@@ -1,7 +1,5 @@
 """Validity of an answer against a JSON Schema."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import islice
 from typing import Any, ClassVar, Self, cast

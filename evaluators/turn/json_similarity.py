@@ -1,7 +1,5 @@
 """Similarity of the JSON in an answer to the expected JSON."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

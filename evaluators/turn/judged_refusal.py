@@ -1,7 +1,5 @@
 """Refusals told by a judge: whether the application refused, and whether it should have."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar
 

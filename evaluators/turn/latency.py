@@ -1,7 +1,5 @@
 """Latency: the time that the user waited."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Self
 
 from pydantic import Field, model_validator

@@ -1,7 +1,5 @@
 """Length of the answer."""
 
-from __future__ import annotations
-
 import re
 from typing import ClassVar, Literal, Self
 

@@ -1,7 +1,5 @@
 """A judge's comparison of the answer with the expected one."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import field_validator

@@ -1,7 +1,5 @@
 """A judge's comparison of two JSON objects key by key; code does the counting."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, ClassVar, Literal, cast

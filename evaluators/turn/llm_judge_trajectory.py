@@ -1,7 +1,5 @@
 """A judge's view of how an agent went about its task."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Self
 
 from pydantic import model_validator

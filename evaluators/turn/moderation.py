@@ -1,7 +1,5 @@
 """Moderation: content of forbidden categories in an answer or a request."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 

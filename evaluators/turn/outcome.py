@@ -1,7 +1,5 @@
 """The outcome of a turn outside: a refund, a ticket that was reopened, a purchase."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.cases import Turn

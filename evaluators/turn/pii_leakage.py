@@ -1,7 +1,5 @@
 """Leakage of personal data in an answer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

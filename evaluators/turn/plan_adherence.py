@@ -3,8 +3,6 @@
 Plans that agents write down by a tool: to-do lists and numbered steps.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, cast

@@ -1,7 +1,5 @@
 """Attacks on the application: jailbreaks by its user, instructions hidden in passages and in results of tools."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Refusals, recognised by the phrases that models refuse with."""
 
-from __future__ import annotations
-
 import re
 from typing import ClassVar
 

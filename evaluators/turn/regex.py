@@ -1,7 +1,5 @@
 """A pattern that the answer matches, or does not."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field

@@ -1,7 +1,5 @@
 """The same tool call made again and again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import ClassVar
 

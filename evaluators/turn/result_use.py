@@ -1,7 +1,5 @@
 """The agent's use of the results of its tools."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Whether the passages that help come first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Whether what was retrieved is enough to answer from."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.asking.judge_input import find_sources

@@ -1,7 +1,5 @@
 """Limits of what a turn takes."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.agents.run_bounds import RunBounds

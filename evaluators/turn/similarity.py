@@ -1,7 +1,5 @@
 """Similarity of the answer to something else, by embeddings."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal, cast
 
 from pydantic import Field

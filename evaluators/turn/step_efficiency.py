@@ -1,7 +1,5 @@
 """Step efficiency: did an agent need the calls that it made?"""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec

@@ -1,7 +1,5 @@
 """Summarization: does a summary say what matters of its source, and nothing else?"""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.asking.judge_input import split_text

@@ -1,7 +1,5 @@
 """Task completion: did the application do what the user wanted?"""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.mechanisms.item_verdicts import RatioSpec

@@ -1,7 +1,5 @@
 """Tool calls compared with the expected ones."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Errors of tools, and whether the agent got over them."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.agents.tool_outcomes import failure_of

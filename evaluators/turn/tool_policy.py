@@ -1,7 +1,5 @@
 """Tools that an agent may and may not call."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import ClassVar, Self
 

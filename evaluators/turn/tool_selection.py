@@ -1,7 +1,5 @@
 """Whether an agent chose the right tools of those that it was offered."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """Toxicity: passages of an answer that could hurt."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.evaluator import Direction

@@ -1,7 +1,5 @@
 """HTTP to others' servers: the one place where clients are made, and where their answers are read."""
 
-from __future__ import annotations
-
 import os
 import ssl
 import zlib

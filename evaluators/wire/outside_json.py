@@ -4,8 +4,6 @@ Small JSON makes large objects: three bytes of an empty object take some seventy
 first, in the bytes. Depth is bounded because what reads a value may follow it by recursion.
 """
 
-from __future__ import annotations
-
 from itertools import accumulate
 
 from evaluators.cases import Json

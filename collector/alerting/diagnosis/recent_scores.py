@@ -1,7 +1,5 @@
 """The newest scores of each evaluator, and what explains a fall of their mean that lasts. No clock, no I/O."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

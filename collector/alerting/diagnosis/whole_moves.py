@@ -4,8 +4,6 @@ Such a value is the first candidate, and no more than that: what else changed at
 it. Values that changed together are one candidate.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

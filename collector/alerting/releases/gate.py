@@ -7,8 +7,6 @@
 The intervals hold at any time, so the gate may be asked as often as a controller likes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args

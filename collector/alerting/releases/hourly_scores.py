@@ -3,8 +3,6 @@
 Bounded: so many values of an attribute, within so many others, for so many hours.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

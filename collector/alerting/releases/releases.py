@@ -5,8 +5,6 @@ scores in the day before, until it is a week old or has not been seen for a day;
 Versions that the configuration names are compared with the first of them as soon as both are there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Proven is what the lower end of the interval of kappa shows, from labels that we
 version of its judge that scored. A new judge begins without any.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ is made of means (alerts on targets, doubts, dashboards) is made of these. The s
 many audits there were, so nothing of the day has to be added to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from collector.alerting.rules import series

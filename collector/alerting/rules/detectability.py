@@ -1,7 +1,5 @@
 """Detectability of drops (statistical power): the drop that pages within a day in nine of ten, and false alarms."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ at it, and one that is 0.5 below is not. So alerts on scores fire where the mean
 firing warnings explain together. Why not an inhibition of Alertmanager's: it cannot compare sizes.
 """
 
-from __future__ import annotations
-
 from collector.alerting.rules import series
 from collector.alerting.rules.model import Fact, RecordingRule, Timing, selector
 from collector.alerting.rules.service import inconsistent_weights, judge_shift, unscored

@@ -6,8 +6,6 @@ that restarted is left out for two intervals. The meaning of a state, the restar
 alert are as in `collector.statistics.incident`; the states within an incident are `incidents.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from collector.alerting.rules import series

@@ -5,8 +5,6 @@ where it is below that of the week before by `_ERRORS` standard errors of the di
 scores, with conversations as clusters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from collector.alerting.rules import series

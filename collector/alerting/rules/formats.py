@@ -5,8 +5,6 @@ series that are wrong, so in Grafana "no data" means that all is well, and is se
 alerts of its own (EvalstreamStale, EvalstreamDown).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The rules of a configuration."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 

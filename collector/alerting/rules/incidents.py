@@ -1,7 +1,5 @@
 """The life of a drop's alert as recording rules; what is computed is in `collector.statistics.incident`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from collector.alerting.rules import series

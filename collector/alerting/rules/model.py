@@ -1,7 +1,5 @@
 """The model of rules from which every format is written."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

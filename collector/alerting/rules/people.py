@@ -6,8 +6,6 @@ by audits: that counts as one conversation that has this mean, and its variance 
 withheld, its sums are absent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from collector.alerting.rules import series

@@ -5,8 +5,6 @@ batch within a day or gives it up; what it has given up goes into one more batch
 was given up once, or nobody follows it: a warning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from collector.alerting.rules.model import AlertingRule, RuleGroup, Timing, selector

@@ -1,7 +1,5 @@
 """The rule on releases: a version is worse than the one before it, for sure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Rules on scores: means with their standard errors, and the alerts on their targets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from collector.alerting.rules import series

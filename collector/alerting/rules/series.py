@@ -4,8 +4,6 @@ Every one of them has the labels `BY`, and `segment` where the configuration ale
 beside it. A series exists only where there is data: no scores give no mean, never a zero.
 """
 
-from __future__ import annotations
-
 BY = ("evaluator", "evaluator_version", "monitor")
 
 WINDOWS = ("15m", "1h", "6h", "24h")

@@ -1,7 +1,5 @@
 """Rules on the service itself: the trust in its scores, its progress, cost and losses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 

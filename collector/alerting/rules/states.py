@@ -5,8 +5,6 @@ that it outlives a restart of the only process, and one of Prometheus. Why `last
 an interval without a value ends a series for Prometheus (it is stale), and with it the state would be gone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

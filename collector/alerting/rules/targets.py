@@ -1,7 +1,5 @@
 """Targets: the evaluators of each monitor, with the mean and the pass rate that alerts require of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """`evalstream rules`: the rules of a configuration, to stdout or into a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Evaluation of alerts from buckets: the exact drop detector, and the test of the mean over every window."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

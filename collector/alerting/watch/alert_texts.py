@@ -1,7 +1,5 @@
 """The texts of the watcher's alerts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime

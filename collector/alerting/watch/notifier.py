@@ -1,7 +1,5 @@
 """Notifications to Alertmanager (API v2) or a webhook (Alertmanager's payload) of alerts that begin, last and end."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

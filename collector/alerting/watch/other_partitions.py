@@ -4,8 +4,6 @@ Consumers of a group divide the partitions of the evaluations log. A watcher tha
 of half of the scores, and another watcher that of the other half.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from typing import Generic, Protocol, TypeVar
 

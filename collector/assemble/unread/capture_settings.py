@@ -1,7 +1,5 @@
 """The settings by which libraries write messages into their traces; most write none unless told to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from collector.assemble.read_spans import ParsedSpan

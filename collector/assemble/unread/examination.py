@@ -5,8 +5,6 @@ Conversation ids are compared over many traces: one that never repeats while ano
 A running service examines one trace a second at most.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

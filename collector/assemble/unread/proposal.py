@@ -4,8 +4,6 @@ Names are hints, repetition is evidence: what users wrote and read is on several
 A mapping is proposed only after it was tried on the same traces.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

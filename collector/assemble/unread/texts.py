@@ -1,7 +1,5 @@
 """Texts in spans and log records that may be somebody's words: where they are, and what their places look like."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

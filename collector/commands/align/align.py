@@ -1,7 +1,5 @@
 """`evalstream align`: an evaluator that agrees more with people, out of the labels that it disagrees with."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Candidates: definitions of an evaluator with one proposed change each. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast

@@ -22,8 +22,6 @@ However many candidates there are, one is chosen on the training part, and that 
 part, once: what was best of many by chance is not better elsewhere.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

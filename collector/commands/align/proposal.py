@@ -1,7 +1,5 @@
 """Proposals of a model to change an evaluator, from the labels that it disagrees with."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Replays of a definition over labelled subjects: its verdicts, within what is left of the spending limit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The result of an alignment: as text, as JSON, and the new definition as YAML."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """The way from labels to one tested candidate, within the spending limit."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest

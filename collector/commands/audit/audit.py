@@ -1,7 +1,5 @@
 """`evalstream audit`: positions against outcomes, through all logs and exporters, on the user's own system."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import Counter

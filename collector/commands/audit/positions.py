@@ -1,7 +1,5 @@
 """The records of a log that a group has read, those that are left, and those that are gone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

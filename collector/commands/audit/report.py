@@ -1,7 +1,5 @@
 """The report of an audit: what adds up, and a sentence for each thing that does not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any

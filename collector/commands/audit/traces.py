@@ -3,8 +3,6 @@
 Traces are compared by their ids and their number of turns: a turn that another configuration made has another id.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing

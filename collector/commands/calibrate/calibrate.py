@@ -3,8 +3,6 @@
 Scatter plot of agreement: a point for each label, the judge's score across, the person's up.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Iterator, Sequence

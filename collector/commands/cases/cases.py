@@ -1,7 +1,5 @@
 """The command: reads the logs, joins turns, evaluations and labels, writes a file."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace

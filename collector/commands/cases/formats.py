@@ -1,7 +1,5 @@
 """The formats of a test set: what each tool's own reader takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

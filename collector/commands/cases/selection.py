@@ -3,8 +3,6 @@
 Rules by which a case is nearly the same as an earlier one: its letters, or the vectors of a model of embeddings.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The costs are measured: tests/bench/SIZING.md says how they come out of the figu
 others, and so has other traffic: the result tells tens of processes from one, not seven from eight.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

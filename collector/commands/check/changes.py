@@ -1,7 +1,5 @@
 """The changes by a configuration, as `evalstream check --diff` prints it: against what runs, or another file."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping

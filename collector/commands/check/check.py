@@ -1,7 +1,5 @@
 """The plan of a configuration in words, as `evalstream check` prints it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ tests/bench/SIZING.md says how the figures come out of those of `make bench`. An
 other traffic.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from collector.telemetry.compilation import is_compiled

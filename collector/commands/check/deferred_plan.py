@@ -1,7 +1,5 @@
 """Lines of `evalstream check` about monitors whose evaluations may wait for hours."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import closing

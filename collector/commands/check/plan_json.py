@@ -1,7 +1,5 @@
 """The plan of a configuration as data, as `evalstream check --json` prints it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path

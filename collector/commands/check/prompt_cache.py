@@ -3,8 +3,6 @@
 Evaluators are asked about it in earnest, by a judge that fills in any form, so that nothing has to be declared.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

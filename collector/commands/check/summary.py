@@ -1,7 +1,5 @@
 """A configuration in about ten lines: first what needs attention, then what comes in, and what is judged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from collector.alerting.rules.targets import targets

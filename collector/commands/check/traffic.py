@@ -3,8 +3,6 @@
 Lines of `check` about traces in files: text that no dialect reads, with the remedy in the configuration.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """`evalstream diagnose`: reads scores from the log, and says which part of the traffic explains that they fell."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """`evalstream erase`: one person's traffic out of all logs and files, with a search through the bytes afterwards."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

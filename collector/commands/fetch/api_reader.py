@@ -1,7 +1,5 @@
 """Requests to a platform's API, with credentials and retries, and a sentence for each way in which it fails."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass

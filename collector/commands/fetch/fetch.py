@@ -1,7 +1,5 @@
 """The command: reads traces from a source into a file, a trace in each line."""
 
-from __future__ import annotations
-
 import base64
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ an envelope, and with 404 and a message where nothing is found. There are no pag
 searched again by halves.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
 

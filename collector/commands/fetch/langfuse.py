@@ -5,8 +5,6 @@ Source: its OpenAPI and its server, `GET /api/public/v2/observations` with curso
 OpenTelemetry are OpenTelemetry's; others become ids of the right length by a hash, the same each time.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime

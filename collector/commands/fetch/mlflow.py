@@ -4,8 +4,6 @@ Source: `mlflow/protos/service.proto`, `POST /api/3.0/mlflow/traces/search` and 
 has the spans in protobuf's JSON. Session and user are in the metadata of the trace, so they are put on its spans.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import Any

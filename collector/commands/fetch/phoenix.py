@@ -3,8 +3,6 @@
 Source: its OpenAPI schema, `GET /v1/projects/{project}/spans/otlpv1` with cursors; `trace_id` since version 13.9.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Sequence
 from urllib.parse import quote
 

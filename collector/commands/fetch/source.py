@@ -3,8 +3,6 @@
 Stretches of time, for APIs that give the first so many of a search and no page after it.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

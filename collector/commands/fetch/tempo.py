@@ -4,8 +4,6 @@ Source: Tempo's HTTP API, `GET /api/search` and `GET /api/traces/<id>`, which an
 gives the first so many that it finds and has no pages, so a stretch that is full is searched again by halves.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta

@@ -11,8 +11,6 @@ own mean flatters it a little, which makes it harder to be enough beside it.
 Of judges that agree with it in every case, too, one that is enough needs 3 / margin conversations.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

@@ -5,8 +5,6 @@ The figures of judges as a table with a conclusion, and as JSON.
 Agreement of judges over their price, as a picture.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Labelled cases: turns or conversations in a file, each with what people say of it."""
 
-from __future__ import annotations
-
 import hashlib
 from codecs import BOM_UTF8
 from dataclasses import dataclass

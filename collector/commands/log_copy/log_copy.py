@@ -3,8 +3,6 @@
 Topics as the target of a copy: until it is whole they have a setting with which no service uses them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

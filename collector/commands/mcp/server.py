@@ -7,8 +7,6 @@ The page's API as the tools read it.
 Read-only commands of evalstream, each in its own process with a deadline.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import importlib

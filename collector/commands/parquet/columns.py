@@ -1,7 +1,5 @@
 """The columns of the files, and the rows of evaluations and labels: what is nested in a record is flat in a row."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal

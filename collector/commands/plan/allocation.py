@@ -1,7 +1,5 @@
 """The rates, boosts and shares with which a standard error costs least; `day_figures` says what they come to."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

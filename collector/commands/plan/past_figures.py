@@ -8,8 +8,6 @@ Cheaper evaluators of a monitor that could replace an expensive one, which would
 What they say of the dear score is read off the subjects that both have scored. One in code costs nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """`evalstream plan sampling`: the rates, boosts and audits or labels that reach a standard error at the least cost."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

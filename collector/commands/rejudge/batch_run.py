@@ -1,7 +1,5 @@
 """Missing evaluations of a past period, made by the command itself in its judges' batches, and written into the log."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack

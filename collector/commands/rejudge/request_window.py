@@ -1,7 +1,5 @@
 """Requests, few at a time: the next ones when the evaluations of the ones before are in the log, and are paid for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field

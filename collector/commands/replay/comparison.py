@@ -5,8 +5,6 @@ taken pair by pair and its error over conversations (Taylor linearisation): what
 easy and hard cases, does not enter it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Report of a replay, as tables for people and as JSON for programs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

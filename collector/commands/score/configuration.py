@@ -1,7 +1,5 @@
 """The configuration of `evalstream score`: that of the file, or one made of the options where there is no file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

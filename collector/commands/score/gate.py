@@ -1,7 +1,5 @@
 """A gate for continuous integration: scores beside those of a base run, case by case, as JUnit XML and Markdown."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

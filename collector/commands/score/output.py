@@ -1,7 +1,5 @@
 """Output files of evaluations: JSONL, from which a later run resumes, or CSV."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Generator
 from contextlib import contextmanager

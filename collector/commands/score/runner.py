@@ -1,7 +1,5 @@
 """Runner of a command's evaluations: concurrently, with a progress bar, within a spending limit."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence

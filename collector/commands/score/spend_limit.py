@@ -1,7 +1,5 @@
 """Spending limit of a command: applied before an evaluation begins, not when its cost is known."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from collector.config.configured import Config

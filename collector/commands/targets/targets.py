@@ -6,8 +6,6 @@ The service's own sums, bets and tests, minute by minute: the drop detector of t
 every window. Pages within a day of each other belong together.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The division of what partitions have spent among another number of partitions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

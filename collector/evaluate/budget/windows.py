@@ -12,8 +12,6 @@ counted, and does bias means. A rate holds for a minute, or until more has come 
 past. No clock, no I/O: time is given.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

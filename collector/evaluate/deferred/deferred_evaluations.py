@@ -7,8 +7,6 @@ journal has the answers to what it asked before. A restart is nothing else: it r
 The evaluations of a process that wait for batches: how many there may be, how many there are, and since when.
 """
 
-from __future__ import annotations
-
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence

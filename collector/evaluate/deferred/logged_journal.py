@@ -5,8 +5,6 @@ The questions of pending evaluations lie behind the offset from which the ledger
 turns log are not older than the low watermark. So the journal is read back with the ledger, and needs no position.
 """
 
-from __future__ import annotations
-
 import base64
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence

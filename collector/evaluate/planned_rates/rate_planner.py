@@ -4,8 +4,6 @@ A rate that depended on the turns it is applied to would choose among them. This
 known for each of them, and weights of 1 / probability give unbiased means, whatever it was.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ before a number takes effect: from that offset on it counts. The newest configur
 evaluations of earlier ones, so an evaluation is done if any of them has made it.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

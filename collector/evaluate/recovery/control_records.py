@@ -8,8 +8,6 @@ effect. That log is read back on assignment anyway, so a replay makes the same d
 turns log itself they would come behind the whole backlog, and take effect too late.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast

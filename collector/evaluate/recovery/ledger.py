@@ -5,8 +5,6 @@ with can lead to: it is read back from an offset that is committed with the low 
 reading time depend on the recent past and not on all that was ever judged.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import uuid

@@ -4,8 +4,6 @@ The state committed beside the offsets has them only while evaluations are pendi
 audit, needs them for all of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Writes snapshots of the conversations that keep the low watermark of a partition from rising."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from math import ceil
 

@@ -7,8 +7,6 @@ remembered from then on. Both are a function of the records read: a replay from 
 Time is that at which the log took the records, and not that of the turns: a turn that comes late has its wait, too.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence

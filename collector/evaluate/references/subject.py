@@ -1,7 +1,5 @@
 """The references that an evaluator waits for, those that concern a subject, and the subject completed by them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias

@@ -5,8 +5,6 @@ Because it is the same fold, with the decisions of the partition's owners, a sub
 the plan is still the same, and has the probability, the revision and the id that it had then.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime

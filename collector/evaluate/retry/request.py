@@ -6,8 +6,6 @@ Why in the turns log: its records lead to jobs, and what is pending of them hold
 makes it again and the ledger recognizes it if it was made. A request needs no other machinery to be made once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

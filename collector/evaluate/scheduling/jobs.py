@@ -1,7 +1,5 @@
 """The pending evaluation jobs of one partition, and the records of the turns log that they still need."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The state of a partition of the turns log at its committed position, as another log can continue it. Only reads."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

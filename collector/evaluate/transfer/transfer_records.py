@@ -1,7 +1,5 @@
 """The records that hand the state of partitions to another log: written where its turns log is copied to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime

@@ -5,8 +5,6 @@ ids, which nobody else knows, so nothing can be merged into them. A row with the
 Source: the OpenTelemetry part of its SDK, and `POST /v1/project_logs/{project_id}/insert`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote

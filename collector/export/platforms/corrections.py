@@ -3,8 +3,6 @@
 A person's score that has the name of an evaluator, on what that evaluator judged, is a label of its evaluation.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

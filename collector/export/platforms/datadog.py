@@ -5,8 +5,6 @@ has no id: what is sent again after a crash is there twice, with the evaluation'
 Source: its page on OpenTelemetry instrumentation, and `POST /api/intake/llm-obs/v2/eval-metric`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

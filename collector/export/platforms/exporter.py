@@ -1,7 +1,5 @@
 """Exporters of platforms: the same for each, but for its settings and its requests."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self

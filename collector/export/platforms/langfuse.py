@@ -4,8 +4,6 @@ Its ids of traces and observations are OpenTelemetry's, in hex. A score with the
 one whose trace comes later waits for it. Source: the types of its SDK, `POST /api/public/scores`.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

@@ -5,8 +5,6 @@ A run that came by OpenTelemetry has as id eight zero bytes and the span's eight
 Source: its API reference, `POST /feedback`.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

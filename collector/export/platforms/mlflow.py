@@ -5,8 +5,6 @@ so the trace's are read before: one that has the evaluation's id in its metadata
 Source: its REST API, `POST /api/3.0/mlflow/traces/{trace_id}/assessments`.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

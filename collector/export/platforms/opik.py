@@ -6,8 +6,6 @@ of the same name and author. Source: its server's mapping of OpenTelemetry's ids
 `PUT /v1/private/spans/feedback-scores` and the like.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ Its ids of spans and traces are OpenTelemetry's, in hex; an annotation with the 
 the same subject replaces it. Source: its OpenAPI schema, `POST /v1/span_annotations` and the like, with `sync`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any

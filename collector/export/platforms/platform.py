@@ -1,7 +1,5 @@
 """The port of a platform: how evaluations become requests of its API. Pure; the sender does the rest."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

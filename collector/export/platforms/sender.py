@@ -1,7 +1,5 @@
 """Sends a platform's requests: at its rate, again where that may help, and one by one where only some are refused."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

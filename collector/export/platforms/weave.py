@@ -5,8 +5,6 @@ conversation has its id. Feedback takes an id from the client, which is the eval
 `opentelemetry/python_spans.py` and `FeedbackCreateReq`, `POST /feedback/create`, and the refs of its SDK.
 """
 
-from __future__ import annotations
-
 import base64
 import uuid
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ The evaluation's id is the event's id. The signature is an HMAC-SHA256 of `<id>.
 can refuse what is not ours, or old. Sources: cloudevents.io, HTTP binding, batched mode; standardwebhooks.com.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -3,8 +3,6 @@
 The lock on a file ends with its process. A file holds offsets and names of logs, no text of anybody.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import logging

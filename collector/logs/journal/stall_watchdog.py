@@ -5,8 +5,6 @@ interpreter back (an expression over a text, an extension) does not let that thr
 processor time, which the thread winds up again and again, runs out.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import logging
 import os

@@ -4,8 +4,6 @@ The offset is the low watermark, not the offset up to which records were deliver
 only Kafka then keep what a replay needs, and without readable metadata too much is read rather than too little.
 """
 
-from __future__ import annotations
-
 import orjson
 from kafka.structs import OffsetAndMetadata
 

@@ -4,8 +4,6 @@ kafka-python repeats a login that was refused until its time-out, says in the en
 thread behind. So one connection is made first, by itself: whether a broker answers, and takes us, is known at once.
 """
 
-from __future__ import annotations
-
 import socket
 import ssl
 from collections.abc import Callable, Mapping

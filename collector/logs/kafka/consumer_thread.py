@@ -4,8 +4,6 @@ The event loop cannot poll itself: kafka-python blocks, and a fold that is busy 
 or the group would give its partitions to others. kafka-python has no other thread for this consumer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

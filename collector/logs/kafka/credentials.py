@@ -1,7 +1,5 @@
 """The security of connections, as options of kafka-python; files and tokens are read again for each connection."""
 
-from __future__ import annotations
-
 import ssl
 import time
 from collections.abc import Callable, Mapping

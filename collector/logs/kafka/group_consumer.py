@@ -1,7 +1,5 @@
 """A consumer of a group, the event loop's side: folds open and close with the partitions that its thread reports."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence

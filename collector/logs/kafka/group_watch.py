@@ -7,8 +7,6 @@ brokers count to its name and that it was never given, as an answer was lost. So
 again, what brokers say with what it has.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

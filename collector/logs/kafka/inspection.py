@@ -1,7 +1,5 @@
 """The state of topics and groups, as a user would look at it. Everything here blocks, and changes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

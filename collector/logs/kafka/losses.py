@@ -1,7 +1,5 @@
 """Records that retention has deleted although a consumer still needed them."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass

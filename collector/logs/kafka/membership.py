@@ -10,8 +10,6 @@ timeout, the watchdog can go.
 The start of a consumer: it reaches a broker and subscribes.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import threading

@@ -10,8 +10,6 @@ Not a `BoundedGate`: the thread that polls must never wait, or it would leave th
 it counts from two threads.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import deque

@@ -1,7 +1,5 @@
 """The producer that all logs of a process share, with a limit on what is in flight."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ A read may be cancelled while a thread polls for it. That consumer does not retu
 consume records of the next read.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

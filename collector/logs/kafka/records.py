@@ -7,8 +7,6 @@ release of the library skips what it cannot decode and takes a limit, this modul
 Decompression with a limit: a batch of a few hundred kilobytes can hold gigabytes.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import zlib

@@ -1,7 +1,5 @@
 """How near a topic's retention is to what a group still needs, by age and by size. Blocks."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

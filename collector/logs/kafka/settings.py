@@ -1,7 +1,5 @@
 """How to talk to Kafka, and what its errors mean to us."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The start offsets of newly assigned partitions. Everything here blocks, within limits."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The subscription of a group, and the events that its consumer thread reports."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

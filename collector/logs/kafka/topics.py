@@ -1,7 +1,5 @@
 """The topics themselves: made, checked, and cut off at the front. Everything here blocks."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress

@@ -4,8 +4,6 @@ Each says what the library does, and when the function can go. They touch privat
 and `replace_decoding` refuses another one at the start.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Collection, Generator, Mapping

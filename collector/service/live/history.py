@@ -3,8 +3,6 @@
 Each has a number. Two processes that take one at the same time try for the same number; the first in the log has it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass

@@ -4,8 +4,6 @@ A process that evaluates writes what its file has into the log, and all others f
 configuration that it cannot take as a whole, with the reason, and continues with the one it has.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The status of a process's configuration: since when it runs, and whether a newer one was refused."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

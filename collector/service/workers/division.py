@@ -1,7 +1,5 @@
 """The stages that each of several workers runs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from pathlib import Path
 

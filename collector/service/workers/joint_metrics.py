@@ -3,8 +3,6 @@
 The status of several workers, joined as if one had reported it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -5,8 +5,6 @@ They are forked, so that everything is imported and read once.
 Workers of one command share a SQLite file: each has partitions of the stages that all of them run.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

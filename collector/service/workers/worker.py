@@ -1,7 +1,5 @@
 """A process's place among several that one command has started."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

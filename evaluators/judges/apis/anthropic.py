@@ -1,7 +1,5 @@
 """Anthropic's Messages: `POST /messages`. No token probabilities; the fixed part may be cached by the provider."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast

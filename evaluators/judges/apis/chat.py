@@ -1,7 +1,5 @@
 """OpenAI-compatible chat completions: `POST /chat/completions`."""
 
-from __future__ import annotations
-
 from evaluators.cases import Json
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities

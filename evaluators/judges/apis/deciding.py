@@ -1,7 +1,5 @@
 """The port of wire formats whose models give probabilities for typed questions, and write nothing."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

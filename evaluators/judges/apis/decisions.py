@@ -3,8 +3,6 @@
 What is judged comes first, so that a provider's prompt cache has it for the next questions about it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any

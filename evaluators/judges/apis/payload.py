@@ -1,7 +1,5 @@
 """Values in JSON that somebody else's server wrote: of the right type, or nothing."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """OpenAI's Responses: `POST /responses`, for models that have nothing else. Nothing is stored at the provider."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 Servers read each question by itself, beside the state, so that a guide to several questions stands in each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """The port of wire formats whose models write their answers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

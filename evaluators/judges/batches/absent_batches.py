@@ -1,7 +1,5 @@
 """Endpoints that were found to take no batches: their requests are sent at once instead."""
 
-from __future__ import annotations
-
 import asyncio
 
 LOOK_AGAIN = 3600.0

@@ -1,7 +1,5 @@
 """The HTTP connection to a provider's batches."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import ssl

@@ -1,7 +1,5 @@
 """An endpoint whose requests are gathered and submitted in batches: half the price, an answer within a day."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import math

@@ -1,7 +1,5 @@
 """Terms of a batch endpoint: the owner of its requests, its waits, and the receiver of its progress."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A request is known by its content, so a run that begins again finds what it sent
 sent, and its answer before anybody gets it. The file holds answers, no requests, and is its owner's alone.
 """
 
-from __future__ import annotations
-
 import secrets
 import sqlite3
 import zlib

@@ -1,7 +1,5 @@
 """Calls that are tried again while they fail for now."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """The port to a provider that takes requests in batches: what is sent, how far it is, and what came of each request."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol

@@ -1,7 +1,5 @@
 """The waiters for the answer to each request."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """The batches of an endpoint: submitted once, followed until they end, and their results written down."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
