@@ -984,8 +984,8 @@ def gate(
 ) -> None:
     """Decide on a release: promote (0), hold (3) or roll back (4).
 
-    The number is the exit status. Rolled back if an evaluator is worse for sure; promoted if none can be worse by the tolerance. May be asked at any
-    time, and again. Too few scores are a reason to hold.
+    The number is the exit status. Rolled back if an evaluator is worse for sure; promoted if none can be worse by the
+    tolerance. May be asked at any time, and again. Too few scores are a reason to hold.
     """
     from collector.alerting.releases.gate import GateQuestion
     from collector.commands.compare import gate as decide
