@@ -28,8 +28,8 @@ _MOST_UNSEEN = 100_000
 _MOST_REASONING = 200_000
 """Output tokens beyond the bytes of an answer: reasoning that it does not show."""
 _BYTES_PER_TOKEN = 4
-_FEWEST = 8
-"""The estimated tokens that are one at the least: a token of 32 bytes is longer than those of any language."""
+_FEWEST = 32
+"""The estimated tokens that are one at the least: a token of 128 bytes is longer than those of any text."""
 _PICTURE_TOKENS = 1000
 
 
@@ -63,8 +63,8 @@ def usage_of(used: Any) -> Usage:
 def with_estimates(usage: Usage, question_tokens: int, answer_tokens: int) -> Usage:
     """The usage of one request; what it lacks, and what cannot be, is estimated.
 
-    The texts of question and answer have about so many tokens, by four bytes a token. No question has a token for every
-    32 bytes, and no text has more tokens than bytes beside pictures behind addresses and reasoning.
+    The texts of question and answer have about so many tokens, by four bytes a token. No question has a token for
+    128 bytes, and no text has more tokens than bytes beside pictures behind addresses and reasoning.
     """
     enough = usage.input_tokens >= question_tokens // _FEWEST
     knows_input = enough and _may_be(usage.input_tokens, question_tokens, _MOST_UNSEEN)
