@@ -74,7 +74,8 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str
             return f"{path_text(path) or 'the file'}: must be a mapping, with key: value{some}"
         case "list_type" | "tuple_type":
             value, key = detail.get("input"), next((part for part in reversed(path) if isinstance(part, str)), "key")
-            example = f"write {key}: [{value}]" if isinstance(value, str | int | float) else "begin each item with -"
+            # The value may be a secret, so it is not repeated.
+            example = f"write {key}: […]" if isinstance(value, str | int | float) else "begin each item with -"
             return f"{path_text(path)}: must be a list; {example}"
         case _:
             where = path_text(path)
