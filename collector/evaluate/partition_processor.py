@@ -230,7 +230,7 @@ class PartitionProcessor:
     async def _set_rates(self, budget: BudgetController, now: float, offset: int) -> None:
         """Set the rates from an offset on, from the past alone."""
         rates, saved = budget.decide_rates(self._partition, now)
-        await self._ledger.retain_from_end()  # before the append: the end afterwards would already lie behind it
+        await self._ledger.retain_from_end()  # before the append: the end afterwards would already come after it
         await self._apply_control(ControlRecord(offset=offset, rates=rates, budget=saved))
 
     def _retain(self, offset: int) -> None:

@@ -81,7 +81,7 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
             if not remains:
                 await asyncio.to_thread(_delete_topics, config, linking=linking, judged_spans=spans)
     except LogUnavailable as error:
-        raise ConfigError(f"log: {error}; when that is mended, run this again") from error
+        raise ConfigError(f"log: {error}; correct that, then run this again") from error
     _report(config, options, person, changed, remains, say)
     return LEFT if remains else CLEAN
 
@@ -92,7 +92,7 @@ def _check(options: EraseOptions, *, kafka: bool) -> None:
     if kafka and options.to is None and not options.dry_run:
         raise ConfigError(
             "records of a topic cannot be changed: name with --to a configuration with another log.kafka.prefix; "
-            "what is left is copied there, and the topics of now are deleted"
+            "what is left is copied there, and the present topics are deleted"
         )
     if options.to is not None and not kafka:
         raise ConfigError("--to is for logs in Kafka; a SQLite file is changed in its place")
@@ -235,7 +235,7 @@ def _report(
         outcome = "found nothing" if not remains else "still found some"
         say(f"Searched all bytes for {searched}: {outcome}.")
         for place, number in remains.items():
-            say(f"  {place}: {number}; records of others that mention an id stay, and are yours to judge")
+            say(f"  {place}: {number}; records of other people that mention an id are kept: look at them yourself")
     say("Out of reach of this command:")
     for each in beyond:
         say(f"  - {each}")

@@ -25,7 +25,7 @@ from collector.service.open_logs import Logs
 _PARTS = ("subject", "entry", "subjects")
 """Fields of evaluations, labels and feedback that hold ids, too."""
 _PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f-\U0010ffff]{16,64}')
-"""A part of a text that stands in every encoding as it is."""
+"""A part of a text that is the same in every encoding."""
 _MOST_TEXTS = 40
 
 
@@ -161,7 +161,7 @@ def _trace_of(key: bytes) -> str:
 
 
 def _stands_in(name: str, data: bytes) -> bool:
-    """Whether an id stands in bytes that could not be read, as a text or as the bytes of a trace id."""
+    """Whether an id occurs in bytes that could not be read, as a text or as the bytes of a trace id."""
     return name.encode() in data or (re.fullmatch("[0-9a-f]{32}", name) is not None and bytes.fromhex(name) in data)
 
 

@@ -216,7 +216,7 @@ class PartitionConversations:
             self.restore(parse_snapshot(record.value), replay_point)
 
     def restore(self, snapshot: ConversationSnapshot, replay_point: ReplayPoint) -> None:
-        """Replace a conversation by its snapshot. The requests of its retries may lie before what a replay reads."""
+        """Replace a conversation by its snapshot. The requests of its retries may come before what a replay reads."""
         sessions = self.by_monitor.get(snapshot.monitor)
         if sessions is not None:
             sessions.restore(snapshot.conversation_id, snapshot.windows, replay_point, snapshot.retries)

@@ -1,7 +1,7 @@
 """The journal of a partition's batches: records of the evaluations log, applied to a temporary file.
 
 Each record is written before it takes effect, and stamped with the owner's epoch: what a former owner writes is void.
-The questions of pending evaluations lie behind the offset from which the ledger is read back: their records in the
+The questions of pending evaluations come after the offset from which the ledger is read back: their records in the
 turns log are not older than the low watermark. So the journal is read back with the ledger, and needs no position.
 """
 
@@ -67,7 +67,7 @@ class LoggedJournal(BatchJournal):
 
     async def plan(self, home: str, key: str, names: Collection[str], now: float) -> None:
         """See `BatchJournal.plan`."""
-        # The secret is in each such record: that of the first one may lie before what is read back.
+        # The secret is in each such record: that of the first one may come before what is read back.
         event = {"event": "planned", "home": home, "key": key, "names": list(names), "at": now}
         await self.note({**event, "secret": self.secret.hex()})
         await super().plan(home, key, names, now)

@@ -90,7 +90,7 @@ class Ledger:
 
     @property
     def end_offset(self) -> int:
-        """The end of the log some seconds ago: all that is appended from now on lies behind it."""
+        """The end of the log some seconds ago: all that is appended from now on comes after it."""
         return self._end
 
     async def read_back(self, start: int, backoff: Backoff = RETRY) -> None:
@@ -150,10 +150,10 @@ class Ledger:
                 self._next = record.offset + 1
 
     def _read_evaluation(self, name: str, record: StoredRecord, on_evaluation: Callable[[str, bytes], None]) -> None:
-        """An evaluation where several monitors use one evaluator: each knows its own, also by an earlier id."""
+        """An evaluation where several monitors use one evaluator: its monitor knows it, too, whatever its id is now."""
         on_evaluation(name, record.value)
         with suppress(BadInput):  # of a later version; the exporters report it
-            self._ids[made_for(name, evaluation_from_json(record.value).monitor)] = record.offset
+            self._ids[monitor_key(name, evaluation_from_json(record.value).monitor)] = record.offset
 
     async def _read_control_record(self, record: StoredRecord) -> None:
         try:
@@ -228,8 +228,8 @@ class Ledger:
 
         `low_watermark` is the oldest turn that is still needed.
         """
-        # Evaluations of later turns lie behind a checkpoint. That is not so below `previous_end`: an earlier owner may
-        # have processed more than it committed, and its evaluations of these turns lie before.
+        # Evaluations of later turns come after a checkpoint. That is not so below `previous_end`: an earlier owner may
+        # have processed more than it committed, and its evaluations of these turns come earlier.
         if turns < self.previous_end or (self._checkpoints and time - self._checkpoints[-1].time < CHECKPOINT_INTERVAL):
             return
         try:
@@ -251,7 +251,7 @@ class Ledger:
             del self._ids[evaluation_id]
 
 
-def made_for(evaluation_id: str, monitor: str) -> str:
+def monitor_key(evaluation_id: str, monitor: str) -> str:
     """The ledger's key for an evaluation of a monitor, whatever its id is by the present order of monitors."""
     return f"{evaluation_id} of {monitor}"
 
@@ -290,7 +290,7 @@ async def _missing(log: Log, records: Sequence[Record], since: int, backoff: Bac
     assert partition is not None
     await log.end_offset(partition)
     await backoff.sleep(backoff.cap)  # the log answers again: what had reached it before is written after this wait
-    # What a leader holds that its replicas do not have yet cannot be read. An acknowledged mark lies behind it.
+    # What a leader holds that its replicas do not have yet cannot be read. An acknowledged mark comes after it.
     mark = Record(None, uuid.uuid4().bytes, TICK, partition)
     await log.append([mark])
     missing, is_marked = list(records), False

@@ -4,11 +4,11 @@ The state depends on the records from the low watermark on, and on three things 
 the sampling rates in force, and which of the evaluations that these records lead to are done. The last two are also
 known by the configuration of then: what another one made due stays due, and what it has done is not done again.
 
-How much work lies behind an offset is noted: a restart that begins there has to do it again.
+How much work comes after an offset is noted: a restart that begins there has to do it again.
 
 Offsets are retained so that recovery never starts in the middle of a conversation. A replay that begins within one sees
 only a part of its turns, and would close it as another conversation. The jobs of such a replay below the offset
-`done_below` are skipped, as done. So the oldest offset of a conversation is retained until `done_below` lies behind the
+`done_below` are skipped, as done. So the oldest offset of a conversation is retained until `done_below` comes after the
 record at which the conversation was removed or snapshotted.
 """
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from collector.evaluate.deferred.deferred_evaluations import DeferredEvaluations, packed
 from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.plan import Job
-from collector.evaluate.recovery.ledger import Ledger, made_for
+from collector.evaluate.recovery.ledger import Ledger, monitor_key
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.scheduling.dispatch import Bulkhead, Dispatcher
 from collector.records.json import evaluation_to_json
@@ -57,8 +57,8 @@ class PartitionJobs:
         self._by_replay_point = LazyMinHeap(self._pending, lambda job: job.replay_point.offset)
         self._by_evaluator: dict[str, dict[str, PendingJob]] = {}
         self._by_trigger: dict[str, LazyMinHeap] = {}
-        self._prompt: dict[str, PendingJob] = {}  # those that do not wait for batches
-        self._prompt_by_trigger = LazyMinHeap(self._prompt, lambda job: job.trigger_offset)
+        self._immediate: dict[str, PendingJob] = {}  # those that do not wait for batches
+        self._immediate_by_trigger = LazyMinHeap(self._immediate, lambda job: job.trigger_offset)
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -82,12 +82,12 @@ class PartitionJobs:
     def is_known(self, *jobs: Job) -> bool:
         """Whether the evaluation of any of these exists or is pending.
 
-        A monitor that is not the first to use its evaluator may have been so: then its evaluations have the first's id.
+        A monitor that is not the first to use its evaluator may once have been: its older evaluations have the first's id.
         """
         return any(
             job.evaluation_id in self._pending
             or job.evaluation_id in self.ledger
-            or (job.assignment.monitor != "" and made_for(job.first_id, job.monitor.name) in self.ledger)
+            or (job.assignment.monitor != "" and monitor_key(job.first_id, job.monitor.name) in self.ledger)
             for job in jobs
         )
 
@@ -122,7 +122,7 @@ class PartitionJobs:
 
     def _begin(self, jobs: Sequence[Job], bulkhead: Bulkhead | None) -> None:
         for job in jobs:
-            if job.happened_at is None:  # what is stale is told by what began of the traffic of now
+            if job.happened_at is None:  # only live traffic tells whether an evaluator is stale
                 self.outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
             self._add_pending(
                 job.evaluation_id,
@@ -144,13 +144,13 @@ class PartitionJobs:
             self._by_trigger[job.evaluator] = LazyMinHeap(same, lambda job: job.trigger_offset)
         self._by_trigger[job.evaluator].add(name, job)
         if job.bulkhead is not None:
-            self._prompt[name] = job
-            self._prompt_by_trigger.add(name, job)
+            self._immediate[name] = job
+            self._immediate_by_trigger.add(name, job)
 
     def _remove_pending(self, name: str) -> None:
         job = self._pending.pop(name)
         del self._by_evaluator[job.evaluator][name]
-        self._prompt.pop(name, None)
+        self._immediate.pop(name, None)
 
     async def wait_for_oldest(self, offset: int, records: int) -> None:
         """Wait while a pending job was triggered more than `records` records before `offset`.
@@ -158,7 +158,7 @@ class PartitionJobs:
         All records since then stay in memory with it, and are read again after a restart. Jobs in batches hold up
         nothing: everything else would stand still for hours.
         """
-        while (oldest := self._prompt_by_trigger.peek()) is not None and offset - oldest.trigger_offset > records:
+        while (oldest := self._immediate_by_trigger.peek()) is not None and offset - oldest.trigger_offset > records:
             assert oldest.bulkhead is not None
             await oldest.bulkhead.wait_for_release()
 

@@ -118,7 +118,7 @@ def _by_newest(jobs: Iterable[Job], configurations: Configurations, ledger: Ledg
 
 
 async def is_changed_beyond(evaluations: Log, partition: int, committed: Committed | None) -> bool:
-    """Whether another configuration counts from a turn on that lies behind what is committed."""
+    """Whether another configuration counts from a turn on that comes after what is committed."""
     committed = committed or Committed(0, 0)
     metadata = CommitMetadata.from_json(committed.metadata, committed.low_watermark)
     ledger = Ledger(evaluations, partition)

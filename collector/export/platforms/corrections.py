@@ -21,7 +21,7 @@ Document = dict[str, Any]
 """One piece of feedback as `POST /v1/feedback` takes it."""
 
 MOST_PAGES = 500
-"""Pages of one reading; what lies behind them is read by no later one either."""
+"""Pages of one reading; what comes after them is read by no later one either."""
 _LONGEST = {"name": 100, "label": 200, "comment": 4000, "author": 80}
 
 

@@ -1,10 +1,10 @@
-"""Looks after a consumer's place in its group: whether it waits long to join, and whether every partition has an owner.
+"""Looks after a consumer's place in its group: whether it takes long to join, and whether every partition has an owner.
 
-A process that joins under the name of one that has ended is given what that one had, without a rebalance. Brokers do
-not tell it that it leads the group, and only a leader looks for partitions without an owner: those that the process
-before had not distributed when it ended, or that were added meanwhile, would be read by nobody. Nor would those that
-brokers count to its name and that it was never given, as an answer was lost. So a named process compares, again and
-again, what brokers say with what it has.
+A process that joins under the name of one that has ended gets that one's partitions, without a rebalance. Brokers do
+not tell it that it leads the group, and only a leader looks for partitions without an owner. Two kinds of partitions
+would then be read by no process: those that the ended process had not distributed, or that were added meanwhile; and
+those that brokers assign to this name in a response that was lost. So a named process regularly compares the
+partitions that brokers count to its name with those that it has.
 """
 
 import logging
@@ -94,7 +94,7 @@ class GroupWatch:
 
 
 class _JoinWait:
-    """Says in the log what a consumer waits for that waits long to join."""
+    """Logs why a consumer takes long to join its group."""
 
     def __init__(self, group: str, ask: Ask) -> None:
         self._group = group
@@ -121,11 +121,11 @@ class _JoinWait:
         """In another thread."""
         if isinstance(answer, Exception):
             logger.warning(
-                "group %s: nothing is read, it could not be joined for %.0f s (%s)", self._group, waited, answer
+                "group %s: could not be joined for %.0f s, so nothing is read (%s)", self._group, waited, answer
             )
         else:
             logger.warning(
-                "group %s: nothing is read, it could not be joined for %.0f s: brokers wait until each of its members "
+                "group %s: could not be joined for %.0f s, so nothing is read: brokers wait until each of its members "
                 "has joined again, or was not heard of for its session_timeout; members: %s",
                 self._group, waited, ", ".join(answer.names) or "none",
             )  # fmt: skip

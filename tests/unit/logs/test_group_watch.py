@@ -150,7 +150,7 @@ def test_a_long_wait_is_said_once_with_the_members(caplog: pytest.LogCaptureFixt
     assert (caplog.records, world.watch.long_wait) == ([], None)
     world.rejoins(3 * LONG)
     [record] = caplog.records
-    assert "group evaluate: nothing is read, it could not be joined for 20 s" in record.getMessage()
+    assert "group evaluate: could not be joined for 20 s, so nothing is read" in record.getMessage()
     assert "members: pod-0 on 10.0.0.1, pod-1 on 10.0.0.2" in record.getMessage()
     assert world.watch.long_wait == 78.0
     world.view = FOLLOWER
