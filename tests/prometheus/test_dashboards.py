@@ -33,6 +33,7 @@ VARIABLES = {
 }
 IN_INCIDENTS = {
     series.DROP_SINCE,
+    series.VERSION_REPLACED,
     series.DROP_BEFORE,
     series.DROP_LEVEL,
     series.DROP_RECOVERED,
