@@ -259,7 +259,7 @@ def _parse_json(
         elif is_named:
             place = f"line {line}" if line else "the file"
             raise BadInput(
-                f"{place} is neither an OTLP request nor a turn, a conversation or a chat: {why_no_case(document)}"
+                f"{place} is neither an OTLP request nor a turn, a conversation or a chat: {why_no_case(cast('object', document))}"
             )
 
 
