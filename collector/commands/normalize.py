@@ -258,9 +258,8 @@ def _parse_json(
                 yield from _turns(value, f"{path.name}:{number}.{index}", place, stored_media)
         elif is_named:
             place = f"line {line}" if line else "the file"
-            raise BadInput(
-                f"{place} is neither an OTLP request nor a turn, a conversation or a chat: {why_no_case(cast('object', document))}"
-            )
+            why = why_no_case(cast("object", document))
+            raise BadInput(f"{place} is neither an OTLP request nor a turn, a conversation or a chat: {why}")
 
 
 def _parse_csv(data: bytes, path: Path, stored_media: int) -> Iterator[Turn]:

@@ -82,7 +82,8 @@ class PartitionJobs:
     def is_known(self, *jobs: Job) -> bool:
         """Whether the evaluation of any of these exists or is pending.
 
-        A monitor that is not the first to use its evaluator may once have been: its older evaluations have the first's id.
+        A monitor that is not the first to use its evaluator may once have been: its older evaluations have the id of
+        the first.
         """
         return any(
             job.evaluation_id in self._pending
