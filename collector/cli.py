@@ -74,11 +74,15 @@ class GroupedCommands(TyperGroup):
                 )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command; an earlier name is answered with the present one."""
-        option = next(iter(args[1:]), "")
-        is_earlier = args[0] not in self.commands or (option.startswith("-") and option not in ("-h", "--help"))
-        if args[0] in RENAMED and is_earlier:
-            raise ConfigError(f"evalstream {args[0]} is now: evalstream {RENAMED[args[0]]}")
+        """Find the command; an earlier name runs the present one, and a line says so."""
+        earlier, rest = args[0], args[1:]
+        option = next(iter(rest), "")
+        is_earlier = earlier not in self.commands or (option.startswith("-") and option not in ("-h", "--help"))
+        if earlier in RENAMED and is_earlier:
+            typer.echo(f"evalstream {earlier} is now: evalstream {RENAMED[earlier]}", err=True)
+            present = RENAMED[earlier].split()
+            rest = [word for word in rest if word != "--failed"]  # the one kind that `retry` had
+            args = [*(present[:-1] if earlier == "schema" and rest else present), *rest]
         return super().resolve_command(ctx, args)
 
 

@@ -186,12 +186,6 @@ async def test_a_repetition_that_fails_is_repeated_and_the_chain_counts_once(wor
         assert third[retry_id(middle)].supersedes == (middle, failed.evaluation_id)
 
 
-async def test_the_earlier_name_is_answered_with_the_present_one(world: World) -> None:
-    done = await world.command("retry", "--failed")
-    assert isinstance(done.exception, ConfigError)
-    assert str(done.exception) == "evalstream retry is now: evalstream rejudge --what failed"
-
-
 async def test_what_the_evaluator_did_not_draw_while_it_was_at_work_stays_out(world: World) -> None:
     """Else it would count on top of what was drawn, which weighs for it already."""
     world.configure(**monitored(world, "short", sample=0.25))
