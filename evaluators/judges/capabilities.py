@@ -151,7 +151,10 @@ class LearntCapabilities:
         return self._go_on(attempt, left)
 
     def failed(self, attempt: QuestionAttempt) -> bool:
-        """The same after a fault of the endpoint (500): after several in a row, without what it has never taken."""
+        """The same after a fault of the endpoint (500): after several in a row, without what it has never taken.
+
+        Servers whose template has no system role say so in their own log alone.
+        """
         self._faults += 1
         if self._faults < _UNUSUAL:
             return False
@@ -159,7 +162,10 @@ class LearntCapabilities:
         untaken = {name for name in attempt.used if (name, getattr(features, name)) not in self._proven}
         if "top_logprobs" in untaken and features.top_logprobs:
             return self._go_on(attempt, replace(features, top_logprobs=0))
-        return self._go_on(attempt, features.without("response_format") if "format" in untaken else None)
+        left = features.without("response_format") if "format" in untaken else None
+        if left is None and "system" in untaken and features.system:
+            left = replace(attempt.first, system=False)
+        return self._go_on(attempt, left)
 
     def _go_on(self, attempt: QuestionAttempt, left: Capabilities | None) -> bool:
         if left is None:

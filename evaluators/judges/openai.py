@@ -30,6 +30,7 @@ from evaluators.judges.requests import (
     Chat,
     Question,
     Request,
+    judged_text,
     question_of,
     question_text,
     question_with_subject_first,
@@ -326,7 +327,7 @@ class OpenAIJudge:
         question = question_text(chat)
         meaning = meaning_of(error, question)
         if meaning in ABOUT_QUESTION or meaning == "unsupported":
-            complaint = words_beside(complaint_text(error), question)
+            complaint = words_beside(complaint_text(error), judged_text(chat))
             complaint = "response_format" if meaning == "bad luck" else complaint
             return self._learnt.refused(attempt, complaint, named=meaning != "unsupported")
         return error.status == _FAULT and self._learnt.failed(attempt)

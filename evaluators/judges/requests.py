@@ -102,6 +102,13 @@ def question_text(chat: Chat) -> str:
     return " ".join(text_of(message) for message in chat if message["role"] != "system")
 
 
+def judged_text(chat: Chat) -> str:
+    """The material within its markers, without our own words around it; the whole text where none is marked."""
+    text = question_text(chat)
+    material, _, _ = text.partition(">>>\n")[2].rpartition("\n<<<end of material")
+    return material or text
+
+
 def without_system(chat: Chat) -> Chat:
     """The messages with the system's at the beginning of the user's first."""
     system, user, *rest = chat

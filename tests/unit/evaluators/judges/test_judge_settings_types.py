@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -21,8 +21,8 @@ from evaluators.judges import retrying, settings
     ],
 )
 def test_options_are_the_fields_of_the_settings(options: Any, made: Any) -> None:
-    declared = {name: kind.__forward_arg__ for name, kind in options.__annotations__.items()}
-    assert declared == {field.name: field.type for field in dataclasses.fields(made)}
+    of_settings = get_type_hints(made)
+    assert get_type_hints(options) == {field.name: of_settings[field.name] for field in dataclasses.fields(made)}
 
 
 def test_an_unknown_option_is_refused() -> None:
