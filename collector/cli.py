@@ -79,7 +79,7 @@ class GroupedCommands(TyperGroup):
         option = next(iter(rest), "")
         is_earlier = earlier not in self.commands or (option.startswith("-") and option not in ("-h", "--help"))
         if earlier in RENAMED and is_earlier:
-            typer.echo(f"evalstream {earlier} is now: evalstream {RENAMED[earlier]}", err=True)
+            show(f"evalstream {earlier} is now: evalstream {RENAMED[earlier]}", err=True)
             present = RENAMED[earlier].split()
             rest = [word for word in rest if word != "--failed"]  # the one kind that `retry` had
             args = [*(present[:-1] if earlier == "schema" and rest else present), *rest]
@@ -381,7 +381,7 @@ def rules(
     loaded = _load_for_traffic(config)
     if output is not None:
         for path in write(loaded, formats or [], output):
-            show(path)
+            show(str(path))
         return
     for content in render(loaded, formats or ["prometheus"]).values():
         show(content, end="")
@@ -1179,7 +1179,7 @@ def labels_next(
     options = _options(LabelsNextOptions, locals())
     tasks = next_labels(_load(config), options)
     for line in tasks.lines:
-        show(line, end="")
+        show(line.decode(), end="")
     show(summary(tasks), err=True)
 
 

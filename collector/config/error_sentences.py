@@ -18,6 +18,7 @@ from collector.wording import requirement, suggestion, unknown
 
 _MAPPINGS = frozenset({"dict_type", "model_type", "model_attributes_type"})
 _MEMBERS = frozenset({"str", "int", "float", "bool"})
+_NAMED = re.compile(r"'([^']*)'")
 _PERCENT = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 
 
@@ -95,7 +96,7 @@ def _remedy(detail: ErrorDetails) -> str:
     if detail["type"] == "string_type" and isinstance(value, bool):
         return "; yes, no, on and off are true and false in YAML: write it in quotes"
     if detail["type"] == "literal_error" and isinstance(value, str):
-        near = get_close_matches(value, re.findall(r"'([^']*)'", expected), n=1)
+        near = get_close_matches(value, _NAMED.findall(expected), n=1)
         return f"; did you mean {near[0]!r}?" if near else ""
     percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     return f"; for {value} write {float(percent[1]) / 100:g}" if percent else ""

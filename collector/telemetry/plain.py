@@ -45,6 +45,6 @@ def _escaped(match: re.Match[str]) -> str:
     return f"\\u{0xD7C0 + (number >> 10):04x}\\u{0xDC00 | number & 0x3FF:04x}"
 
 
-def show(text: object, *, end: str = "\n", err: bool = False) -> None:
+def show(text: str, *, end: str = "\n", err: bool = False) -> None:
     """Print lines for people, or data for programs: the one way to a terminal. With `err` on stderr."""
-    print(printable(str(text)), end=end, file=sys.stderr if err else sys.stdout, flush=err)
+    print(printable(text), end=end, file=sys.stderr if err else sys.stdout, flush=err)

@@ -85,5 +85,5 @@ def test_without_a_file_and_without_labels_on_the_page_it_says_so(tmp_path: Path
     done = calibrate(tmp_path, "--evaluator", "helpful")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "evalstream: the page has no labels of helpful; label some evaluations there, or name a file of labels\n"
+        "evalstream: log.kind is memory, so labels of the page end with the service; name a file of labels\n"
     )

@@ -157,7 +157,7 @@ async def test_a_refusal_is_seen_by_the_health_check_while_it_is_tried_again(sen
             seen.append(stage.problem)
             await sleep(seconds)
 
-        exporter._client._backoff = replace(exporter._client._backoff, sleep=note)
+        exporter._client.backoff = replace(exporter._client.backoff, sleep=note)
         await stage.deliver([scored()])
         assert stage.problem is None
     assert seen == ["otlp: status 401: it refuses the credentials; correct the exporter's headers"] * 3

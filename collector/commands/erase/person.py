@@ -149,6 +149,7 @@ class Person:
         return self._is_named_in(_document(line))
 
 
+_TRACE_ID = re.compile("[0-9a-f]{32}")
 _TURN = ("turn_id", "trace_id", "conversation_id", "user_id")
 
 
@@ -162,7 +163,7 @@ def _trace_of(key: bytes) -> str:
 
 def _stands_in(name: str, data: bytes) -> bool:
     """Whether an id occurs in bytes that could not be read, as a text or as the bytes of a trace id."""
-    return name.encode() in data or (re.fullmatch("[0-9a-f]{32}", name) is not None and bytes.fromhex(name) in data)
+    return name.encode() in data or (_TRACE_ID.fullmatch(name) is not None and bytes.fromhex(name) in data)
 
 
 def _document(value: bytes) -> dict[str, Any]:

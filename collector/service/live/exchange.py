@@ -18,7 +18,6 @@ from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.sampling.draw_key import make_draw_key
 from collector.evaluate.stage import GROUP
 from collector.export.exporter import ExportContext
-from collector.export.otlp import OtlpExportSettings
 from collector.judging.open_judges import open_judges
 from collector.logs.log import Log
 from collector.otlp.own_items import OwnItems
@@ -83,11 +82,15 @@ class OpenedJudges:
 async def _judge_spans(config: Config, context: ExportContext) -> AsyncGenerator[JudgeSpans | None]:
     """The maker of spans of requests to judges; None unless the exporter over OTLP is to send such."""
     settings = config.exporters.get("otlp")
+    if settings is None:
+        yield None
+        return
+    from collector.export.otlp import OtlpExportSettings
+    from collector.judging.judge_spans import open_judge_spans
+
     if not isinstance(settings, OtlpExportSettings) or not settings.judge_spans:
         yield None
         return
-    from collector.judging.judge_spans import open_judge_spans
-
     async with open_judge_spans(settings, context) as spans:
         yield spans
 

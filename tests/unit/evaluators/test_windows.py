@@ -22,7 +22,7 @@ def by_item(says, items=()):
             return {"items": list(items)}
         return {
             "verdicts": [
-                {"number": each["number"], "reason": str(each["item"]), "verdict": says(str(each["item"]))}
+                {"number": each["number"], "reason": str(each["item"])[:20], "verdict": says(str(each["item"]))}
                 for each in prompt.material["items"]
             ]
         }

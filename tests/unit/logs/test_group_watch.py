@@ -164,7 +164,7 @@ def test_a_long_wait_is_said_when_no_broker_answers(caplog: pytest.LogCaptureFix
     world.view, world.answer = replace(FOLLOWER, joined=False), LogUnavailable("no broker answers")
     world.rejoins(2 * LONG)
     [record] = caplog.records
-    assert "for 20 s (no broker answers)" in record.getMessage()
+    assert "for 20 s, so nothing is read (no broker answers)" in record.getMessage()
 
 
 def test_a_short_wait_is_not_said(caplog: pytest.LogCaptureFixture) -> None:
