@@ -476,7 +476,7 @@ def list_letters(
 ) -> None:
     """List the dead letters: id, stage, position, attempts and reason."""
     from collector.commands.dead_letters import LetterFilter, list_letters
-    from collector.commands.wide_console import wide_console
+    from collector.telemetry.wide_console import wide_console
 
     letters = LetterFilter(stage=stage, redriven=all_)
     _finish(list_letters(_load(config), letters, wide_console(), as_json=json))

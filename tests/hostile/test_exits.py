@@ -22,10 +22,10 @@ from collector.assemble.collect_trace import TracePiece
 from collector.assemble.explain import explain, format_lines
 from collector.commands.score.gate import as_junit, compare_with_base
 from collector.commands.score.output import open_writer
-from collector.commands.wide_console import wide_console
 from collector.config.settings import AssembleSettings
 from collector.service.assembly_builder import build_assembler
 from collector.telemetry.plain import cell, in_chat, plain, printable, show
+from collector.telemetry.wide_console import wide_console
 from evaluators.results import Evaluation, Subject
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 EXITS = {
     "print": {"collector/telemetry/plain.py"},
     "Console": {"collector/demo/run.py", "evaluators/progress.py"},  # the demo's own texts; counts
-    "_PlainConsole": {"collector/commands/wide_console.py"},
+    "_PlainConsole": {"collector/telemetry/wide_console.py"},
     "echo": set[str](),
     "writer": {"collector/commands/score/output.py", "collector/commands/parquet/parquet.py"},  # the other is of rows
     "tostring": {"collector/commands/score/gate.py"},
@@ -45,7 +45,7 @@ STREAMS = {
     "collector/telemetry/plain.py": "prints",
     "collector/telemetry/logging.py": "log lines: test_log_lines.py",
     "collector/logs/journal/stall_watchdog.py": "stacks of threads, without values",
-    "collector/commands/wide_console.py": "asks whether it is a terminal",
+    "collector/telemetry/wide_console.py": "asks whether it is a terminal",
     "collector/judging/batches.py": "asks whether it is a terminal",
 }
 

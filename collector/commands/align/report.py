@@ -13,8 +13,8 @@ from rich.table import Table
 from collector.commands.align.candidates import AlignCandidate, definition_yaml
 from collector.commands.align.gain import Gain, HoldoutTest, Share, TrainingTrial
 from collector.commands.align.reading import Contradiction
-from collector.commands.wide_console import wide_console
 from collector.telemetry.plain import plain
+from collector.telemetry.wide_console import wide_console
 from collector.wording import listed, plural
 
 _WIDTH = 100

@@ -18,7 +18,6 @@ from rich.table import Table
 from collector.calibration.labels import HumanLabel, read_labels, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.calibration.random_labels import DRIFT_ERRORS, WEAKEST, random_labels, withheld
-from collector.commands.wide_console import wide_console
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.logs.whole_log import read_records
@@ -31,6 +30,7 @@ from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import Estimate, WeightedScore, corrected, weighted_mean
 from collector.statistics.intervals import Z
 from collector.statistics.score_scale import ENOUGH, Agreement, ScoreScale, agreement
+from collector.telemetry.wide_console import wide_console
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
 

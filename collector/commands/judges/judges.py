@@ -21,7 +21,6 @@ from collector.commands.judges.labelled_cases import LabelledCase, read_labelled
 from collector.commands.score.runner import RunResult, guarded_run, run_jobs
 from collector.commands.score.score import limit_message
 from collector.commands.score.spend_limit import require_prices
-from collector.commands.wide_console import wide_console
 from collector.config.configured import Config, Configured
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment, Job, Monitor
@@ -31,6 +30,7 @@ from collector.judging.open_judges import open_judges
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
 from collector.telemetry.plain import show
+from collector.telemetry.wide_console import wide_console
 from collector.wording import listed, plural, unknown
 from evaluators.identity import conversation_id_of, judged_version, make_evaluation_id, subject_id_of
 from evaluators.judge import Judge

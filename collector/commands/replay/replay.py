@@ -15,7 +15,6 @@ from collector.commands.replay.report import EvaluatorComparison, ReplayReport, 
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
 from collector.commands.score.spend_limit import require_prices
-from collector.commands.wide_console import wide_console
 from collector.config.configured import Config, Configured, without_audits
 from collector.config.packs import pack_of
 from collector.config.settings import UseSettings
@@ -40,6 +39,7 @@ from collector.records.attributes import with_declared
 from collector.service.open_logs import Logs, open_logs, require_stored_logs
 from collector.service.plan_builder import build_assignment, known_usd, with_pack
 from collector.telemetry.plain import show
+from collector.telemetry.wide_console import wide_console
 from collector.wording import plural, unknown
 from evaluators.identity import subject_id_of
 from evaluators.results import Evaluation

@@ -17,7 +17,7 @@ import orjson
 from rich import box
 from rich.table import Table
 
-from collector.commands.wide_console import wide_console
+from collector.telemetry.wide_console import wide_console
 from evaluators.results import Evaluation
 
 
