@@ -6,6 +6,7 @@ Needs Java 17 or later. Maven fetches the jars once into `.cache/kafka-<version>
 from __future__ import annotations
 
 import atexit
+import hashlib
 import re
 import shutil
 import signal
@@ -22,6 +23,7 @@ import broker_security
 from broker_security import Certificates
 
 HERE = Path(__file__).resolve().parent
+JARS = HERE / "jars.sha256"
 CACHE = HERE.parents[1] / ".cache"
 NODE = "1@127.0.0.1"
 CLUSTER = "evalstreamTestBroker00"  # 22 characters of base64, as Kafka wants it
@@ -94,8 +96,15 @@ def _fetch(folder: Path) -> None:
         )  # fmt: skip
         if done.returncode:
             raise BrokerUnavailable(f"Maven cannot fetch the Kafka broker: {done.stdout.strip()[-500:]}")
+        if other := sorted(_sums(Path(fetched, "libs")) ^ set(JARS.read_text(encoding="utf-8").splitlines())):
+            names = ", ".join(dict.fromkeys(line.split()[1] for line in other))
+            raise BrokerUnavailable(f"what Maven fetched is not what tests/kafka/jars.sha256 lists: {names}")
         if not (folder / "libs").exists():
             Path(fetched, "libs").rename(folder / "libs")
+
+
+def _sums(folder: Path) -> set[str]:
+    return {f"{hashlib.sha256(jar.read_bytes()).hexdigest()}  {jar.name}" for jar in folder.glob("*.jar")}
 
 
 class Broker:
