@@ -39,6 +39,8 @@ class RunReader:
     """A run that is read: its steps as texts, those that were read, and the hits of searches, within `budget`."""
 
     steps: Sequence[str]
+    folded: Sequence[str]
+    """The steps without the difference of capitals, made once for all searches."""
     names: Sequence[str]
     budget: int
     longest_text: int
@@ -51,7 +53,7 @@ class RunReader:
         """Nothing of these calls has been read."""
         steps = [orjson.dumps(to_json_value(call)).decode() for call in calls]
         names = [call.name for call in calls]
-        return cls(steps, names, longest_field(longest_text), longest_text)
+        return cls(steps, [step.casefold() for step in steps], names, longest_field(longest_text), longest_text)
 
     @property
     def index(self) -> Json:
@@ -80,8 +82,8 @@ class RunReader:
 
     def _search(self, query: str) -> Json:
         matches: list[Json] = []
-        for number, step in enumerate(self.steps, start=1):
-            at = step.casefold().find(query)
+        for number, (step, folded) in enumerate(zip(self.steps, self.folded, strict=True), start=1):
+            at = folded.find(query)
             if at >= 0:
                 matches.append(f"step {number}: … {step[max(0, at - _BESIDE) : at + len(query) + _BESIDE]} …")
         return [*matches[:MOST_AT_ONCE], f"{len(matches)} steps in all"]
