@@ -140,6 +140,7 @@ async def test_the_first_notification_and_the_page_name_what_is_bad(
             assert BAD.items() <= opened["attributes"].items()
             assert opened["score"] == 0.0
         async with browsing(f"http://127.0.0.1:{port}/") as tab:
+            await tab.locator(".alert summary").first.click()
             shown = await tab.locator(".alert .cause").first.inner_text()
             assert "model=m-2" in shown
             await tab.screenshot(path=os.environ.get("EVALSTREAM_SCREENSHOT", tmp_path / "incident.png"))
