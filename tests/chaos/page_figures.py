@@ -24,7 +24,7 @@ def rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What is shown of either."""
     f = {name: f"{value:,}" for name, value in figures.items() if isinstance(value, int | float)}
     yield "turns, evaluations expected", f"{f['turns']}, {f['expected']}"
-    if "faults" in figures:
+    if "memory" in figures:
         seconds = figures["seconds_in_all"]
         yield (
             "seconds in all; faults",

@@ -18,6 +18,7 @@ import yaml
 
 from collector.config.settings import LogSettings
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS
+from collector.logs.log import TICK
 from collector.records.json import evaluation_from_json
 from collector.service.open_logs import open_logs
 from evaluators.results import Evaluation
@@ -131,7 +132,7 @@ class ServiceProcess:
                 for partition in range(logs.evaluations.partitions)
                 async for batch in logs.evaluations.read(partition, 0)
                 for record in batch
-                if record.headers != CONTROL_HEADERS
+                if record.headers not in (CONTROL_HEADERS, TICK)
             ]
 
 
