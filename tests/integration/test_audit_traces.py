@@ -109,6 +109,18 @@ async def test_turns_that_went_with_their_log_are_missing(world: World) -> None:
     assert f"{5:032x}" in result.output
 
 
+async def test_turns_that_retention_has_deleted_are_not_missing(world: World) -> None:
+    """Retention deletes the older turns and not yet their spans; the audit reads both times in one batch."""
+    await world.accept([piece(number) for number in range(6)], turns=6)
+    await world.accept([piece(number) for number in range(10, 14)], turns=10)
+    ids = "SELECT records.id FROM records, logs WHERE records.id >> 57 = number AND name = '{}' ORDER BY id LIMIT 6"
+    for log in ("spans", "turns"):
+        assert world.change(f"UPDATE records SET timestamp = timestamp - 3600 WHERE id IN ({ids.format(log)})") == 6
+    assert world.change(f"DELETE FROM records WHERE id IN ({ids.format('turns')})") == 6
+    result = await world.audit()
+    assert "in no log" not in result.output, result.output
+
+
 async def test_a_position_that_was_set_forward_over_spans_is_a_loss(world: World) -> None:
     await world.accept([piece(number) for number in range(3)], turns=3)
     config = load(world.folder / "evalstream.yaml")

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import orjson
@@ -111,8 +112,11 @@ class TraceAudit:
                         content.saw(record, {"assemble": committed})
                     if state is not None:
                         read = divide_records([record for record in known if record.offset < state.offset])
-                        await fold.deliver([piece for piece in read if _place(piece) not in left_out])
-                        self._expect(made, read, batch[-1].timestamp)
+                        # Second by second: a batch of a backlog spans hours, and a turn is no older than its spans.
+                        for _, second in groupby(read, lambda record: int(record.timestamp)):
+                            pieces = list(second)
+                            await fold.deliver([piece for piece in pieces if _place(piece) not in left_out])
+                            self._expect(made, pieces, pieces[0].timestamp)
                 if state is not None:
                     self._add_open(partition, state.low_watermark, stage.open_trace_ids(partition))
             content.finish(partition)
@@ -129,6 +133,7 @@ class TraceAudit:
         balance.passed_examples += forgotten[: EXAMPLES - len(balance.passed_examples)]
 
     def _expect(self, made: _Made, read: Sequence[StoredRecord], closed: float) -> None:
+        """Note the turns of traces that closed at `closed` (s) or within a second after it."""
         keys = [(record.key.decode(errors="replace"),) for record in read if record.key]
         self._database.executemany("INSERT OR IGNORE INTO seen VALUES (?)", keys)
         turns = [(*turn, closed) for record in made.records if (turn := _ids(record.value)) is not None]
