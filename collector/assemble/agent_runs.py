@@ -4,8 +4,6 @@ A run is assembled like a turn, from the agent's span and all below it, as if th
 trace and span, so that it is the same in any order of arrival.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The attachments of a turn: pictures, recordings and files of its messages, each once, within limits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 

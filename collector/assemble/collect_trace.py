@@ -1,7 +1,5 @@
 """The spans and log records of a trace, collected from its pieces, which come in any order and number of copies."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """The completeness of a turn: an incomplete turn is reported with its reason, never judged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from collector.assemble.losses import NO_LOSSES, Losses

@@ -6,8 +6,6 @@ its answer, or if no model call inside has any content. The outermost span that 
 model calls inside it were steps towards its answer.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise

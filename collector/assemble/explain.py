@@ -1,7 +1,5 @@
 """Explanations of how a trace was read: every span's dialect and sources, and its turn or the reason for none."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The open traces of a partition of the spans log, and the turns of those that close."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import traceback

@@ -1,7 +1,5 @@
 """Conversation and user ids: the attributes that have them, in order of preference."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 

@@ -4,8 +4,6 @@ A limit on the length of attributes leaves no mark. It shows where a document is
 at the same length, and no attribute of the service is longer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 

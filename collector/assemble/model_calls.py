@@ -1,7 +1,5 @@
 """Model calls, each merged from all the spans that carry it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Finds the records of the spans log that belong to open traces, by the stage's own fold. For copies of the log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The open traces of a partition, closed by the clock of the log alone. Without I/O."""
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Open WebUI's tasks begin alike; LibreChat and others ask for a title in words of their own, which say what it is for.
 """
 
-from __future__ import annotations
-
 import re
 
 from collector.dialects.call import Call

@@ -7,8 +7,6 @@ same at every assembly, because the question is part of the turn's id.
 The passages that were retrieved for a turn are found here too, as the model received them.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence

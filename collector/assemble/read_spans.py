@@ -1,7 +1,5 @@
 """Spans parsed by their dialects, each with the log records that belong to it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

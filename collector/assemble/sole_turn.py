@@ -9,8 +9,6 @@ call's draft or leaves it (`enclosing_spans`). Beside the call an agent or a wor
 chain never is.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

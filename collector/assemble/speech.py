@@ -3,8 +3,6 @@
 Libraries write both beside the words: on the span of the model, of the turn, or of the session around them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import islice
 from math import inf

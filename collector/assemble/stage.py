@@ -1,7 +1,5 @@
 """The assemble stage: from a partition of the spans log to turns."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 

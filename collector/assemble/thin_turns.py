@@ -4,8 +4,6 @@ A thin piece is a turn by itself, and whatever else its trace brings is assemble
 what was said in it cannot be compared with anything. If both are about one call, one of them counts: see `combine`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The tool calls of a turn, each once, with its result."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence

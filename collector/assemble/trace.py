@@ -3,8 +3,6 @@
 Feedback and application events are attached to the turns that they are about.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Programs that run experiments write them on the span of the case, around the mod
 resource; there the keys of a field are tried in order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 

@@ -3,8 +3,6 @@
 Structured programs (DSPy's modules, forms of Instructor and generateObject, flows) have named inputs and outputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType

@@ -5,8 +5,6 @@ note is all that assembling needs: `find_sole_turn` has looked at the piece, as 
 whole. If anything else of the trace arrives, the note is ignored and the pieces are assembled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from collector.assemble.collect_trace import collect_parts

@@ -1,7 +1,5 @@
 """Turns, built from drafts: the records that are judged, with ids that do not depend on the order of arrival."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Attributes read safely, whatever their type: texts, token counts, errors, documents, indexed attributes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache

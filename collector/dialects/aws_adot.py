@@ -4,8 +4,6 @@ There is one record per span, named like the instrumentation's scope, with `inpu
 body. The content of a message is its text, or JSON of the instrumentation's event under `content` or `message`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects.call import Call, ChatMessage, as_messages

@@ -1,7 +1,5 @@
 """Braintrust's spans: input, output and metadata as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects.attributes import (

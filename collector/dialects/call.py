@@ -3,8 +3,6 @@
 A reader reports one span and nothing else. `collector/assemble` decides what belongs together and becomes a turn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """The installed dialects, as a table and sections for the documentation."""
 
-from __future__ import annotations
-
 from collector.dialects.dialect import Dialect
 from collector.dialects.registry import Dialects
 

@@ -4,8 +4,6 @@ The contents of a record depend on the user's opt-ins: prompts, answers (`assist
 responses with system prompt, history and tools. Without any of these a turn is incomplete.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_text, find_usage, is_masked

@@ -1,7 +1,5 @@
 """Dialects of the configuration: a library that nobody knows is read by places in its spans and log records."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal

@@ -3,8 +3,6 @@
 Every result is a JSON value that can be encoded again: nesting, numbers and characters are bounded.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import math

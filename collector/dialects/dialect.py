@@ -1,7 +1,5 @@
 """The port of a dialect: the evidence by which its spans are recognized, and the function that reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal

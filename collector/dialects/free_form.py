@@ -3,8 +3,6 @@
 `assemble` uses what is read here only if a model call confirms it, or if no model call has any content.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Also the spans of Dify and of Alibaba's instrumentations, which have the kind of a step under `gen_ai.span.kind`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

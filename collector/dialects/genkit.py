@@ -1,7 +1,5 @@
 """Genkit's spans (JavaScript, Go, Python): input and output of every action as JSON under `genkit:`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects.attributes import (

@@ -3,8 +3,6 @@
 Generation 2 follows the conventions and is read by `otel_genai`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_text, find_usage

@@ -1,7 +1,5 @@
 """Haystack's spans: inputs and outputs of components, whose type gives the kind."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects.attributes import find_error, find_sources, find_text, parse_passages, parse_texts, parse_usage

@@ -1,7 +1,5 @@
 """Messages as indexed attributes: `gen_ai.prompt.0.role`, `gen_ai.completion.0.tool_calls.0.name`, …"""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Langfuse's own observations, as its SDKs export them over OTLP."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects.attributes import (

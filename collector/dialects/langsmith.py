@@ -1,7 +1,5 @@
 """LangSmith's OTel export: the raw request and response of every run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects.attributes import (

@@ -4,8 +4,6 @@ Its request span omits tool calls from the messages of the answer. They are in i
 the span of the raw request below, which has the provider's own request and response as Python reprs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from collector.dialects.attributes import find_error, find_text, parse_usage

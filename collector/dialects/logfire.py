@@ -3,8 +3,6 @@
 Agents' whole conversations, the events of their first format as JSON, the OpenAI Agents integration, and feedback.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects import message_events

@@ -3,8 +3,6 @@
 Its `model_inference` spans follow the conventions, but have no prompt: the step around them has it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text

@@ -1,7 +1,5 @@
 """Pictures, recordings and files among the parts of a message, in every spelling in use."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@
 attributes. The role is in the name, the order of the events is the order of the messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

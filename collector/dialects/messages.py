@@ -5,8 +5,6 @@ the AI SDK, LangChain's serialised objects, Haystack, LlamaIndex, Ollama; as val
 as Python reprs, or as plain text. Attributes do not declare their shape, so the shape itself decides.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple

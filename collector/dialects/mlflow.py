@@ -1,7 +1,5 @@
 """MLflow Tracing's spans: inputs and outputs, with every attribute a JSON document, texts too."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_sources, parse_passages, parse_usage

@@ -1,7 +1,5 @@
 """OpenInference (Arize, Phoenix): one attribute per message field, indexed, and the raw request and response beside."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any

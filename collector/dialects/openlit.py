@@ -4,8 +4,6 @@
 same, so the borders between messages are guessed. Newer versions follow the conventions.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Messages are attributes (JSON, structured values, or plain text), or attributes 
 `gen_ai.client.inference.operation.details` (a log record; in some libraries a span event), or one event per message.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import reduce

@@ -1,7 +1,5 @@
 """The schema of a tool's arguments, reduced to what they may be: no texts, no references, bounded in size."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast

@@ -1,7 +1,5 @@
 """The parts of one chat message: texts, tool calls and tool results, in every spelling in use."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 

@@ -8,8 +8,6 @@ log:acme.Chat:body{answer}              the body, or an attribute, of a log reco
 log:acme.Chat:body =~ said: (.*)        a part of a text: the pattern's group `value`, or its first group
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The declared form of messages of one text each, for `msgspec`, which does not take compiled classes."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

@@ -3,8 +3,6 @@
 A message with any other key or value is not of this form, and is left to `collector.dialects.messages`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ asks for the outputs in the same form, as JSON, or in tags. Nobody wrote or read
 value of an input field, and the answer that of an output field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from collector.dialects.attributes import is_object_repr

@@ -3,8 +3,6 @@
 Without spans these programs write a record for each prompt and each answer of a model. Codex never writes answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 

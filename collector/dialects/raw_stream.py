@@ -3,8 +3,6 @@
 Clients that do not know a model's API (SageMaker's, an application's own) record the body and nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Spring AI's spans: chat clients, models and vector stores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text, parse_passages

@@ -3,8 +3,6 @@
 Later versions follow the conventions and are read by `otel_genai`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text, find_usage

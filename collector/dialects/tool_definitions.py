@@ -5,8 +5,6 @@ of arguments a tool takes are read; texts and examples of the arguments are not:
 repeat with each turn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, cast

@@ -3,8 +3,6 @@
 Newer versions write messages by the conventions; `otel_genai` reads those.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

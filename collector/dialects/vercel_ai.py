@@ -1,7 +1,5 @@
 """The Vercel AI SDK up to generation 6, and 7's legacy integration: attributes under `ai.`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text, find_usage, find_value

@@ -1,7 +1,5 @@
 """Weights & Biases Weave's mark of the spans that are turns of a thread; messages are there in another dialect."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collector.dialects.attributes import find_sources, find_value

@@ -1,7 +1,5 @@
 """The one place that builds jobs: of turns, closed windows, requests, and jobs taken over from another log. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Evaluators without a judge run here where a boost needs their score: they only compute, so every replay gives the same.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Evaluations as OTLP: an event on the judged span, and a short span of their own in the same trace."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version

@@ -5,8 +5,6 @@ headers, and signed, so that they are not judged when they come back. Spans that
 and left out: no evaluation waits for them. Evaluations without a trace, and those of the past, have no such spans.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence

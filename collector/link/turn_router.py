@@ -1,7 +1,5 @@
 """The routing of turns: into the turns log, or first into the log where those without a conversation are linked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple

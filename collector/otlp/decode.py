@@ -4,8 +4,6 @@ Protobuf is the one form the rest of the service knows: OTLP/JSON becomes the sa
 are read as OTLP's own messages, which checks all of their bytes, and taken apart in outline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from math import isfinite

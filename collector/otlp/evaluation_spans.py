@@ -1,7 +1,5 @@
 """The span of an evaluation, by its id, and the evaluation that runs in a task: the parent of its requests' spans."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ the conventions. Nobody reads megabytes of it in a log. Their replacement is
 `omitted-sha256-<64 hex>-<bytes>`, which dialects read as they read the content: the rest of the message stays.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

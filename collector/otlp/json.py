@@ -4,8 +4,6 @@ Protobuf's own JSON reader cannot be used as it is: OTLP writes ids in hex where
 it takes four times as long. The rules of each message are read off its descriptor, so no field is listed here.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Texts that were cut within a character get the replacement character. Only a req
 the first reading costs no more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 

@@ -7,8 +7,6 @@ Items are counted from the same bytes before anything is decoded: decoding expan
 so the limit on items must apply before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias, cast

@@ -4,8 +4,6 @@ The name of a scope is written by whoever sends: it says nothing about who did. 
 a key of the deployment, and what comes back with a valid signature is left out: it is not to be judged.
 """
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Iterator
 from typing import Any

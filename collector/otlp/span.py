@@ -3,8 +3,6 @@
 Named tuples, because one is made for every span that comes in and a frozen dataclass takes five times as long to make.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -9,8 +9,6 @@ trace id made of the response's id, and goes through the spans log like any othe
 logs without spans (Claude Code): all those of one prompt get a trace id made of the session's and the prompt's.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

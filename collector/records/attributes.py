@@ -3,8 +3,6 @@
 They are for counting, comparing and finding. Values are a stranger's: short texts and numbers, never the judged texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite

@@ -1,7 +1,5 @@
 """How deep what others write may nest: deeper can be read here, but not by everybody who reads the records after us."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import cast
 

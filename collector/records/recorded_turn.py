@@ -5,8 +5,6 @@ and to write them again took half of a restart. `turn_from_json` still decides w
 gets each record that is not surely one at a glance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime

@@ -4,8 +4,6 @@ A named sender's spans have its name in their key, so that a trace never holds s
 attribute `evalstream.tenant`, and ids that begin with it; nobody else's do, whatever they send.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from collector.records.recorded_turn import TurnFields

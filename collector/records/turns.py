@@ -1,7 +1,5 @@
 """Turns as records of the turns log, and as outcomes in the metrics."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from collector.logs.log import Record

@@ -6,8 +6,6 @@ can hand over what it has.
 The lowest level of the service's own log, which changes with the configuration.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

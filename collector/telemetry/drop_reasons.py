@@ -1,7 +1,5 @@
 """Reasons of drops, the label `reason` of `evalstream_drops_total`: why something was lost or left out."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -7,8 +7,6 @@ scale (the kept mass). After Liu et al. 2023, "G-Eval", section 3, equation 1.
 The token that holds the score is found by its place in the answer, not by its text: a digit in the reason is no score.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -4,8 +4,6 @@ The answers of evalstream's judges go to `evaluators.answers.reply_parser` inste
 asked for.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

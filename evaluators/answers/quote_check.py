@@ -3,8 +3,6 @@
 A reason that quotes well is still no proof; one that quotes what nobody said is worse.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 

@@ -7,8 +7,6 @@ The texts of the errors hold nothing of the answer except names that the reply's
 If the question has a key, the answer is the object that carries it, at any position; all others are quotations.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Answers that say nothing. Some judges score them highly, so no judge is asked about them."""
 
-from __future__ import annotations
-
 import unicodedata
 
 from evaluators.results import Score

@@ -4,8 +4,6 @@ A judge that writes "yes" may have been torn between yes and no. As with numbers
 by its place in the answer. Words of several tokens are followed token by token, and left at each by its alternatives.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ Characters that people do not see and tokens that chat templates give a meaning 
 of this makes a judge immune; it takes away the cheap attacks.
 """
 
-from __future__ import annotations
-
 import hmac
 import re
 import secrets

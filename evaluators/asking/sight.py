@@ -5,8 +5,6 @@ picture on a host that the configuration names: strangers write addresses into t
 called.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

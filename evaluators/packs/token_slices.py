@@ -1,7 +1,5 @@
 """The tokens of parts of an answer: cut so that they spell the part exactly."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace

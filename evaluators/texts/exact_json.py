@@ -5,8 +5,6 @@ halves of characters: where a text is cut by UTF-16's units, as JavaScript does,
 which orjson refuses together with all around it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from codecs import BOM_UTF8

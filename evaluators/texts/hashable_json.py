@@ -1,7 +1,5 @@
 """Equality of JSON values: true is not 1, but 1 is 1.0. By a hash, equal ones are found without comparing all pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import cast
 

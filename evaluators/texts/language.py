@@ -5,8 +5,6 @@ name it; languages in Latin, Cyrillic or Arabic letters are told apart by words 
 of text classification know more languages, but need 75 to 100 MB (measurements: deploy/docs/attributes.md).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping

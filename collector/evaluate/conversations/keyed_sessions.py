@@ -21,8 +21,6 @@ Eviction and snapshots always take all windows of a conversation id. They depend
 later turns to the next one), so no replay that begins between them could rebuild one alone.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Histories repeat from turn to turn, so storing them would cost the square of a c
 to the turns themselves, that other turns were never received; it is stored as hashes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from dataclasses import replace

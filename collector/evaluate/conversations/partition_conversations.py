@@ -9,8 +9,6 @@ when late turns reopen it, it counts once each time it becomes idle. Other limit
 rare, and a population is needed to a few percent. No clock, no I/O.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial

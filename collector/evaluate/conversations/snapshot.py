@@ -9,8 +9,6 @@ control record, which a replay follows.
 # Why not a compacted changelog of all windows, as stream processors have it: that writes every turn twice and needs
 # compaction from the log. Snapshots cost only where a restart would be long, and work on SQLite and in memory alike.
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -7,8 +7,6 @@ over the one that their own clients send. So whoever can reach an application wr
 spans has a token; and one invented weight decides what a window's mean is.
 """
 
-from __future__ import annotations
-
 import hmac
 import re
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Without it a sender who chooses ids could choose what is judged, as the draw would be a public hash of the id.
 """
 
-from __future__ import annotations
-
 import secrets
 import time
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The plan and the rates that count for the next record of a partition, and what they draw. No clock, no I/O."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Sequence
 

@@ -5,8 +5,6 @@ subject that is judged more often weighs less, by the inclusion probability in i
 are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ Every judge has its own slots (a bulkhead), so that one that is down or slow doe
 Verdicts that several monitors ask for: the judge is asked and paid once, and each monitor counts for itself.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
