@@ -2,8 +2,6 @@
 
 Downstream stages start first, so that none sends to one that is not there yet; upstream stages stop first, so that each
 can hand over what it has.
-
-The lowest level of the service's own log, which changes with the configuration.
 """
 
 import asyncio
@@ -42,7 +40,7 @@ from collector.service.open_guard import open_guard
 from collector.service.open_logs import Logs, open_logs, own_items
 from collector.service.page import start_page
 from collector.service.partition_numbers import require_partitions
-from collector.service.process import Apply, PrepareChange, Process
+from collector.service.process import PrepareChange, Process, unprepared
 from collector.service.process_resources import ProcessResources
 from collector.service.receive import start_receive
 from collector.service.tasks import open_tasks
@@ -121,7 +119,7 @@ async def _until_stopped(config: Config, stages: frozenset[str], *, fixed_level:
         async with running(config, stages, on_stall=exit_stalled, path=Path(config.source), worker=worker) as service:
             loop.add_signal_handler(signal.SIGHUP, service.reload.request)
             if not fixed_level:
-                service.changes.append(take_log_level)
+                service.changes.append(unprepared(take_log_level))
             what = ", ".join(stage for stage in STAGES if stage in stages)
             logger.info("ready: %s%s", what, _where(config, service))
             await stop.requested()
@@ -290,10 +288,6 @@ async def running(
             resources.health.drain()
 
 
-async def take_log_level(_config: Config) -> Apply:
-    """See `PrepareChange`."""
-    return _take_over
-
-
-async def _take_over(process: Process) -> None:
+async def take_log_level(process: Process) -> None:
+    """See `Apply`."""
     set_level(level_of(process.config.settings.log_level))

@@ -36,7 +36,7 @@ from collector.logs.log import OpenFold
 from collector.service import gauges
 from collector.service.fold_layers import FoldNeeds, layered
 from collector.service.plan_builder import build_plan
-from collector.service.process import Apply, Process
+from collector.service.process import Process, unprepared
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BATCH_CALLS_FAILED, BATCH_REQUESTS, BATCHES, UNDEFERRED
 from evaluators.errors import JudgeError
@@ -73,15 +73,12 @@ class Evaluating:
         """Consume the turns log and evaluate what becomes due, within the budgets, by the configuration so numbered."""
         process = self._current.process
         self._current.stage.number = number
-        process.changes.append(self._prepare)
+        process.changes.append(unprepared(self._take_over))
         process.tasks.follow("evaluate", process.logs.turns, GROUP, self._folds.open_fold)
 
     async def close(self) -> None:
         """End what runs beside the evaluations."""
         await self._current.guardrails.close()
-
-    async def _prepare(self, _config: Config) -> Apply:
-        return self._take_over
 
     async def _take_over(self, process: Process) -> None:
         """Finish what runs, as at a stop, and continue with another configuration where this one stood."""

@@ -19,7 +19,7 @@ from collector.export.stage import ExportStage, group_of
 from collector.logs.log import Log, certain
 from collector.otlp.own_items import OwnItems
 from collector.service.corrections import start_correction_readers
-from collector.service.process import Apply, Process
+from collector.service.process import Process, unprepared
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 from evaluators.judges.audited import Audited
@@ -34,11 +34,8 @@ class Exporters:
     stages: Sequence[ExportStage] = ()
     informed: Sequence[ExporterOfEvaluators] = ()
 
-    async def prepare(self, _config: Config) -> Apply:
-        """See `PrepareChange`."""
-        return self._take_over
-
-    async def _take_over(self, process: Process) -> None:
+    async def take_over(self, process: Process) -> None:
+        """See `Apply`."""
         for evaluators in self.informed:
             evaluators.take_evaluators(tuple(_watched(process.config, process.plan)))
 
@@ -46,15 +43,13 @@ class Exporters:
 def start_exporters(process: Process, exporters: Exporters) -> None:
     """Consume the evaluations log for each exporter, and a log of its own for one that has it."""
     evaluations = process.logs.evaluations
-    process.changes.append(exporters.prepare)
+    process.changes.append(unprepared(exporters.take_over))
     for exporter in exporters.stages:
-        guarded = process.guarded(
-            "export", exporter.group, evaluations, exporter.open_fold, on_void=partial(exporter.count, "void")
-        )
-        process.tasks.follow("export", evaluations, exporter.group, guarded)
+        void = partial(exporter.count, "void")
+        process.follow("export", evaluations, exporter.group, exporter.open_fold, on_void=void)
         if exporter.second_log is not None:
             log, group, folds = exporter.second_log
-            process.tasks.follow("export", log, group, process.guarded("export", group, log, folds))
+            process.follow("export", log, group, folds)
 
 
 @asynccontextmanager
@@ -106,9 +101,7 @@ def start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> N
         if isinstance(stage.exporter, FeedbackExporter):
             confirm = partial(labels.confirm, feedback_group_of(stage.name))
             export = FeedbackExport(stage.name, stage.exporter, process.telemetry, confirm=confirm)
-            process.tasks.follow(
-                "export", labels, export.group, process.guarded("export", export.group, labels, export.open_fold)
-            )
+            process.follow("export", labels, export.group, export.open_fold)
     start_correction_readers(process, stages)
 
 

@@ -6,7 +6,6 @@ from functools import partial
 
 from prometheus_client import Counter
 
-from collector.alerting.releases.releases import Release
 from collector.alerting.rules.formats import dashboard_address
 from collector.alerting.rules.service import JUDGE_UNAVAILABLE, REFUSED
 from collector.alerting.rules.targets import targets
@@ -24,19 +23,12 @@ from collector.page.sources import AlertView, BudgetView
 from collector.receive.access import BearerTokens
 from collector.records.tenants import tenant_of
 from collector.service.evaluate import Evaluating
-from collector.service.process import Apply, Process
+from collector.service.process import Process, unprepared
 from collector.service.releases import release_alerts, release_view, start_releases
 from collector.service.watch import Watching, alerts_for_page, start_agreement
 from collector.telemetry.series import REFUSED_CONNECTIONS, WRONG_TOKENS
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.results import Evaluation
-
-
-class _Current:
-    """The process with the running configuration."""
-
-    def __init__(self, process: Process) -> None:
-        self.process = process
 
 
 def _targets(config: Config) -> dict[tuple[str, str], float]:
@@ -56,39 +48,38 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
     Raises:
         ConfigError: the address cannot be bound.
     """
-    settings, current = process.config.settings.page, _Current(process)
+    settings, current = process.config.settings.page, process
     if settings is None:
         return None
 
     def current_budgets() -> Sequence[BudgetView]:
         now = process.clock()
         if evaluating is None:
-            return providers.budget_views(providers.usage_from_view(current.process.plan, page.view, now))
+            return providers.budget_views(providers.usage_from_view(current.plan, page.view, now))
         return providers.budget_views(evaluating.budgets.usages(now))
 
     agreement = watching.agreement or await start_agreement(process)
     watched = alerts_for_page(process, replace(watching, agreement=agreement))
     comparing = watching.releases or start_releases(process, "page.releases")
 
-    def current_releases() -> Sequence[Release]:
-        return comparing.current
-
     def current_alerts() -> Sequence[AlertView]:
         refused = providers.configuration_alerts(REFUSED, process.status.problem, process.status.refused_since)
         judges = providers.judge_alerts(process.telemetry, JUDGE_UNAVAILABLE)
-        firing = (*refused, *judges, *watched(), *release_alerts(current_releases()))
-        return [with_links(view, current.process.config.settings.alerts) for view in firing]
+        firing = (*refused, *judges, *watched(), *release_alerts(comparing.current))
+        return [with_links(view, current.config.settings.alerts) for view in firing]
 
     async def questions(evaluation: Evaluation, case: Turn | Conversation) -> Mapping[str, Json] | None:
-        return await questions_of(current.process, evaluation, case)
+        return await questions_of(current, evaluation, case)
 
-    sources = replace(providers.page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets)
     sources = replace(
-        sources, people=agreement.views, draw_key=await draw_key(process.steps) if process.steps else PUBLIC
-    )
-    sources = replace(sources, configuration=lambda: process.status.view)
-    sources = replace(
-        sources, releases=lambda: [release_view(release) for release in current_releases()], gate=comparing.gate
+        providers.page_sources(process.telemetry),
+        alerts=current_alerts,
+        budgets=current_budgets,
+        people=agreement.views,
+        draw_key=await draw_key(process.steps) if process.steps else PUBLIC,
+        configuration=lambda: process.status.view,
+        releases=lambda: [release_view(release) for release in comparing.current],
+        gate=comparing.gate,
     )
     if process.config.settings.store_text:
         sources = replace(sources, questions=questions)
@@ -103,13 +94,11 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
     )
 
     async def take_over(changed: Process) -> None:
-        current.process = changed
+        nonlocal current
+        current = changed
         page.view.take_evaluators(tuple(providers.evaluator_views(changed.plan, _targets(changed.config))))
 
-    async def prepare(_config: Config) -> Apply:
-        return take_over
-
-    process.changes.append(prepare)
+    process.changes.append(unprepared(take_over))
     process.tasks.start("page", partial(page.follow, process.tasks.start, partial(process.guarded, "page")))
     return await process.stack.enter_async_context(page.serve())
 

@@ -29,6 +29,15 @@ PrepareChange = Callable[[Config], Awaitable[Apply]]
 """The steps of a stage before it takes another configuration: all that can fail. Raises ConfigError."""
 
 
+def unprepared(apply: Apply) -> PrepareChange:
+    """The change of a stage in which nothing can fail."""
+
+    async def prepare(_config: Config) -> Apply:
+        return apply
+
+    return prepare
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """The resources that the stages of one process share.
@@ -85,3 +94,15 @@ class Process:
             on_void=on_void,
         )
         return layered(open_fold, needs)
+
+    def follow(
+        self,
+        stage: Stage,
+        log: Log,
+        group: str,
+        open_fold: OpenFold,
+        *,
+        on_void: Callable[[int], None] = lambda _number: None,
+    ) -> None:
+        """Start a task of a stage that consumes a log by such folds."""
+        self.tasks.follow(stage, log, group, self.guarded(stage, group, log, open_fold, on_void=on_void))

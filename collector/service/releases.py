@@ -80,10 +80,9 @@ class ComparedReleases:
         if self._runs or not any(self._stage.rules.attributes.values()):
             return
         self._runs = True
-        process, stage, evaluations = self._process, self._stage, self._process.logs.evaluations
-        guarded = process.guarded("watch", self._group, evaluations, stage.open_fold)
-        process.tasks.follow("watch", evaluations, self._group, guarded)
-        process.tasks.start("releases", stage.run)
+        process = self._process
+        process.follow("watch", process.logs.evaluations, self._group, self._stage.open_fold)
+        process.tasks.start("releases", self._stage.run)
 
     async def prepare(self, config: Config) -> Apply:
         """Compare by another configuration's rules, once it is taken."""

@@ -10,9 +10,8 @@ any conversation; so may one whose rate is planned, since that may come to 1.
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from collector.config.configured import Config
 from collector.evaluate.plan import Monitor, Plan
-from collector.service.process import Apply, Process
+from collector.service.process import Process, unprepared
 
 
 def can_be_wanted(key: str, plan: Plan) -> bool:
@@ -78,11 +77,8 @@ class WantedConversations:
     def _can_be_wanted(self, key: str) -> bool:
         return any(can_be_wanted(key, plan) for plan in self._plans)
 
-    async def prepare(self, _config: Config) -> Apply:
-        """See `PrepareChange`."""
-        return self._take_over
-
-    async def _take_over(self, process: Process) -> None:
+    async def take_over(self, process: Process) -> None:
+        """See `Apply`."""
         self._take((process.plan, self._plans[0]))
 
 
@@ -91,5 +87,5 @@ def follow_wanted(process: Process, stages: Collection[str]) -> WantedConversati
     if process.config.settings.assemble.keep == "all" or not {"receive", "assemble"} & set(stages):
         return None
     wanted = WantedConversations(process.plan)
-    process.changes.append(wanted.prepare)
+    process.changes.append(unprepared(wanted.take_over))
     return wanted

@@ -45,7 +45,7 @@ from collector.judging.layers import without_answer_cache
 from collector.page.sources import AgreementView, AlertView, CauseView, PeopleView
 from collector.records.attributes import STANDARD
 from collector.service.plan_builder import audit_version_in
-from collector.service.process import Apply, Process
+from collector.service.process import Apply, Process, unprepared
 from collector.service.releases import ComparedReleases, start_releases
 from collector.service.tasks import Work
 from collector.statistics.audited_sums import audit_name
@@ -175,12 +175,7 @@ async def start_watch(process: Process) -> Watching:
     stage = _stage(process, agreement, interval=watcher.interval, memory=watcher.history, explained=explained.miss)
     client = await process.stack.enter_async_context(HttpClient(timeout=WITHIN))
     notifier = Notifier(client, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
-    tasks.follow(
-        "watch",
-        evaluations,
-        "watch",
-        process.guarded("watch", "watch", evaluations, stage.open_fold),
-    )
+    process.follow("watch", evaluations, "watch", stage.open_fold)
     releases = start_releases(process, "watch.releases")
     tasks.start("alerts", partial(stage.run, notifier, releases.alerts))
     process.changes.append(partial(_prepare_targets, stage, watcher.interval))
@@ -223,14 +218,9 @@ def _start_feedback(process: Process) -> None:
     async def take_over(changed: Process) -> None:
         stage.wanted = _wanted_outcomes(changed.plan)
 
-    async def prepare(_config: Config) -> Apply:
-        return take_over
-
-    process.changes.append(prepare)
+    process.changes.append(unprepared(take_over))
     process.telemetry.reserve("feedback", *settings.names)
-    process.tasks.follow(
-        "watch", logs.labels, FEEDBACK_GROUP, process.guarded("watch", FEEDBACK_GROUP, logs.labels, stage.open_fold)
-    )
+    process.follow("watch", logs.labels, FEEDBACK_GROUP, stage.open_fold)
     process.tasks.start("feedback", stage.run)
 
 
@@ -251,11 +241,8 @@ async def start_agreement(process: Process) -> PeopleAgreement:
     async def take_over(changed: Process) -> None:
         await tasks.restart(agreement.restart(changed))
 
-    async def prepare(_config: Config) -> Apply:
-        return take_over
-
     await take_over(process)
-    process.changes.append(prepare)
+    process.changes.append(unprepared(take_over))
     return agreement
 
 
@@ -283,10 +270,9 @@ class _PageWatcher:
         if self._runs or not self._stage.rules.targets:
             return
         self._runs = True
-        process, stage, evaluations = self._process, self._stage, self._process.logs.evaluations
-        guarded = process.guarded("watch", "page.watch", evaluations, stage.open_fold)
-        process.tasks.follow("watch", evaluations, "page.watch", guarded)
-        process.tasks.start("alerts", stage.run)
+        process = self._process
+        process.follow("watch", process.logs.evaluations, "page.watch", self._stage.open_fold)
+        process.tasks.start("alerts", self._stage.run)
 
     async def prepare(self, config: Config) -> Apply:
         take_over = await _prepare_targets(self._stage, PAGE_INTERVAL, config)
