@@ -22,10 +22,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 from collector.backoff import Backoff
 from collector.durations import Seconds
 from collector.errors import BadInput, EvalstreamError
-from collector.logs.fold_wrapper import FoldWrapper
 from collector.logs.log import (
     Committed,
     Fold,
+    FoldWrapper,
     Log,
     LogUnavailable,
     OpenFold,

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from collector.assemble.collect_trace import TracePiece, collect_trace
 from collector.assemble.identity import IdentityLookup
-from collector.assemble.program_tasks import find_task
-from collector.assemble.read_spans import ParsedSpan, SpanTree
+from collector.assemble.read_spans import ParsedSpan, SpanTree, find_task
 from collector.assemble.trace import Assembler, TraceAnalysis
 from collector.assemble.turns import AssembledTurn
 from collector.dialects.call import Call, Kind, find_conflicts

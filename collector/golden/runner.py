@@ -13,6 +13,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -20,18 +21,53 @@ from typing import Any
 import orjson
 
 from collector.backoff import FailureLog
+from collector.errors import BadInput
 from collector.evaluate.plan import Assignment
-from collector.golden.cases import GoldenCase
-from collector.golden.reported_judges import JudgeName, ReportedJudges, judge_name
-from collector.golden.score_shift import ScoreShift, score_shift
-from collector.logs.log import LogUnavailable
+from collector.golden.cases import GoldenCase, ScoreShift, score_shift
+from collector.logs.log import Log, LogUnavailable
+from collector.logs.whole_log import IncrementalReader, end_offsets
+from collector.records.json import evaluation_from_json
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import GOLDEN_CASES, GOLDEN_LAST_RUN, GOLDEN_SHIFT, GOLDEN_SHIFT_STDERR
 from collector.wording import plural
 from evaluators.evaluation import Result, evaluate
 from evaluators.judges.definition_cache import AnswerStore
 from evaluators.packs.evaluate_pack import evaluate_pack
-from evaluators.results import Failure, Outcome, Score, Skipped
+from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped
+
+JudgeName = tuple[str, str | None]
+"""A judge's model as it names itself, and its fingerprint if it has one."""
+
+
+def judge_name(stamp: JudgeStamp) -> JudgeName:
+    """The name in a stamp, without the prompt's hash, which the evaluator's version contains."""
+    return stamp.model, stamp.fingerprint
+
+
+class ReportedJudges:
+    """The newest name that the judge of each evaluator, in a version, has reported since the first reading."""
+
+    def __init__(self, evaluations: Log) -> None:
+        self._evaluations = evaluations
+        self._reader: IncrementalReader | None = None
+        self._newest: dict[tuple[str, str], JudgeName] = {}
+
+    async def read_on(self) -> None:
+        """Read the evaluations made since the last reading. Raises LogUnavailable."""
+        if self._reader is None:
+            self._reader = IncrementalReader(self._evaluations, await end_offsets(self._evaluations))
+        async for record in self._reader.records():
+            if record.headers or record.is_tick:
+                continue
+            with suppress(BadInput):
+                evaluation = evaluation_from_json(record.value)
+                if evaluation.judge is not None:
+                    self._newest[evaluation.evaluator, evaluation.evaluator_version] = judge_name(evaluation.judge)
+
+    def newest(self, evaluator: str, version: str) -> JudgeName | None:
+        """The name by which the judge has answered last; None if it has not."""
+        return self._newest.get((evaluator, version))
+
 
 logger = logging.getLogger(__name__)
 

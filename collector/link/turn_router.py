@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from collector.backoff import Backoff
-from collector.link.history_digest import history_of
+from collector.link.conversation_linker import history_of
 from collector.logs.appending import RETRY, append_until_durable
 from collector.logs.log import Log, Record
 from collector.records.json import turn_to_json

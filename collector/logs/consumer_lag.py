@@ -9,8 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
-from collector.logs.fold_wrapper import FoldWrapper
-from collector.logs.log import Committed, Fold, Log, LogUnavailable, OpenFold, StoredRecord
+from collector.logs.log import Committed, Fold, FoldWrapper, Log, LogUnavailable, OpenFold, StoredRecord
 from collector.telemetry import series
 from collector.telemetry.drop_reasons import LossReason
 from collector.telemetry.logging import SparseLog

@@ -22,7 +22,7 @@ from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, LogUnavailable, Record, RecordTooLarge
 from collector.otlp.decode import Signal
 from collector.receive.feedback_ingest import ParsedFeedback, ParsedReferences, parse_feedback, parse_references
-from collector.receive.ingest_rules import IngestRules
+from collector.receive.otlp_ingest import IngestRules
 from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
 from collector.records.ready_made import Incoming, NotReadymade, documents_in

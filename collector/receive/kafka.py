@@ -28,7 +28,7 @@ from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordToo
 from collector.otlp.decode import Signal
 from collector.otlp.json import without_mark
 from collector.receive.feedback_ingest import ParsedFeedback, ParsedReferences, parse_feedback, parse_references
-from collector.receive.ingest_rules import IngestRules
+from collector.receive.otlp_ingest import IngestRules
 from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, message_location, parse_turns
 from collector.records.ready_made import Incoming

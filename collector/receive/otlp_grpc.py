@@ -32,8 +32,7 @@ from collector.logs.log import Log
 from collector.otlp.decode import Signal
 from collector.receive.access import BearerTokens, TlsSettings, ssl_context_of
 from collector.receive.bodies import GzipDecompressor, success
-from collector.receive.ingest_rules import IngestRules
-from collector.receive.otlp_ingest import IngestLogs, OtlpIngest, SenderLimits
+from collector.receive.otlp_ingest import IngestLogs, IngestRules, OtlpIngest, SenderLimits
 from collector.receive.rejection import Rejected, internal_error, rejection_of
 from collector.receive.settings import OtlpGrpcSettings
 from collector.receive.tenants import Sender, sender_of, tenant_with

@@ -6,23 +6,52 @@ The receivers of a process share the limits on their senders: bytes in memory, a
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 
 from collector.admission.fair_limit import FairLimit, Holding
 from collector.errors import TooLarge
 from collector.logs.log import Log, RecordTooLarge
 from collector.otlp.decode import Signal
-from collector.receive.feedback_ingest import ParsedFeedback, ParsedReferences, parse_feedback, parse_references
-from collector.receive.ingest_rules import IngestRules
-from collector.receive.parsed_request import Form, ParsedRequest, parse
+from collector.otlp.own_items import OwnItems
+from collector.receive.feedback_ingest import (
+    ALL_FEEDBACK,
+    FeedbackRules,
+    ParsedFeedback,
+    ParsedReferences,
+    parse_feedback,
+    parse_references,
+)
+from collector.receive.parsed_request import Form, ParsedRequest, TurnNoting, parse
 from collector.receive.rejection import Rejected
 from collector.receive.settings import OtlpSettings
 from collector.receive.tenants import UNNAMED, Sender, guaranteed_shares, tenant_key
 from collector.records.ready_made import Incoming
 from collector.records.shared_records import append_shared
+from collector.redact.open_redactor import Redactors
 from collector.redact.redactor import Redactor
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestRules:
+    """How received content becomes records.
+
+    `own` finds what evalstream has sent itself. Media of up to `stored_media` bytes are stored. `notes` are of turns in
+    conversations that are not wanted.
+    """
+
+    redactors: Redactors = field(default_factory=Redactors)
+    own: OwnItems | None = None
+    stored_media: int = 0
+    feedback: FeedbackRules = ALL_FEEDBACK
+    notes: TurnNoting | None = None
+
+    def redactor_of(self, body: bytes) -> Redactor | None:
+        """The redactor of what came by a topic or a file. Its work is bounded by what the body holds when packed."""
+        redactor = self.redactors.everybody
+        return redactor.remembering(body=body) if redactor is not None else None
+
 
 _BURST = 10.0  # seconds of a rate that may come at once
 

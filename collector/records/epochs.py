@@ -17,8 +17,17 @@ from typing import Any
 import orjson
 
 from collector.backoff import Backoff
-from collector.logs.fold_wrapper import FoldWrapper
-from collector.logs.log import Committed, Fold, Headers, Log, LogUnavailable, OpenFold, Record, StoredRecord
+from collector.logs.log import (
+    Committed,
+    Fold,
+    FoldWrapper,
+    Headers,
+    Log,
+    LogUnavailable,
+    OpenFold,
+    Record,
+    StoredRecord,
+)
 
 CONTROL_HEADERS: Headers = (("decision", b"1"),)
 """The headers of a control record of the evaluate stage: not an evaluation, and not exported."""

@@ -16,10 +16,10 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iter
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from collector.logs.fold_wrapper import FoldWrapper
 from collector.logs.log import (
     Committed,
     Fold,
+    FoldWrapper,
     Headers,
     Log,
     OpenFold,

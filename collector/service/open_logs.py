@@ -203,7 +203,7 @@ def topic_configs(settings: KafkaLogSettings, names: Sequence[str]) -> dict[str,
 
 def loss_counter(telemetry: Telemetry | None) -> Callable[[LostRecords], None]:
     """Logs what retention has deleted although a consumer needed it, and counts it."""
-    from collector.logs.kafka.losses import log_lost
+    from collector.logs.kafka.subscription import log_lost
 
     def count(lost: LostRecords) -> None:
         log_lost(lost)

@@ -15,8 +15,7 @@ from collector.config.configured import Config
 from collector.dead_letters import DeadLetterWriter, Stage
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.export.scrape import MOST_CONNECTIONS as METRICS
-from collector.logs.fold_wrapper import FoldWrapper
-from collector.logs.log import Committed, Fold, OpenFold, StoredRecord
+from collector.logs.log import Committed, Fold, FoldWrapper, OpenFold, StoredRecord
 from collector.page.server import MOST_CONNECTIONS as PAGE
 from collector.receive.settings import OtlpSettings
 from collector.records.ready_made import Incoming

@@ -26,10 +26,9 @@ from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.logs.log import Log, LogError, LogUnavailable, Record
 from collector.receive.feedback_ingest import FeedbackRules
 from collector.receive.files import read_files
-from collector.receive.ingest_rules import IngestRules
 from collector.receive.kafka import KafkaReceiver, SourceTopic
 from collector.receive.otlp_http import OtlpHttpReceiver
-from collector.receive.otlp_ingest import SenderLimits
+from collector.receive.otlp_ingest import IngestRules, SenderLimits
 from collector.receive.parsed_request import TurnNoting
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.ready_made import Incoming

@@ -39,8 +39,7 @@ from collector.evaluate.references.subject import OUTCOME
 from collector.export.corrected_sums import share_name
 from collector.export.prometheus import PrometheusSettings
 from collector.golden.cases import GoldenCase, read_cases
-from collector.golden.reported_judges import ReportedJudges
-from collector.golden.runner import GoldenRuns, GoldenTarget
+from collector.golden.runner import GoldenRuns, GoldenTarget, ReportedJudges
 from collector.judging.layers import without_answer_cache
 from collector.page.sources import AgreementView, AlertView, CauseView, PeopleView
 from collector.records.attributes import STANDARD

@@ -12,8 +12,7 @@ import orjson
 from workers import evalstream
 
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS
-from collector.logs.fold_wrapper import FoldWrapper
-from collector.logs.log import Committed, Fold, Log, OpenFold, Record, StoredRecord
+from collector.logs.log import Committed, Fold, FoldWrapper, Log, OpenFold, Record, StoredRecord
 from collector.service.open_logs import Logs
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper

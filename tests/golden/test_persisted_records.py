@@ -57,8 +57,7 @@ from collector.evaluate.transfer.transfer_records import (
     parse_start,
 )
 from collector.golden.cases import read_cases
-from collector.golden.reported_judges import ReportedJudges
-from collector.golden.runner import GoldenRuns, GoldenTarget
+from collector.golden.runner import GoldenRuns, GoldenTarget, ReportedJudges
 from collector.logs.kafka import KafkaLog, KafkaSource
 from collector.logs.kafka.commits import from_kafka, to_kafka, topic_id_in
 from collector.logs.log import TICK, Committed, Record, StoredRecord

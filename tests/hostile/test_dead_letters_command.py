@@ -14,8 +14,8 @@ from collector.config.configured import Config
 from collector.dead_letters import append_letters, letter_of, letters_in
 from collector.errors import BadInput
 from collector.logs.log import StoredRecord
-from collector.receive.ingest_rules import IngestRules
 from collector.receive.kafka import KafkaReceiver, SourceTopic
+from collector.receive.otlp_ingest import IngestRules
 from collector.records.json import turn_from_json, turn_to_json
 from collector.redact.open_redactor import Redactors, open_redactor
 from collector.service.open_logs import open_logs

@@ -12,8 +12,8 @@ from made_up import Trace, chat
 from collector.dead_letters import DeadLetterSettings, DeadLetterWriter, letters_in
 from collector.logs.log import StoredRecord
 from collector.logs.memory import MemoryLog
-from collector.receive.ingest_rules import IngestRules
 from collector.receive.kafka import KafkaReceiver, SourceTopic
+from collector.receive.otlp_ingest import IngestRules
 from collector.records.ready_made import Incoming
 from collector.redact.open_redactor import Redactors, RedactSettings, open_redactors
 from collector.telemetry.registry import Telemetry

@@ -17,8 +17,8 @@ from chat_server import completion, rating
 from test_fuzz import JSON, mutated, valid
 
 from collector.logs.memory import MemoryLog
-from collector.receive.ingest_rules import IngestRules
 from collector.receive.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
+from collector.receive.otlp_ingest import IngestRules
 from collector.redact.open_redactor import Redactors
 from collector.redact.patterns import find
 from collector.redact.redactor import Redactor

@@ -19,8 +19,8 @@ from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.link.turn_router import TurnRouter
 from collector.logs.log import TICK, StoredRecord
 from collector.logs.memory import MemoryLog
-from collector.receive.ingest_rules import IngestRules
 from collector.receive.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
+from collector.receive.otlp_ingest import IngestRules
 from collector.records.attributes import text_at
 from collector.records.json import turn_from_json
 from collector.records.tenants import in_tenant

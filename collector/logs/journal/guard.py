@@ -23,9 +23,18 @@ from typing import Literal, TypeVar, get_args
 import orjson
 
 from collector.errors import BadInput
-from collector.logs.fold_wrapper import FoldWrapper
 from collector.logs.journal.processing_journal import ProcessingJournal, Slot, Unit
-from collector.logs.log import Committed, Fold, Log, LogUnavailable, OpenFold, Record, StoredRecord, place_of_number
+from collector.logs.log import (
+    Committed,
+    Fold,
+    FoldWrapper,
+    Log,
+    LogUnavailable,
+    OpenFold,
+    Record,
+    StoredRecord,
+    place_of_number,
+)
 
 Happened = Literal["ended", "survived", "left_out"]
 

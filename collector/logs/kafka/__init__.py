@@ -2,9 +2,9 @@
 
 from collector.logs.kafka.credentials import Credentials
 from collector.logs.kafka.log import KafkaLog
-from collector.logs.kafka.losses import LostRecords
 from collector.logs.kafka.records import UnreadableRange
 from collector.logs.kafka.settings import KafkaSettings
 from collector.logs.kafka.source import KafkaSource
+from collector.logs.kafka.subscription import LostRecords
 
 __all__ = ["Credentials", "KafkaLog", "KafkaSettings", "KafkaSource", "LostRecords", "UnreadableRange"]

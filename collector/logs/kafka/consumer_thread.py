@@ -23,13 +23,12 @@ from collector.backoff import FailureLog
 from collector.logs.consumer_runner import DeliveryPace
 from collector.logs.kafka import workarounds
 from collector.logs.kafka.group_watch import GroupView, GroupWatch, ask_brokers
-from collector.logs.kafka.losses import OnLost
 from collector.logs.kafka.membership import REFUSED_WAIT, GroupStart, Watchdog
 from collector.logs.kafka.owned_partitions import CommitCommand, CommitSender, OwnedPartitions, PrefetchLimiter
 from collector.logs.kafka.records import OnUnreadable, RecordDecoder
 from collector.logs.kafka.settings import KafkaSettings, milliseconds, translate
 from collector.logs.kafka.start_offsets import PolledRecords
-from collector.logs.kafka.subscription import GroupListener, Polled, Subscription
+from collector.logs.kafka.subscription import GroupListener, OnLost, Polled, Subscription
 from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, StoredRecord, UnreadableRecords
 
 logger = logging.getLogger(__name__)

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from collector.logs.consumer_runner import Append, Batch, ConsumerRunner, ConsumerTiming, PartitionFeed
 from collector.logs.kafka.consumer_thread import ConsumerThread
-from collector.logs.kafka.losses import OnLost
 from collector.logs.kafka.membership import Membership
 from collector.logs.kafka.owned_partitions import PrefetchLimiter
 from collector.logs.kafka.records import OnUnreadable
 from collector.logs.kafka.settings import KafkaSettings
-from collector.logs.kafka.subscription import Assigned, Polled, Subscription
+from collector.logs.kafka.subscription import Assigned, OnLost, Polled, Subscription
 from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, OpenFold
 
 COMMIT_WITHIN = 10.0

@@ -14,12 +14,11 @@ from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.logs.kafka.commits import to_kafka
 from collector.logs.kafka.group_consumer import GroupConsumer
-from collector.logs.kafka.losses import OnLost, log_lost
 from collector.logs.kafka.producer import SharedProducer
 from collector.logs.kafka.range_reader import RangeReader
 from collector.logs.kafka.records import OnUnreadable, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings, require_crc32c
-from collector.logs.kafka.subscription import PartitionNumbering, Subscription
+from collector.logs.kafka.subscription import OnLost, PartitionNumbering, Subscription, log_lost
 from collector.logs.kafka.topics import (
     APPEND_TIME,
     CREATE_TIME,

@@ -21,10 +21,9 @@ from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
 from collector.logs.kafka.commits import to_kafka
-from collector.logs.kafka.losses import LostRecords, OnLost
 from collector.logs.kafka.settings import translate
 from collector.logs.kafka.start_offsets import PolledRecords, StartOffsets
-from collector.logs.kafka.subscription import Assigned, GroupListener, Subscription
+from collector.logs.kafka.subscription import Assigned, GroupListener, LostRecords, OnLost, Subscription
 from collector.logs.kafka.workarounds import position_after_reset, topic_id
 from collector.logs.log import Committed, LogError, LogUnavailable
 from collector.telemetry.drop_reasons import LossReason

@@ -9,10 +9,16 @@ from typing import Literal
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.logs.kafka.group_consumer import GroupConsumer
-from collector.logs.kafka.losses import OnLost, log_lost
 from collector.logs.kafka.records import OnUnreadable, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings, require_crc32c
-from collector.logs.kafka.subscription import BegunTopics, NothingBegun, PartitionNumbering, Subscription
+from collector.logs.kafka.subscription import (
+    BegunTopics,
+    NothingBegun,
+    OnLost,
+    PartitionNumbering,
+    Subscription,
+    log_lost,
+)
 from collector.logs.kafka.topics import require_topics
 from collector.logs.log import LogRefused, OpenFold
 

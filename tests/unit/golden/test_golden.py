@@ -10,10 +10,8 @@ from evaluation_samples import scored
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
-from collector.golden.cases import case_notes, read_cases
-from collector.golden.reported_judges import ReportedJudges
-from collector.golden.runner import MOST_CHANGES, GoldenRuns, GoldenTarget
-from collector.golden.score_shift import score_shift
+from collector.golden.cases import case_notes, read_cases, score_shift
+from collector.golden.runner import MOST_CHANGES, GoldenRuns, GoldenTarget, ReportedJudges
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from collector.config.settings import JudgeSettings
 from collector.errors import ConfigError
-from collector.judging.clients import client_of
+from collector.judging.open_judges import client_of
 
 AZURE = "https://desk.openai.azure.com"
 

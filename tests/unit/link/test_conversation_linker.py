@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.link.conversation_linker import ConversationLinker
-from collector.link.history_digest import history_of
+from collector.link.conversation_linker import ConversationLinker, history_of
 from evaluators.cases import Message, ToolCall, Turn
 
 

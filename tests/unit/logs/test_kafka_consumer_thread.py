@@ -15,11 +15,10 @@ from collector.logs.consumer_runner import AT_ONCE, INTERVAL
 from collector.logs.kafka import membership, owned_partitions, workarounds
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.group_watch import GroupWatch
-from collector.logs.kafka.losses import log_lost
 from collector.logs.kafka.owned_partitions import PrefetchLimiter
 from collector.logs.kafka.records import RecordDecoder, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings
-from collector.logs.kafka.subscription import Assigned, PartitionNumbering, Polled, Subscription
+from collector.logs.kafka.subscription import Assigned, PartitionNumbering, Polled, Subscription, log_lost
 from collector.logs.log import Committed, LogError, StoredRecord
 
 OLD, NEW = TopicPartition("turns", 0), TopicPartition("turns", 1)

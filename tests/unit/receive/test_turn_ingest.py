@@ -19,8 +19,8 @@ from collector.logs.log import TICK, LogUnavailable, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.receive.feedback_ingest import FeedbackRules
 from collector.receive.files import read_files
-from collector.receive.ingest_rules import IngestRules
 from collector.receive.kafka import KafkaReceiver, SourceTopic
+from collector.receive.otlp_ingest import IngestRules
 from collector.receive.rejection import NotRedacted
 from collector.receive.turn_ingest import ArrivalTimes, RecentTurns, parse_turns
 from collector.records.feedback import parse_feedback_entry

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from collector.link.history_digest import history_of
+from collector.link.conversation_linker import history_of
 from collector.records.tenants import (
     ATTRIBUTE,
     in_tenant,
