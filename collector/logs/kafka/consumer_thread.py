@@ -25,10 +25,10 @@ from collector.logs.kafka import workarounds
 from collector.logs.kafka.group_watch import GroupView, GroupWatch, ask_brokers
 from collector.logs.kafka.membership import REFUSED_WAIT, GroupStart, Watchdog
 from collector.logs.kafka.owned_partitions import CommitCommand, CommitSender, OwnedPartitions, PrefetchLimiter
-from collector.logs.kafka.records import OnUnreadable, RecordDecoder
+from collector.logs.kafka.records import RecordDecoder
 from collector.logs.kafka.settings import KafkaSettings, milliseconds, translate
 from collector.logs.kafka.start_offsets import PolledRecords
-from collector.logs.kafka.subscription import GroupListener, OnLost, Polled, Subscription
+from collector.logs.kafka.subscription import GroupListener, Polled, Subscription
 from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, StoredRecord, UnreadableRecords
 
 logger = logging.getLogger(__name__)
@@ -62,25 +62,19 @@ class ConsumerThread:
         settings: KafkaSettings,
         subscription: Subscription,
         listener: GroupListener,
-        *,
         flow: PrefetchLimiter,
-        on_unreadable: OnUnreadable,
-        on_lost: OnLost,
-        on_stall: Callable[[], None],
-        on_refused: Callable[[LogRefused | None], None] = lambda _: None,
     ) -> None:
-        """`on_refused` is called in the thread: with the reason while brokers refuse us, with None when they do not."""
-        self._on_refused = on_refused
         self._settings = settings
         self._subscription = subscription
         self._topics = subscription.topics
         self._listener = listener
         self._flow = flow
         self._pace = DeliveryPace()
-        self._on_unreadable = on_unreadable
         self._records_per_poll = min(RECORDS_PER_POLL, settings.max_queued[0])
         self._decoding = RecordDecoder(settings.max_batch_bytes, self._topics.number_of)
-        self._watchdog = Watchdog(f"reading for group {subscription.group}", settings.stall_timeout, on_stall)
+        self._watchdog = Watchdog(
+            f"reading for group {subscription.group}", settings.stall_timeout, subscription.on_stall
+        )
         self._group_watch = GroupWatch(
             subscription.group,
             partial(ask_brokers, settings, subscription.group),
@@ -90,7 +84,7 @@ class ConsumerThread:
         self._send_heartbeat: Callable[[], None] | None = None
         self._call = partial(_call_in, asyncio.get_running_loop())
         self._commits = CommitSender(self._call)
-        self._owned = OwnedPartitions(subscription, listener, flow, self._commits, self._call, on_lost)
+        self._owned = OwnedPartitions(subscription, listener, flow, self._commits, self._call)
         self._failing_since: float | None = None
         self._reading = FailureLog(f"reading for group {subscription.group}")
         self._stopping = threading.Event()
@@ -149,9 +143,7 @@ class ConsumerThread:
 
     def _start(self) -> bool:
         """Connect and subscribe; says whether there is a consumer, which there is not if `stop` was called before."""
-        start = GroupStart(
-            self._settings, self._subscription, self._stopping, self._watchdog, self._reading, self._on_refused
-        )
+        start = GroupStart(self._settings, self._subscription, self._stopping, self._watchdog, self._reading)
         consumer = self._consumer = start.connect()
         if consumer is None:
             return False
@@ -190,7 +182,7 @@ class ConsumerThread:
             else:
                 self._failing_since = None
                 self._reading.succeeded()
-                self._on_refused(None)
+                self._subscription.on_refused(None)
             self._report_polled(polled)
         self._commits.send_queued(self._consumer, self._owned.offsets_of)
 
@@ -222,7 +214,7 @@ class ConsumerThread:
             raise problem from error
         if isinstance(problem, LogRefused):  # somebody has to grant what is missing, and we wait for that
             self._reading.failed(problem)
-            self._on_refused(problem)
+            self._subscription.on_refused(problem)
             self._wait(REFUSED_WAIT)
             return
         skipped = self._decoding.skip_failed(self._consumer, error)
@@ -255,7 +247,7 @@ class ConsumerThread:
             self._topics.number_of(where): batch for where, batch in polled.items()
         }
         for gap in self._decoding.drain_unreadable():
-            self._on_unreadable(gap)
+            self._subscription.on_unreadable(gap)
             number = self._topics.number_of(TopicPartition(gap.topic, gap.partition))
             at = self._decoding.times.get(number) or time.time()
             unreadable = UnreadableRecords(

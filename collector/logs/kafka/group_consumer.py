@@ -2,16 +2,15 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from collector.logs.consumer_runner import Append, Batch, ConsumerRunner, ConsumerTiming, PartitionFeed
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.membership import Membership
 from collector.logs.kafka.owned_partitions import PrefetchLimiter
-from collector.logs.kafka.records import OnUnreadable
 from collector.logs.kafka.settings import KafkaSettings
-from collector.logs.kafka.subscription import Assigned, OnLost, Polled, Subscription
-from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, OpenFold
+from collector.logs.kafka.subscription import Assigned, Polled, Subscription
+from collector.logs.log import Committed, LogError, LogUnavailable, OpenFold
 
 COMMIT_WITHIN = 10.0
 """Seconds that a commit may take."""
@@ -62,10 +61,6 @@ class GroupConsumer:
         timing: ConsumerTiming,
         *,
         append: Append | None,
-        on_unreadable: OnUnreadable,
-        on_lost: OnLost,
-        on_stall: Callable[[], None],
-        on_refused: Callable[[LogRefused | None], None] = lambda _: None,
     ) -> None:
         self._timing = timing
         self._append = append
@@ -74,16 +69,7 @@ class GroupConsumer:
         self._feeds: dict[int, PartitionFeed] = {}
         self._epochs: dict[int, int] = {}
         self._changes: asyncio.Queue[Assigned | Sequence[int] | LogError] = asyncio.Queue()
-        self._thread = ConsumerThread(
-            settings,
-            subscription,
-            self,
-            flow=self._flow,
-            on_unreadable=on_unreadable,
-            on_lost=on_lost,
-            on_stall=on_stall,
-            on_refused=on_refused,
-        )
+        self._thread = ConsumerThread(settings, subscription, self, self._flow)
         self._membership = Membership(subscription.group, settings.session_timeout, self._thread.ask_membership)
 
     @property

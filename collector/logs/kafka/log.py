@@ -199,17 +199,12 @@ class KafkaLog:
             log=self._name,
             instance=instance and f"{instance}-{self._name}",
             patience=self._timing.patience,
-        )
-        consumer = GroupConsumer(
-            self._settings,
-            subscription,
-            self._timing,
-            append=self.append,
             on_unreadable=self._shared.on_unreadable,
             on_lost=self._shared.on_lost,
             on_stall=self._shared.on_stall,
             on_refused=partial(self._note_refused, group),
         )
+        consumer = GroupConsumer(self._settings, subscription, self._timing, append=self.append)
         self._consumers[group] = consumer
         try:
             await consumer.run(open_fold)

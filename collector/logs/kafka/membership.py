@@ -126,7 +126,6 @@ class GroupStart:
     stopping: threading.Event
     watchdog: Watchdog
     reading: FailureLog
-    on_refused: Callable[[LogRefused | None], None]
 
     def __post_init__(self) -> None:
         self._topics = self.subscription.topics
@@ -144,7 +143,7 @@ class GroupStart:
                 return connect(KafkaConsumer, self.settings, self._options())
             except LogRefused as error:
                 self.reading.failed(error)
-                self.on_refused(error)
+                self.subscription.on_refused(error)
                 self.stopping.wait(REFUSED_WAIT)
             except LogUnavailable:
                 if time.monotonic() >= give_up_at:

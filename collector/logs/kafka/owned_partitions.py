@@ -23,7 +23,7 @@ from kafka.structs import TopicPartition
 from collector.logs.kafka.commits import to_kafka
 from collector.logs.kafka.settings import translate
 from collector.logs.kafka.start_offsets import PolledRecords, StartOffsets
-from collector.logs.kafka.subscription import Assigned, GroupListener, LostRecords, OnLost, Subscription
+from collector.logs.kafka.subscription import Assigned, GroupListener, LostRecords, Subscription
 from collector.logs.kafka.workarounds import position_after_reset, topic_id
 from collector.logs.log import Committed, LogError, LogUnavailable
 from collector.telemetry.drop_reasons import LossReason
@@ -150,7 +150,6 @@ class OwnedPartitions:
     flow: PrefetchLimiter
     commits: CommitSender
     call: CallInLoop
-    on_lost: OnLost
 
     def __post_init__(self) -> None:
         self._topics = self.subscription.topics
@@ -280,7 +279,7 @@ class OwnedPartitions:
         if end > offset or reason == LossReason.TOPIC_REPLACED:
             name = self.subscription.consumer or self.subscription.group
             log = self.subscription.log or where.topic
-            self.on_lost(LostRecords(name, log, where.topic, where.partition, offset, end, reason))
+            self.subscription.on_lost(LostRecords(name, log, where.topic, where.partition, offset, end, reason))
         else:
             logger.error(
                 "%s[%d] ends before %d, the next offset to read: records were lost, or the topic is another one of the"

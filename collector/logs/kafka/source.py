@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from collector.logs.consumer_runner import ConsumerTiming
@@ -31,25 +32,12 @@ class KafkaSource:
     `topic_of` returns the topic.
     """
 
-    def __init__(
-        self,
-        settings: KafkaSettings,
-        topics: Sequence[str],
-        *,
-        start: Literal["earliest", "latest"],
-        timing: ConsumerTiming,
-        on_unreadable: OnUnreadable,
-        on_lost: OnLost,
-        on_stall: Callable[[], None],
-    ) -> None:
-        """See `open`."""
+    def __init__(self, settings: KafkaSettings, subscription: Subscription, timing: ConsumerTiming) -> None:
+        """`subscription` is that of any group. See `open`."""
         self._settings = settings
-        self._topics = PartitionNumbering(topics)
-        self._start = start
+        self._subscription = subscription
+        self._topics = subscription.topics
         self._timing = timing
-        self._on_unreadable = on_unreadable
-        self._on_lost = on_lost
-        self._on_stall = on_stall
         self._refused: LogRefused | None = None
         self._consumer: GroupConsumer | None = None
 
@@ -73,15 +61,19 @@ class KafkaSource:
         """
         require_crc32c()
         await asyncio.to_thread(require_topics, settings, topics)
-        return cls(
-            settings,
-            topics,
+        numbering, instance, timing = PartitionNumbering(topics), settings.group_instance_id, timing or ConsumerTiming()
+        subscription = Subscription(
+            group="",
+            topics=numbering,
+            instance=instance and f"{instance}-{numbering.names[0]}",
             start=start,
-            timing=timing or ConsumerTiming(),
+            committed_only=True,
+            patience=timing.patience,
             on_unreadable=on_unreadable,
             on_lost=on_lost,
             on_stall=on_stall,
         )
+        return cls(settings, subscription, timing)
 
     def topic_of(self, partition: int) -> str:
         """The topic that a record's `partition` belongs to."""
@@ -108,28 +100,11 @@ class KafkaSource:
             LogError: another process uses the same group instance id, or the broker rejects us.
             LogUnavailable: no broker answered at the start, or reading has failed for longer than the patience.
         """
-        instance = self._settings.group_instance_id
-        subscription = Subscription(
-            group=group,
-            topics=self._topics,
-            begun=begun or NothingBegun(),
-            instance=instance and f"{instance}-{self._topics.names[0]}",
-            start=self._start,
-            committed_only=True,
-            patience=self._timing.patience,
+        subscription = replace(
+            self._subscription, group=group, begun=begun or NothingBegun(), on_refused=self._note_refused
         )
-        consumer = GroupConsumer(
-            self._settings,
-            subscription,
-            self._timing,
-            append=None,
-            on_unreadable=self._on_unreadable,
-            on_lost=self._on_lost,
-            on_stall=self._on_stall,
-            on_refused=self._note_refused,
-        )
-        self._consumer = consumer
-        await consumer.run(open_fold)
+        self._consumer = GroupConsumer(self._settings, subscription, self._timing, append=None)
+        await self._consumer.run(open_fold)
 
     def _note_refused(self, refused: LogRefused | None) -> None:
         """In the consumer's thread."""

@@ -7,8 +7,60 @@ from typing import Protocol
 
 from kafka.structs import TopicPartition
 
-from collector.logs.log import Committed, LogError, StoredRecord
+from collector.logs.journal.stall_watchdog import exit_stalled
+from collector.logs.kafka.records import OnUnreadable, log_unreadable
+from collector.logs.log import Committed, LogError, LogRefused, StoredRecord
 from collector.telemetry.drop_reasons import LossReason
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LostRecords:
+    """Records of a partition that a consumer needed and no broker has: offsets from `offset` up to `end_offset`.
+
+    `log` is the log's name, or the topic of a source. If a topic is compacted, or holds transactions, not every offset
+    was a record: `count` is then the most that it can be. The unread records that a replaced topic held from `offset`
+    on are not known: such a partition counts as one record.
+    """
+
+    consumer: str
+    log: str
+    topic: str
+    partition: int
+    offset: int
+    end_offset: int
+    reason: LossReason
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return 1 if self.reason == LossReason.TOPIC_REPLACED else self.end_offset - self.offset
+
+
+OnLost = Callable[[LostRecords], None]
+"""Called with each loss, in a thread of the log: must be quick and must not raise."""
+
+
+def log_lost(lost: LostRecords) -> None:
+    """Log one line for each, with the remedy."""
+    if lost.reason == LossReason.TOPIC_REPLACED:
+        logger.error(
+            "%s[%d] is another topic than the one of this name that was read before: what that had %s"
+            " is lost, however much it was. The new one is read from its start",
+            lost.topic, lost.partition, f"from offset {lost.offset} on" if lost.offset else "unread",
+        )  # fmt: skip
+        return
+    what = {
+        LossReason.RETENTION: "were deleted by retention before %s read them: they are lost",
+        LossReason.RETENTION_REPLAY: "were deleted by retention while %s still needed them: "
+        "what was open in them is lost",
+    }[lost.reason] % lost.consumer
+    logger.error(
+        "%s[%d]: %d records (offsets %d to %d) %s. Raise retention.ms (or retention.bytes) of the topic, and let %s"
+        " catch up sooner; what the senders still have can be sent again",
+        lost.topic, lost.partition, lost.count, lost.offset, lost.end_offset - 1, what, lost.consumer,
+    )  # fmt: skip
 
 
 class PartitionNumbering:
@@ -60,7 +112,8 @@ class Subscription:
     """The topic to read and how: `start` is where a new group starts, `committed_only` skips aborted transactions.
 
     Losses are reported under the names `log` (without it, the topic) and `consumer` (without it, the group). `begun`
-    remembers the topics of others.
+    remembers the topics of others. `on_stall` is called when the thread hangs, and in the thread `on_refused`: with the
+    reason while brokers refuse us, with None when they do not.
     """
 
     group: str
@@ -72,6 +125,10 @@ class Subscription:
     start: str = "earliest"
     committed_only: bool = False
     patience: float = 60.0
+    on_unreadable: OnUnreadable = log_unreadable
+    on_lost: OnLost = log_lost
+    on_stall: Callable[[], None] = exit_stalled
+    on_refused: Callable[[LogRefused | None], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,54 +177,3 @@ class GroupListener(Protocol):
     def pending(self, partition: int) -> Committed | None:
         """The position to commit for a partition at this moment. Called in other threads: must only read."""
         ...
-
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LostRecords:
-    """Records of a partition that a consumer needed and no broker has: offsets from `offset` up to `end_offset`.
-
-    `log` is the log's name, or the topic of a source. If a topic is compacted, or holds transactions, not every offset
-    was a record: `count` is then the most that it can be. The unread records that a replaced topic held from `offset`
-    on are not known: such a partition counts as one record.
-    """
-
-    consumer: str
-    log: str
-    topic: str
-    partition: int
-    offset: int
-    end_offset: int
-    reason: LossReason
-
-    @property
-    def count(self) -> int:
-        """How many."""
-        return 1 if self.reason == LossReason.TOPIC_REPLACED else self.end_offset - self.offset
-
-
-OnLost = Callable[[LostRecords], None]
-"""Called with each loss, in a thread of the log: must be quick and must not raise."""
-
-
-def log_lost(lost: LostRecords) -> None:
-    """Log one line for each, with the remedy."""
-    if lost.reason == LossReason.TOPIC_REPLACED:
-        logger.error(
-            "%s[%d] is another topic than the one of this name that was read before: what that had %s"
-            " is lost, however much it was. The new one is read from its start",
-            lost.topic, lost.partition, f"from offset {lost.offset} on" if lost.offset else "unread",
-        )  # fmt: skip
-        return
-    what = {
-        LossReason.RETENTION: "were deleted by retention before %s read them: they are lost",
-        LossReason.RETENTION_REPLAY: "were deleted by retention while %s still needed them: "
-        "what was open in them is lost",
-    }[lost.reason] % lost.consumer
-    logger.error(
-        "%s[%d]: %d records (offsets %d to %d) %s. Raise retention.ms (or retention.bytes) of the topic, and let %s"
-        " catch up sooner; what the senders still have can be sent again",
-        lost.topic, lost.partition, lost.count, lost.offset, lost.end_offset - 1, what, lost.consumer,
-    )  # fmt: skip

@@ -16,9 +16,9 @@ from collector.logs.kafka import membership, owned_partitions, workarounds
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.group_watch import GroupWatch
 from collector.logs.kafka.owned_partitions import PrefetchLimiter
-from collector.logs.kafka.records import RecordDecoder, log_unreadable
+from collector.logs.kafka.records import RecordDecoder
 from collector.logs.kafka.settings import KafkaSettings
-from collector.logs.kafka.subscription import Assigned, PartitionNumbering, Polled, Subscription, log_lost
+from collector.logs.kafka.subscription import Assigned, PartitionNumbering, Polled, Subscription
 from collector.logs.log import Committed, LogError, StoredRecord
 
 OLD, NEW = TopicPartition("turns", 0), TopicPartition("turns", 1)
@@ -118,12 +118,9 @@ def thread_that_polls(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, owner
     monkeypatch.setattr(RecordDecoder, "skip_failed", lambda *_: False)
     return ConsumerThread(
         KafkaSettings(bootstrap_servers=["nowhere:1"]),
-        Subscription(group="evaluate", topics=PartitionNumbering(["turns"]), instance=None),
+        Subscription(group="evaluate", topics=PartitionNumbering(["turns"]), instance=None, on_stall=lambda: None),
         owner,
-        flow=PrefetchLimiter(1000, 1 << 20),
-        on_unreadable=log_unreadable,
-        on_lost=log_lost,
-        on_stall=lambda: None,
+        PrefetchLimiter(1000, 1 << 20),
     )
 
 
