@@ -31,8 +31,7 @@ async def test_the_configuration_before_counts_too_and_no_older_one() -> None:
 
     async def take(sample: float) -> None:
         config = configured(sample)
-        apply = await wanted.prepare(config)
-        await apply(cast("Process", SimpleNamespace(config=config, plan=build_unasked_plan(config))))
+        await wanted.take_over(cast("Process", SimpleNamespace(config=config, plan=build_unasked_plan(config))))
 
     def share() -> float:
         assert wanted.selects()
