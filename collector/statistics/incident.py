@@ -109,6 +109,11 @@ class DropLife:
         """Since when the mean is short of its target, if it is, by interval; that of the fall within an incident."""
         return self._start if self.fall is None else self.fall.since
 
+    def next_number(self, interval: int) -> int:
+        """The number within its incident of a fall that begins in an interval."""
+        continues = self.fall is not None or (self.recovered is not None and interval - self.recovered < CONTINUES)
+        return self._falls + 1 if continues else 1
+
     def _start_over(self) -> None:
         self._drop = self.detector.start()
         self._further = self._recovering = [NOTHING] * len(STAKES)
@@ -163,9 +168,7 @@ class DropLife:
             short = self._shortfall / self._weight if self._weight else 0.0
             level = target.value + short if target.at_most else target.value - short
             self.before = self.fall
-            if self.fall is None and (self.recovered is None or number - self.recovered >= CONTINUES):
-                self._falls = 0
-            self._falls += 1
+            self._falls = self.next_number(number)
             self.fall = Fall(self._falls, self._start, level)
         if self.recovery > self._recovery_threshold:
             self.fall = self.before = None

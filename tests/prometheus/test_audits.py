@@ -8,10 +8,9 @@ from typing import Any
 
 from promtool import run, series
 
-from collector.alerting.rules.drops import DROPPED
+from collector.alerting.rules.falls import BELOW, DROPPED
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import RecordingRule
-from collector.alerting.rules.scores import BELOW
 from collector.config.configured import Config, without_audits
 from collector.config.loading import check
 from collector.records.audits import AuditScore

@@ -10,8 +10,10 @@ import pytest
 from promtool import run, series
 
 from collector.alerting.rules.agreement import UNCALIBRATED
+from collector.alerting.rules.falls import DROPPED
 from collector.alerting.rules.generate import rules_of
-from collector.alerting.rules.scores import BELOW
+from collector.alerting.rules.model import AlertingRule, RecordingRule
+from collector.alerting.rules.series import SCORE_FALL, SCORE_MISS
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.records.audits import AuditScore
@@ -141,13 +143,20 @@ def test_the_rules_make_of_the_sums_what_the_plain_code_makes(audited: bool, tmp
 
 
 def test_no_alert_looks_at_the_mean_of_a_week() -> None:
-    for each in rules_of(configured(audited=True)).alerts():
-        if "evalstream:score_mean{" in each.expr:
-            assert 'window="' in each.expr or 'window!="7d"' in each.expr, each.name
-            assert ":people" not in each.expr
+    looking = [
+        rule
+        for group in rules_of(configured(audited=True)).groups
+        for rule in group.rules
+        if isinstance(rule, AlertingRule) or rule.record in (SCORE_MISS, SCORE_FALL)
+    ]
+    assert len([rule for rule in looking if isinstance(rule, RecordingRule)]) == 2
+    for rule in looking:
+        if "evalstream:score_mean{" in rule.expr:
+            assert 'window="' in rule.expr or 'window!="7d"' in rule.expr, rule
+            assert ":people" not in rule.expr
 
 
-@pytest.mark.parametrize(("low", "severities"), [(0.5, ["page", "warning"]), (0.3, ["warning"]), (None, ["warning"])])
+@pytest.mark.parametrize(("low", "severities"), [(0.5, ["page"]), (0.3, ["warning"]), (None, ["warning"])])
 def test_a_page_needs_a_judge_of_proven_agreement(low: float | None, severities: list[str], tmp_path: Path) -> None:
     config = configured(audited=False, min_agreement=0.4)
     inputs, _ = inputs_of(config)
@@ -159,7 +168,7 @@ def test_a_page_needs_a_judge_of_proven_agreement(low: float | None, severities:
     known = {"evaluator": "helpful", "evaluator_version": version, "monitor": "chatbot"}
     fires = [
         {
-            "expr": f'count by (severity) (ALERTS{{alertname="{BELOW}",window="1h",alertstate="firing"}})',
+            "expr": f'count by (severity) (ALERTS{{alertname="{DROPPED}",fall="1",alertstate="firing"}})',
             "eval_time": "45m",
             "exp_samples": [{"labels": f'{{severity="{each}"}}', "value": 1} for each in severities],
         },

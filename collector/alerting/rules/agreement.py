@@ -25,15 +25,14 @@ def by_proof(target: Target, alerts: Iterable[AlertingRule]) -> Iterator[Alertin
             continue
         proven = f"on ({', '.join(_JUDGE)}) {_proven(target)}"
         yield replace(alert, expr=f"({alert.expr}) and {proven}")
-        warned_anyway = alert.severity == "page" and alert.name == "EvalstreamScoreBelowTarget"
-        if not warned_anyway:  # its warning is beside it
-            yield replace(
-                alert,
-                expr=f"({alert.expr}) unless {proven}",
-                severity="warning",
-                summary=f"{alert.summary}{_MARK}",
-                description=f"{alert.description} {uncalibrated(target.evaluator, target.min_agreement)}",
-            )
+        yield replace(
+            alert,
+            expr=f"({alert.expr}) unless {proven}",
+            severity="warning",
+            labels={**alert.labels, "uncalibrated": "true"},
+            summary=f"{alert.summary}{_MARK}",
+            description=f"{alert.description} {uncalibrated(target.evaluator, target.min_agreement)}",
+        )
 
 
 def uncalibrated(evaluator: str, least: float) -> str:

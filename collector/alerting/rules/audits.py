@@ -6,6 +6,7 @@ many audits there were, so nothing of the day has to be added to it.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from collector.alerting.rules import series
 from collector.alerting.rules.model import RecordingRule, Timing
@@ -17,18 +18,28 @@ from collector.telemetry.series import AUDITED_SUMS, ESTIMATOR_CLIPPED
 _FLAT = 1e-12
 
 
+def audited_increase(length: float, timing: Timing, by: Sequence[str]) -> str:
+    """The growth of the sums over a window."""
+    return f"sum by ({', '.join((*by, 'sum'))}) (increase({AUDITED_SUMS.name}[{timing.text(length)}]))"
+
+
 def audit_rules(windows: dict[str, float], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
     """The growth of the sums over every window."""
     for window, length in windows.items():
-        yield RecordingRule(
-            series.AUDITED_INCREASE,
-            f"sum by ({', '.join((*by, 'sum'))}) (increase({AUDITED_SUMS.name}[{timing.text(length)}]))",
-            {"window": window},
-        )
+        yield RecordingRule(series.AUDITED_INCREASE, audited_increase(length, timing, by), {"window": window})
 
 
-def mean_rules() -> Iterator[RecordingRule]:
-    """The corrected means of all such sums, with their errors and worths."""
+@dataclass(frozen=True, slots=True)
+class CorrectedMeans:
+    """PromQL of the means that all such sums make, their standard errors and their worths, in every window."""
+
+    mean: str
+    error: str
+    worth: str
+
+
+def part_rules() -> Iterator[RecordingRule]:
+    """The parts of the corrected means. They are recorded before the means are, so that these are of the same sums."""
     a, w = _sum("a"), _sum("w")
     yield RecordingRule(series.AUDIT_NUMBER, f"{a} ^ 2 / ({_sum('a_a')} > 0) >= {FEWEST_AUDITS}")
     there = f"and {series.AUDIT_NUMBER}"
@@ -44,20 +55,32 @@ def mean_rules() -> Iterator[RecordingRule]:
         f"{_product(cheap, cheap)} / {a} ^ 2 - 2 * {_product(cheap, every)} / {a} / {w}"
         f" + {_product(every, every)} / {w} ^ 2",
     )
-    power, number = series.AUDIT_POWER, series.AUDIT_NUMBER
+    power = series.AUDIT_POWER
     yield RecordingRule(
         power, f"{series.AUDIT_SHARED} / ({series.AUDIT_SPREAD} > {_FLAT:.0e}) or 0 * {series.AUDIT_DEAR}"
     )
+    squares, floor, base = _variances()
+    yield RecordingRule(series.AUDIT_GAIN, f"({series.AUDIT_ALONE} + {floor}) / ({squares} + {floor} + {base})")
+
+
+def corrected_means() -> CorrectedMeans:
+    """The means, of the parts."""
+    power, number = series.AUDIT_POWER, series.AUDIT_NUMBER
     ratio = f"({series.AUDIT_DEAR} - {power} * {series.AUDIT_CHEAP})"
-    bias = f"({_sum('a_ay')} - {power} * {_sum('a_ax')} - {ratio} * {_sum('a_a')}) / {a} ^ 2"
-    yield RecordingRule(series.SCORE_MEAN, f"{ratio} + {power} * {series.AUDIT_ALL} + {bias}")
+    bias = f"({_sum('a_ay')} - {power} * {_sum('a_ax')} - {ratio} * {_sum('a_a')}) / {_sum('a')} ^ 2"
+    squares, floor, base = _variances()
+    return CorrectedMeans(
+        mean=f"{ratio} + {power} * {series.AUDIT_ALL} + {bias}",
+        error=f"sqrt({squares} * {number} / ({number} - 2) + {floor} + {base})",
+        worth=f"{number} * {series.AUDIT_GAIN}",
+    )
+
+
+def _variances() -> tuple[str, str, str]:
+    """That of a corrected mean, its floor, and that of a mean by audits which people correct."""
+    power, number = series.AUDIT_POWER, series.AUDIT_NUMBER
     squares = f"clamp_min({series.AUDIT_ALONE} - {power} * {series.AUDIT_SHARED}, 0)"
-    floor = f"{VARIANCE_FLOOR:.4f} / {number}"
-    base = f"({power} ^ 2 * {_sum(series.BASE)} or 0 * {number})"
-    yield RecordingRule(series.SCORE_STDERR, f"sqrt({squares} * {number} / ({number} - 2) + {floor} + {base})")
-    gain = f"({series.AUDIT_ALONE} + {floor}) / ({squares} + {floor} + {base})"
-    yield RecordingRule(series.SCORE_N_EFF, f"{number} * {gain}")
-    yield RecordingRule(series.AUDIT_GAIN, gain)
+    return squares, f"{VARIANCE_FLOOR:.4f} / {number}", f"({power} ^ 2 * {_sum(series.BASE)} or 0 * {number})"
 
 
 def clipped_rules(windows: dict[str, float], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:

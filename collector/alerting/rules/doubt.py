@@ -6,13 +6,25 @@ firing warnings explain together. Why not an inhibition of Alertmanager's: it ca
 """
 
 from collector.alerting.rules import series
-from collector.alerting.rules.model import Fact, RecordingRule, Timing, selector
+from collector.alerting.rules.model import Fact, Listing, RecordingRule, Timing, selector
 from collector.alerting.rules.service import inconsistent_weights, judge_shift, unscored
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings
 from collector.telemetry.series import DROP_EXPLAINED, GOLDEN_SHIFT_STDERR
 
-CAUSES = Fact(DROP_EXPLAINED.name, ("evaluator", "monitor"), listed="slice")
+CAUSES = Fact(
+    DROP_EXPLAINED.name,
+    ("evaluator", "monitor"),
+    only="> 0",
+    listed=Listing(
+        label="slice",
+        form="humanizePercentage",
+        unit=" of the change",
+        intro="It is explained by ",
+        otherwise="No part of the traffic is known to explain it.",
+        elsewhere="`evalstream diagnose` says what explains it.",
+    ),
+)
 """The parts of the traffic that explain a drop, as a process that watches scores has found them."""
 SHIFT_ERRORS = 2.0
 """Standard errors by which a judge's shift may be larger than it was measured."""

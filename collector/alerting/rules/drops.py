@@ -3,24 +3,21 @@
 The state covers all replicas and is in Prometheus. Increments are exact differences of the counters. Why not
 `increase()`: it extrapolates to the ends of the window, and the bound on false alarms needs the exact sums. A replica
 that restarted is left out for two intervals. The meaning of a state, the restart of evidence and the end of an
-alert are as in `collector.statistics.incident`; the states within an incident are `incidents.py`.
+alert are as in `collector.statistics.incident`; the states within an incident are `incidents.py`, the alert `falls.py`.
 """
 
 from collections.abc import Iterator, Sequence
 
 from collector.alerting.rules import series
-from collector.alerting.rules.agreement import by_proof
-from collector.alerting.rules.doubt import CAUSES, explained
 from collector.alerting.rules.incidents import ending_rules, following_rules, incident_rules
-from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Timing
+from collector.alerting.rules.model import AlertingRule, RecordingRule, RuleGroup, Timing
 from collector.alerting.rules.states import States
 from collector.alerting.rules.targets import INTERVAL, Target
 from collector.config.alerts import DAY, AlertSettings
 from collector.statistics.drop_detector import MOST_INTERVALS, DropDetector
-from collector.statistics.incident import LARGEST_MARGIN, recovery_threshold
+from collector.statistics.incident import recovery_threshold
 from collector.telemetry.series import EVIDENCE_W, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2, EVIDENCE_WY
 
-DROPPED = "EvalstreamScoreDropped"
 COUNTERS = {
     "w": EVIDENCE_W.name,
     "wy": EVIDENCE_WY.name,
@@ -55,8 +52,8 @@ def _deltas(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
 
 def detector_rules(
     target: Target, detector: DropDetector, alerts: AlertSettings, timing: Timing, by: Sequence[str]
-) -> Iterator[RecordingRule | AlertingRule]:
-    """The states of all bets, their evidence, the state of the alert, and the alert."""
+) -> Iterator[RecordingRule]:
+    """The states of all bets, their evidence, and the state of the alert."""
     states = States(target.monitor, target.evaluator, tuple(by), timing)
     recovers = recovery_threshold(alerts.false_recovery_days * DAY, INTERVAL)
     # Rules run in their order: the last value of a state is that of the interval before until its own rule has run.
@@ -87,7 +84,6 @@ def detector_rules(
     yield RecordingRule(series.DROP_THRESHOLD, f"vector({detector.threshold:.4f})", states.where)
     yield from following_rules(detector, states)
     yield from ending_rules(states, detector, recovers)
-    yield from by_proof(target, [_dropped(target, detector, alerts, states)])
 
 
 def _recursion(detector: DropDetector, bet: float, states: States, label: dict[str, str]) -> str:
@@ -101,40 +97,3 @@ def _recursion(detector: DropDetector, bet: float, states: States, label: dict[s
     quadratic = detector.coefficient(bet) * bet**2
     gain = f"{bet:g} * ({short}) - {quadratic:.10g} * ({squares})"
     return states.advance(series.DROP_LOG_E, label, gain, detector.ceiling)
-
-
-def _dropped(target: Target, detector: DropDetector, alerts: AlertSettings, states: States) -> AlertingRule:
-    """One alert for each fall: `fall` counts those of an incident, so that a further one notifies again."""
-    by = ", ".join(states.by)
-    doubtful = explained(target, detector.target, alerts, by)
-    change = "risen" if detector.lower_is_better else "dropped"
-    subject, whose = ("scores have", "their") if target.label is None else ("the share of the label has", "its")
-    return AlertingRule(
-        name=DROPPED,
-        expr=f'count_values by ({by}) ("fall", {states.recent(series.DROP_FALLS)} > 0) unless on ({by}) {doubtful}',
-        severity="page",
-        board="quality",
-        labels=states.where,
-        summary=f"{{label:evaluator}} of {{label:monitor}}: {subject} {change} from {{before}} to {{level}}; {whose} "
-        f"target is {detector.target:g}",
-        description=(
-            f"The mean of {{label:evaluator}} ({{label:monitor}}) has been {{level}} since {{since}}; before, it was "
-            f"{{before}}. Its target is {detector.target:g}. Over the last hour it is {{mean}} ± {{error}} from {{n}} "
-            "effective conversations. The alert ends when the mean is surely more than half-way back to its target, "
-            f"and within {LARGEST_MARGIN:g} of it. "
-            "Other firing alerts explain at most {doubt} of the distance to the target. {causes}"
-        ),
-        facts={
-            word: Fact(name, tuple(states.by), {"window": "1h"}, is_margin=word == "error")
-            for word, name in (("mean", series.SCORE_MEAN), ("error", series.SCORE_STDERR), ("n", series.SCORE_N_EFF))
-        }
-        | {
-            word: Fact(name, tuple(states.by), within=states.memory, is_time=word == "since")
-            for word, name in (
-                ("since", series.DROP_SINCE),
-                ("before", series.DROP_BEFORE),
-                ("level", series.DROP_LEVEL),
-            )
-        }
-        | {"doubt": Fact(series.SCORE_DOUBT, ("evaluator", "monitor")), "causes": CAUSES},
-    )

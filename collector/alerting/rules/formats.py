@@ -169,16 +169,20 @@ def _prometheus_value(alert: AlertingRule, word: str) -> str:
     matchers = ",".join(f"{name}=%q" for name in fact.by) + fixed
     arguments = " ".join(quoted(alert.labels[name]) if name in alert.labels else f"$labels.{name}" for name in fact.by)
     query = _over(fact, f"{fact.series}{{{matchers}}}").replace('"', '\\"')
-    if fact.listed:
-        share = "({{ .Value | humanizePercentage }} of the change)"
-        each = f"{{{{ range . }}}}{{{{ .Labels.{fact.listed} }}}} {share} {{{{ end }}}}"
+    known = f'{{{{ with printf "{query}" {arguments} | query }}}}'
+    if (listed := fact.listed) is not None:
+        item = f"{{{{ .Labels.{listed.label} }}}} ({{{{ .Value | {listed.form} }}}}{listed.unit})"
         return (
-            f'{{{{ with printf "{query} > 0" {arguments} | query }}}}It is explained by {each}'
-            "{{ else }}No part of the traffic is known to explain it.{{ end }}"
+            f"{known}{listed.intro}{{{{ range . }}}}{item} {{{{ end }}}}{{{{ else }}}}{listed.otherwise}{{{{ end }}}}"
         )
-    form = "humanizeTimestamp" if fact.is_time else 'printf "%.3g"'
-    value = f"{{{{ . | first | value | {form} }}}}"
-    return f'{{{{ with printf "{query}" {arguments} | query }}}}{value}{{{{ else }}}}?{{{{ end }}}}'
+    value = f"{{{{ . | first | value | {_form(fact)} }}}}"
+    if fact.phrase:
+        return f"{known}{fact.phrase.replace('{}', value)}{{{{ end }}}}"
+    return f"{known}{value}{{{{ else }}}}?{{{{ end }}}}"
+
+
+def _form(fact: Fact) -> str:
+    return "humanizeTimestamp" if fact.is_time else 'printf "%.3g"'
 
 
 def _grafana_rule(alert: AlertingRule, rules: RuleSet, datasource: str) -> dict[str, Any]:
@@ -189,10 +193,13 @@ def _grafana_rule(alert: AlertingRule, rules: RuleSet, datasource: str) -> dict[
     queries.append({"refId": "C", "datasourceUid": "__expr__", "model": condition})
 
     def value(word: str) -> str:
-        if word in alert.facts and alert.facts[word].listed:
-            return "`evalstream diagnose` says what explains it."
-        form = "humanizeTimestamp" if word in alert.facts and alert.facts[word].is_time else 'printf "%.4g"'
-        return f"{{{{ {form} $values.{letters.get(word, 'A')}.Value }}}}"
+        if word == "value":
+            return '{{ printf "%.4g" $values.A.Value }}'
+        fact, place = alert.facts[word], f"$values.{letters[word]}"
+        if fact.listed is not None:
+            return fact.listed.elsewhere
+        number = f"{{{{ {_form(fact)} {place}.Value }}}}"
+        return f"{{{{ if {place}.Labels }}}}{fact.phrase.replace('{}', number)}{{{{ end }}}}" if fact.phrase else number
 
     return {
         "uid": "evalstream-" + hashlib.sha256(f"{alert.name} {alert.expr}".encode()).hexdigest()[:12],
@@ -229,7 +236,8 @@ def _fact_query(fact: Fact) -> str:
 
 def _over(fact: Fact, selected: str) -> str:
     known = f"last_over_time({selected}[{fact.within}])" if fact.within else selected
-    return f"{Z:.2f} * {known}" if fact.is_margin else known
+    value = f"{Z:.2f} * {known}" if fact.is_margin else known
+    return f"{value} {fact.only}" if fact.only else value
 
 
 def _inhibition(inhibition: Inhibition) -> dict[str, Any]:

@@ -4,12 +4,13 @@ import hashlib
 from dataclasses import replace
 
 from collector.alerting.rules import series
-from collector.alerting.rules.drops import DROPPED, delta_group, detector_rules
+from collector.alerting.rules.drops import delta_group, detector_rules
+from collector.alerting.rules.falls import BELOW, DROPPED, fall_rules, overlap_rules
 from collector.alerting.rules.feedback import feedback_group
 from collector.alerting.rules.model import AlertingRule, Inhibition, RecordingRule, RuleGroup, RuleSet, Timing
 from collector.alerting.rules.process import deferred_groups, process_group
 from collector.alerting.rules.releases import release_group
-from collector.alerting.rules.scores import BELOW, BURN, score_groups
+from collector.alerting.rules.scores import BURN, score_groups
 from collector.alerting.rules.service import DOWN, NO_TRAFFIC, SHIFT, STALE, UNSCORED, WEIGHTS, service_group
 from collector.alerting.rules.targets import detector, segment_count, targets
 from collector.config.configured import Config
@@ -27,7 +28,7 @@ INHIBITIONS = (
     Inhibition((STALE,), _SCORES, ("evaluator", "monitor")),  # a page, too: means are old
     Inhibition((DOWN,), (STALE, NO_TRAFFIC), ()),
     Inhibition(
-        (BELOW, DROPPED),
+        (DROPPED,),
         (BELOW, BURN),
         ("evaluator", "monitor"),
         source_labels={"severity": "page"},
@@ -59,12 +60,16 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
     alerts = config.settings.alerts
     configured = targets(config)
     by = (*series.BY, "segment") if _by_segment(config) else series.BY
-    drops: list[RecordingRule | AlertingRule] = []
-    for target in configured:
-        if target.mean is not None:
-            drops += detector_rules(
-                target, detector(target, configured, alerts, segment_count(config)), alerts, timing, by
-            )
+    detected = [
+        (target, detector(target, configured, alerts, segment_count(config)))
+        for target in configured
+        if target.mean is not None
+    ]
+    drops = [
+        *(rule for pair in detected for rule in detector_rules(*pair, alerts, timing, by)),
+        *overlap_rules(timing, by),
+        *(rule for pair in detected for rule in fall_rules(*pair, alerts, timing, by)),
+    ]
     groups = (
         *score_groups(
             configured, alerts, timing, by, cascades=bool(config.settings.cascades), people=_labelled(config)
@@ -93,8 +98,6 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
 
 def _of_versions_in_use(group: RuleGroup, timing: Timing) -> RuleGroup:
     """The group, without alerts on scores of versions that are replaced: their scores never recover."""
-    if not any(_is_of_scores(rule) for rule in group.rules):
-        return group
     version = ", ".join(series.BY)
     info = f"max by ({version}) ({EVALUATOR_INFO.name} > 0)"
     known = f"max by ({version}) (last_over_time({EVALUATOR_INFO.name}[{timing.text(_KNOWN)}]))"

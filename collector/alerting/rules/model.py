@@ -18,13 +18,29 @@ class RecordingRule:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A list of values, each named by a label: `intro`, the items, or `otherwise` if there are none.
+
+    `form` is the function that formats a value. Grafana's texts cannot list: they have `elsewhere`.
+    """
+
+    label: str
+    form: str
+    intro: str
+    otherwise: str
+    elsewhere: str
+    unit: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
     """Another series whose value an alert's text shows: the one with the alert's labels `by`, and `labels`.
 
     `within` is a duration in PromQL: its last value within it counts. `is_time`: it is in seconds since the epoch. With
-    `listed`, a label, there may be several, and each is named by it with its value as a percentage, if it is above 0.
-    `is_margin`: it is a standard error, and shown as what stands behind every "±", half of the 95 % interval.
+    `listed` there may be several. `is_margin`: it is a standard error, and shown as what stands behind every "±", half
+    of the 95 % interval. `only` is PromQL after the series that says which values count. With a `phrase`, `{}` in it is
+    the value, and there is no phrase without one.
     """
 
     series: str
@@ -32,8 +48,10 @@ class Fact:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     within: str | None = None
     is_time: bool = False
-    listed: str | None = None
+    listed: Listing | None = None
     is_margin: bool = False
+    only: str = ""
+    phrase: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ withheld, its sums are absent.
 from collections.abc import Iterator, Sequence
 
 from collector.alerting.rules import series
+from collector.alerting.rules.audits import audited_increase
 from collector.alerting.rules.model import RecordingRule, Timing, any_of
 from collector.alerting.rules.targets import Target
 from collector.statistics.audited_sums import PEOPLE_WINDOW
@@ -30,8 +31,9 @@ def people_rules(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -
     once = f"max by ({', '.join(own)}) ({metrics.PEOPLE_SUMS.name})"
     withheld = f"on ({', '.join(series.BY)}) ({metrics.PEOPLE_WITHHELD.name} > 0)"
     labels = f"sum by ({grouped}) ({once} unless {withheld})"
-    yield RecordingRule(series.AUDITED_INCREASE, labels, {"window": series.WEEK})
     audited = [target.evaluator for target in targets if target.audited]
+    by_audits = f" or {audited_increase(PEOPLE_WINDOW, timing, by)}" if audited else ""
+    yield RecordingRule(series.AUDITED_INCREASE, f"{labels}{by_audits}", {"window": series.WEEK})
     plain = [
         target.evaluator for target in targets if not target.is_derived and f"{target.evaluator}:audit" not in audited
     ]

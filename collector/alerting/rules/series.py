@@ -6,8 +6,8 @@ beside it. A series exists only where there is data: no scores give no mean, nev
 
 BY = ("evaluator", "evaluator_version", "monitor")
 
-WINDOWS = ("15m", "1h", "6h", "24h")
-"""The values of the label `window` of means, errors and counts."""
+WINDOWS = {"15m": 900.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0}
+"""The values of the label `window` of means, errors and counts, and their lengths in seconds."""
 
 WEEK = "7d"
 """That of means by people's labels, and of the means by audits that they correct: no alert looks at it."""
@@ -51,6 +51,10 @@ WINDOW_OVERLAPS = "evalstream:window_overlaps_incident"
 SCORE_TARGET = "evalstream:score_target"
 """The mean that alerts hold a monitor's evaluator to. Labels `evaluator`, `monitor` only."""
 
+SCORE_MISS = "evalstream:score_miss"
+"""By how many standard errors a mean is beyond its target and the doubt, with enough conversations. Label `window`."""
+SCORE_FALL = "evalstream:score_fall"
+"""There while EvalstreamScoreDropped fires: the number of the fall within its incident."""
 SCORE_DOUBT = "evalstream:score_doubt"
 """How far off that mean may be by what firing warnings explain; 0 without them. Labels `evaluator`, `monitor` only."""
 

@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from collector.alerting.rules.series import WINDOWS
 from collector.alerting.watch.buckets import Bucket
 from collector.statistics.drop_detector import DropDetector
 from collector.statistics.estimator import Sums
 from collector.statistics.incident import DropLife
 from collector.statistics.intervals import MeanInterval, bounds_of_all
 from collector.statistics.mean_error import WindowSums
-
-WINDOWS = {"15m": 900.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0}
 
 
 def merge_buckets(parts: Iterable[Mapping[int, Bucket]]) -> dict[int, Bucket]:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from collector.alerting.diagnosis.recent_scores import Cause
-from collector.alerting.rules.drops import DROPPED
+from collector.alerting.rules.falls import BELOW, DROPPED
 from collector.alerting.rules.formats import dashboard_address
-from collector.alerting.rules.scores import BELOW
 from collector.alerting.watch.alert_evaluation import FallOfMean, TargetMiss
 from collector.alerting.watch.notifier import AlertInstance
 from collector.config.alerts import AlertSettings
@@ -61,14 +60,18 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
     )
 
 
-def mean_alert(target: Watched, miss: TargetMiss, settings: AlertSettings) -> AlertInstance:
-    """The mean of a window is on the wrong side of its target, by many standard errors."""
+def mean_alert(target: Watched, miss: TargetMiss, fall: int, settings: AlertSettings) -> AlertInstance:
+    """The mean of a window is on the wrong side of its target, by many standard errors.
+
+    By enough of them to page it is the fall of this number, which the detector has not found yet.
+    """
+    pages = miss.errors > settings.page_standard_errors
     side = "above" if target.detector.lower_is_better else "below"
     measure = "the share of the label" if target.of_label else "the mean score"
     return _alert(
-        BELOW,
-        "page" if miss.errors > settings.page_standard_errors and not target.uncalibrated else "warning",
-        target.labels,
+        DROPPED if pages else BELOW,
+        "page" if pages and not target.uncalibrated else "warning",
+        target.labels | ({"fall": str(fall)} if pages else {}),
         f"{target.evaluator} of {target.monitor}: {measure} is {side} its target of {target.detector.target:g}"
         f"{_mark(target)}",
         f"The target of {target.evaluator} is {target.detector.target:g}. {_mean(miss)[:1].upper()}{_mean(miss)[1:]}: "

@@ -307,8 +307,8 @@ class WatchStage:
         fall = fall_of(life, buckets, self._interval)
         if fall is not None and not (doubt and all(miss.errors <= SURE for miss in misses)):
             yield drop_alert(subject, fall, worst, self.rules.settings)
-        if worst is not None and worst.errors > self.rules.settings.warn_standard_errors:
-            yield mean_alert(subject, worst, self.rules.settings)
+        elif worst is not None and worst.errors > self.rules.settings.warn_standard_errors:
+            yield mean_alert(subject, worst, life.next_number(int(now // self._interval)), self.rules.settings)
 
     def _doubt(self, monitor: str, evaluator: str, detector: DropDetector, now: float) -> float:
         """How far the mean may be off by what is known of its judge, and by what has no score."""

@@ -16,8 +16,8 @@ from typing import Any
 
 import orjson
 
+from collector.alerting.rules.series import WINDOWS
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
-from collector.alerting.watch.alert_evaluation import WINDOWS
 from collector.config.configured import Config
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Log

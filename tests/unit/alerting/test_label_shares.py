@@ -10,6 +10,7 @@ import pytest
 from configurations import checked
 from evaluation_samples import scored
 
+from collector.alerting.rules import series
 from collector.alerting.rules.detectability import alert_lines
 from collector.alerting.rules.generate import rules_hash, rules_of
 from collector.alerting.rules.model import AlertingRule, RecordingRule
@@ -126,8 +127,12 @@ def test_rules_hold_the_share_to_its_target_and_ask_after_the_evaluator_itself()
     alerting = [rule for rule in every if isinstance(rule, AlertingRule) and rule.labels.get("evaluator") == SHARE]
     assert {rule.name for rule in alerting} == {"EvalstreamScoreBelowTarget", "EvalstreamScoreDropped"}
     assert all("share of the label" in rule.summary for rule in alerting)
-    below = next(rule for rule in alerting if rule.name == "EvalstreamScoreBelowTarget")
-    assert "> 0.05 +" in below.expr
+    [miss] = [
+        rule
+        for rule in every
+        if isinstance(rule, RecordingRule) and (rule.record, rule.labels.get("evaluator")) == (series.SCORE_MISS, SHARE)
+    ]
+    assert miss.expr.startswith(f'(evalstream:score_mean{{evaluator="{SHARE}",monitor="chatbot"}} - 0.05 - ')
     [doubt] = [
         rule
         for rule in every

@@ -6,7 +6,8 @@ import pytest
 
 from collector.alerting.rules import series
 from collector.alerting.rules.drops import COUNTERS, delta_group, detector_rules
-from collector.alerting.rules.model import AlertingRule, RecordingRule, Timing
+from collector.alerting.rules.falls import fall_rules
+from collector.alerting.rules.model import RecordingRule, Timing
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings
 from collector.statistics.drop_detector import DropDetector
@@ -17,18 +18,14 @@ HIGH = DropDetector(target=0.75, threshold=9.0)
 LOW = DropDetector(target=0.25, threshold=9.0, lower_is_better=True)
 
 
-def rules(detector: DropDetector) -> list[RecordingRule | AlertingRule]:
+def rules(detector: DropDetector) -> list[RecordingRule]:
     target = Target(monitor="m", evaluator="e", scope="turn", mean=detector.target)
     return list(detector_rules(target, detector, AlertSettings(), Timing(), BY))
 
 
 def named(record: str, detector: DropDetector = HIGH, **labels: str) -> RecordingRule:
     """The rule that writes a series."""
-    [rule] = [
-        each
-        for each in rules(detector)
-        if isinstance(each, RecordingRule) and each.record == record and labels.items() <= each.labels.items()
-    ]
+    [rule] = [each for each in rules(detector) if each.record == record and labels.items() <= each.labels.items()]
     return rule
 
 
@@ -78,9 +75,10 @@ def test_within_an_incident_levels_are_tested_half_way_to_the_target_and_as_far_
 
 
 def test_each_fall_of_an_incident_is_an_alert_of_its_own() -> None:
-    alert = rules(HIGH)[-1]
-    falls = f'count_values by (monitor, evaluator) ("fall", last_over_time({series.DROP_FALLS}{OF}[1h]) > 0)'
-    assert alert.expr.startswith(f"{falls} unless on (monitor, evaluator) max by (monitor, evaluator) ")
+    target = Target(monitor="m", evaluator="e", scope="turn", mean=HIGH.target)
+    _, fall, alert, _ = fall_rules(target, HIGH, AlertSettings(), Timing(), BY)
+    assert fall.expr.startswith(f"({last(series.DROP_FALLS)} > 0 unless on (monitor, evaluator) max by ")
+    assert alert.expr == f'count_values by (monitor, evaluator) ("fall", {series.SCORE_FALL}{OF})'
 
 
 def test_evidence_of_recovery_has_its_own_error_rate() -> None:

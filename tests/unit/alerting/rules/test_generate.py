@@ -194,11 +194,11 @@ def test_segments_are_told_apart_when_asked():
     about_scores = [
         rule for rule in all_alerts(config) if rule.name in {"EvalstreamScoreBelowTarget", "EvalstreamScoreDropped"}
     ]
-    assert len(about_scores) == 3
+    assert len(about_scores) == 2
     for rule in about_scores:
         assert "{label:monitor}, segment {label:segment}" in rule.summary
         assert "({label:monitor}, segment {label:segment})" in rule.description
-    (silenced,) = [each for each in rules_of(config).inhibitions if "EvalstreamScoreBelowTarget" in each.sources]
+    (silenced,) = [each for each in rules_of(config).inhibitions if "EvalstreamScoreDropped" in each.sources]
     assert silenced.equal == ("evaluator", "monitor", "segment"), "a page about one does not silence another's warning"
     assert "segment" not in str(rules_of(configured()).inhibitions)
 

@@ -90,7 +90,7 @@ async def test_the_page_has_a_watcher_of_its_own_where_none_runs(monkeypatch: An
                 await asyncio.sleep(0.01)
         (below,) = alerts()
     assert telemetry.registry.get_sample_value(CONSUMER_LAG_RECORDS.name, FOLLOWED) == 0
-    assert below.name in {"EvalstreamScoreBelowTarget", "EvalstreamScoreDropped"}
+    assert below.name == "EvalstreamScoreDropped"
     assert (below.severity, below.monitor, below.evaluator) == ("page", "all", "exact")
     assert "0.77" in below.summary
     assert below.since is not None
@@ -110,7 +110,7 @@ async def test_what_goes_on_fires_since_it_was_first_seen_and_what_ends_is_gone(
         for later in (60.0, 120.0):
             stage.update(now + later)
             since = {each.alert.labels["alertname"]: each.since for each in stage.firing}
-            assert since["EvalstreamScoreBelowTarget"] == now + 60.0
+            assert since == {"EvalstreamScoreDropped": now + 60.0}
         for later in (30.0, 30.1):  # days: the scores are forgotten at the first look
             stage.update(now + later * 86400.0)
         assert stage.firing == ()
@@ -193,11 +193,11 @@ def test_the_text_has_the_bounds_that_failures_leave() -> None:
     held = targets(config)
     watched = Watched("all", "exact", "v", detector(held[0], held, config.settings.alerts, 1))
     miss = TargetMiss("1h", Sums(301.0, 0.77 * 301.0, 301.0), 0.013, 4.5, unscored=26 / 327)
-    text = mean_alert(watched, miss, config.settings.alerts).annotations["description"]
+    text = mean_alert(watched, miss, 1, config.settings.alerts).annotations["description"]
     assert "(8% have no score: the mean of all is between 0.71 and 0.79)" in text
     assert (
         "no score"
-        not in mean_alert(watched, replace(miss, unscored=0.0), config.settings.alerts).annotations["description"]
+        not in mean_alert(watched, replace(miss, unscored=0.0), 1, config.settings.alerts).annotations["description"]
     )
 
 

@@ -1,0 +1,143 @@
+"""The alerts on a mean that misses its target: one fall is one alert, which names the windows that show it.
+
+Two tests find a fall: the evidence of the drop detector (`drops.py`), and the mean of a window, which is so many
+standard errors beyond its target. Either begins the alert, and it lasts until neither says so.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from collector.alerting.rules import series
+from collector.alerting.rules.agreement import by_proof
+from collector.alerting.rules.doubt import CAUSES, alerted, explained
+from collector.alerting.rules.model import AlertingRule, Fact, Listing, RecordingRule, Timing, selector
+from collector.alerting.rules.states import MEMORY, States
+from collector.alerting.rules.targets import INTERVAL, Target
+from collector.config.alerts import AlertSettings
+from collector.statistics.drop_detector import DropDetector
+from collector.statistics.incident import CONTINUES, LARGEST_MARGIN
+
+DROPPED, BELOW = "EvalstreamScoreDropped", "EvalstreamScoreBelowTarget"
+_BOUNDS = "With what has no score, the mean of all of the last hour is between {} "
+_CLIPPED = (
+    "A share of {} of the weight of the last hour is left out of the mean, as no conversation may outweigh the others. "
+)
+_DOUBT = "Other firing alerts explain at most {} of the distance to the target. "
+_UNLIKE = 0.005
+"""How far apart bounds are at least that a text shows."""
+
+
+def overlap_rules(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
+    """The windows that hold scores of an incident that is over: their mean says nothing of now."""
+    recovered = f"max by ({', '.join(by)}) (last_over_time({series.DROP_RECOVERED}[{timing.text(MEMORY)}]))"
+    for window, length in series.WINDOWS.items():
+        age = f"time() - {recovered} < {timing.seconds(length):g}"
+        yield RecordingRule(series.WINDOW_OVERLAPS, age, {"window": window})
+
+
+def fall_rules(
+    target: Target, detector: DropDetector, alerts: AlertSettings, timing: Timing, by: Sequence[str]
+) -> Iterator[RecordingRule | AlertingRule]:
+    """How far every window misses the target, the fall that is alerted on, and the alerts."""
+    states, grouped = States(target.monitor, target.evaluator, tuple(by), timing), ", ".join(by)
+    yield states.rule(series.SCORE_MISS, _miss(target, detector.target, alerts.min_conversations))
+    beyond = f"max by ({grouped}) ({states.now(series.SCORE_MISS)})"
+    paging = f"({beyond} > {alerts.page_standard_errors:g})"
+    day = timing.text(CONTINUES * INTERVAL)
+    earlier = f"sum by ({grouped}) (max_over_time({states.now(series.DROP_FALLS)}[{day}]))"
+    doubtful = explained(target, detector.target, alerts, grouped)
+    yield states.rule(
+        series.SCORE_FALL,
+        f"({states.last(series.DROP_FALLS)} > 0 unless on ({grouped}) {doubtful})"
+        f" or (1 + (({earlier} and {paging}) or 0 * {paging}))",
+    )
+    fall = states.now(series.SCORE_FALL)
+    yield from by_proof(target, [_dropped(target, alerts, states, f'count_values by ({grouped}) ("fall", {fall})')])
+    warning = f"{beyond} > {alerts.warn_standard_errors:g} unless on ({grouped}) {fall}"
+    yield from by_proof(target, [_below(target, alerts, states, warning)])
+
+
+def _miss(target: Target, mean: float, n: float) -> str:
+    """By how many standard errors a window's mean is beyond its target and the doubt; negative on the good side."""
+    chosen = selector(evaluator=target.evaluator, monitor=target.monitor)
+    known = f"{series.SCORE_MEAN}{alerted(target)}"
+    short = f"{known} - {mean:g}" if target.lower_is_better else f"{mean:g} - {known}"
+    doubt = f"on (evaluator, monitor) group_left () {series.SCORE_DOUBT}{chosen}"
+    return (
+        f"({short} - {doubt}) / {series.SCORE_STDERR}{chosen} and {series.SCORE_N_EFF}{chosen} >= {n:g}"
+        f" unless {series.WINDOW_OVERLAPS}{chosen}"
+    )
+
+
+def _dropped(target: Target, alerts: AlertSettings, states: States, expr: str) -> AlertingRule:
+    """One alert for each fall: `fall` counts those of an incident, so that a further one notifies again."""
+    known = {
+        word: Fact(name, states.by, within=states.memory, is_time=word == "since", phrase=phrase)
+        for word, name, phrase in (
+            ("since", series.DROP_SINCE, "It fell at {}. "),
+            ("before", series.DROP_BEFORE, ", from {}"),
+            ("level", series.DROP_LEVEL, " to {}"),
+        )
+    }
+    ends = (
+        "{since}The alert ends when the mean is surely more than half-way back to its target, "
+        f"and within {LARGEST_MARGIN:g} of it. "
+    )
+    rule = _alert(DROPPED, target, alerts, states, expr, also="{before}{level}", ends=ends)
+    return replace(rule, severity="page", facts={**rule.facts, **known})
+
+
+def _below(target: Target, alerts: AlertSettings, states: States, expr: str) -> AlertingRule:
+    """The mean of a window is beyond its target by so many standard errors that it warns."""
+    return _alert(BELOW, target, alerts, states, expr)
+
+
+def _alert(
+    name: str, target: Target, alerts: AlertSettings, states: States, expr: str, *, also: str = "", ends: str = ""
+) -> AlertingRule:
+    change, side = ("risen", "above") if target.lower_is_better else ("dropped", "below")
+    verb = {DROPPED: f"has {change}"}.get(name, "is")
+    by, hour = states.by, {"window": "1h"}
+    unlike = ("<", series.SCORE_HIGHEST, "-"), (">", series.SCORE_LOWEST, "+")
+    bounds = [f"{compared} ({other} {sign} {_UNLIKE:g})" for compared, other, sign in unlike]
+    return AlertingRule(
+        name=name,
+        expr=expr,
+        severity="warning",
+        board="quality",
+        labels=states.where,
+        summary=f"{{label:evaluator}} of {{label:monitor}}: {target.measure} {verb} {side} its target of "
+        f"{target.mean:g}{also}",
+        description=(
+            "The mean of {label:evaluator} ({label:monitor}) is {mean} ± {error} (95 %) over the last hour, from {n} "
+            f"effective conversations; its target is {target.mean:g}. {ends}{{windows}} {{lowest}}{{highest}}"
+            "{clipped}{doubt}{causes}"
+        ),
+        facts={
+            word: Fact(record, by, hour, is_margin=word == "error")
+            for word, record in (("mean", series.SCORE_MEAN), ("error", series.SCORE_STDERR), ("n", series.SCORE_N_EFF))
+        }
+        | {
+            "windows": _windows(alerts.warn_standard_errors, by),
+            "lowest": Fact(series.SCORE_LOWEST, by, hour, only=bounds[0], phrase=_BOUNDS),
+            "highest": Fact(series.SCORE_HIGHEST, by, hour, only=bounds[1], phrase="and {}. "),
+            "clipped": Fact(series.SCORE_CLIPPED, by, hour, only="> 0.005", phrase=_CLIPPED),
+            "doubt": Fact(series.SCORE_DOUBT, ("evaluator", "monitor"), only="> 0", phrase=_DOUBT),
+            "causes": CAUSES,
+        },
+    )
+
+
+def _windows(least: float, by: tuple[str, ...]) -> Fact:
+    return Fact(
+        series.SCORE_MEAN,
+        by,
+        only=f"and {series.SCORE_MISS} > {least:g}",
+        listed=Listing(
+            label="window",
+            form='printf "%.3g"',
+            intro=f"Means that are more than {least:g} standard errors beyond it: ",
+            otherwise="No window shows it by itself.",
+            elsewhere="The dashboard shows the windows.",
+        ),
+    )
