@@ -121,6 +121,16 @@ async def test_turns_that_retention_has_deleted_are_not_missing(world: World) ->
     assert "in no log" not in result.output, result.output
 
 
+async def test_turns_that_a_frozen_broker_took_out_of_order_are_not_missing(world: World) -> None:
+    """The oldest turn that is left was made before the deleted ones: its producer could append it only later."""
+    await world.accept([piece(number) for number in range(6)], turns=6)
+    ids = "SELECT records.id FROM records, logs WHERE records.id >> 57 = number AND name = 'turns' ORDER BY id"
+    assert world.change(f"UPDATE records SET timestamp = timestamp - 50 WHERE id IN ({ids} LIMIT 2 OFFSET 4)") == 2
+    assert world.change(f"DELETE FROM records WHERE id IN ({ids} LIMIT 4)") == 4
+    result = await world.audit()
+    assert "in no log" not in result.output, result.output
+
+
 async def test_a_position_that_was_set_forward_over_spans_is_a_loss(world: World) -> None:
     await world.accept([piece(number) for number in range(3)], turns=3)
     config = load(world.folder / "evalstream.yaml")

@@ -35,6 +35,8 @@ from collector.service.open_logs import Logs, open_logs, require_topics_of
 from collector.service.plan_builder import build_unasked_plan
 
 CLEAN, WRONG = 0, 1
+APPENDED_WITHIN = 300.0
+"""Seconds: a record has the time at which it was made, and a frozen broker takes it later, behind younger ones."""
 
 
 async def audit(config: Config, say: Callable[[str], None], *, drained: bool = False, json: bool = False) -> int:
@@ -264,7 +266,8 @@ class _PartitionTurns:
                 jobs = [self._as_made(job, comparison) for job in await self._state.apply(processed)]
                 comparison.add_due(partition, (job for job in jobs if job is not None and self._is_comparable(job)))
         self.content.finish(partition)
-        return max(self._copied_at, (self._began or 0.0) if self.content.starts[partition] else 0.0)
+        deleted = self.content.starts[partition] > 0 and self._began is not None
+        return max(self._copied_at, (self._began or 0.0) + APPENDED_WITHIN if deleted else 0.0)
 
     def _as_made(self, job: Job, comparison: EvaluationAudit) -> Job | None:
         """A job as it was made: by its own configuration, or by a later one. None if a later one has removed it."""
