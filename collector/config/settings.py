@@ -542,7 +542,7 @@ class JudgeSettings(Section):
     @property
     def takes_batches(self) -> bool:
         """Returns whether providers take its wire format in batches."""
-        return self.kind == "openai" and not self.decides and not self.through_client
+        return self.kind == "openai" and not self.decides
 
     @property
     def embeds(self) -> bool:

@@ -3,9 +3,8 @@
 import asyncio
 import os
 import sqlite3
-import ssl
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -25,10 +24,10 @@ from evaluators.judges.batches.batch_connection import BatchConnection
 from evaluators.judges.batches.batch_endpoint import BatchEndpoint
 from evaluators.judges.batches.batch_terms import BatchPace, BatchProgress, BatchTerms
 from evaluators.judges.batches.journal import BatchJournal, JournalInUse
-from evaluators.judges.batches.openai_batches import OpenAIBatches
 from evaluators.judges.batches.provider import BatchProvider, NoBatches
 from evaluators.judges.batches.submitted_batches import GONE
 from evaluators.judges.endpoint import Endpoint
+from evaluators.judges.settings import EndpointOptions
 
 SUFFIX = ".batches"
 """The suffix that the journal's name adds to that of the output."""
@@ -73,22 +72,14 @@ class Batches:
         name: str,
         settings: JudgeSettings,
         api: WritingApi,
-        headers: Mapping[str, str],
-        fresh_headers: Callable[[], Mapping[str, str]] | None,
-        ssl_context: ssl.SSLContext | None,
+        options: EndpointOptions,
     ) -> Callable[[Endpoint], BatchEndpoint]:
         """Turns a judge's endpoint into one that gathers its requests for batches."""
 
         def gather(endpoint: Endpoint) -> BatchEndpoint:
             terms = self._terms(name, settings)
-            connection = BatchConnection(
-                settings.base_url,
-                {**api.headers(settings.api_key.get_secret_value()), **headers},
-                ssl_context=ssl_context,
-                proxy=settings.proxy.get_secret_value() if settings.proxy else None,
-                fresh_headers=fresh_headers,
-            )
-            gathering = BatchEndpoint(endpoint, _provider(settings, api, connection, terms), self.journal, terms)
+            provider = _provider(settings, api, options, terms)
+            gathering = BatchEndpoint(endpoint, provider, self.journal, terms)
             self._endpoints.append((name, settings, gathering))
             return gathering
 
@@ -276,12 +267,24 @@ def _discounted(settings: JudgeSettings) -> JudgeSettings:
     )
 
 
-def _provider(
-    settings: JudgeSettings, api: WritingApi, connection: BatchConnection, terms: BatchTerms
-) -> BatchProvider:
+def _provider(settings: JudgeSettings, api: WritingApi, options: EndpointOptions, terms: BatchTerms) -> BatchProvider:
+    headers, fresh_headers = options.get("headers") or {}, options.get("fresh_headers") or dict
+    context = options.get("ssl_context")
     if settings.api == "anthropic":
-        return AnthropicBatches(connection)
-    return OpenAIBatches(connection, api.path, terms.confirm)
+        return AnthropicBatches(
+            BatchConnection(
+                settings.base_url,
+                {**api.headers(settings.api_key.get_secret_value()), **headers},
+                ssl_context=context,
+                proxy=settings.proxy.get_secret_value() if settings.proxy else None,
+                fresh_headers=fresh_headers,
+            )
+        )
+    from evaluators.judges.batches.openai_batches import OpenAIBatches  # the client takes most of a second to import
+
+    client = options.get("client")
+    assert callable(client), "batches of OpenAI go through its client"
+    return OpenAIBatches(client(), api.path, terms.confirm, lambda: {**headers, **fresh_headers()})
 
 
 @dataclass(eq=False, repr=False)

@@ -28,6 +28,7 @@ from collector.telemetry.health import Health
 from collector.telemetry.plain import show
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BREAKER_OPENED, BREAKER_STATE
+from evaluators.errors import JudgeUnavailable
 from evaluators.judge import Judge
 from evaluators.judges.apis.anthropic import ANTHROPIC
 from evaluators.judges.apis.chat import CHAT
@@ -38,7 +39,7 @@ from evaluators.judges.apis.systemone import SYSTEMONE
 from evaluators.judges.apis.writing import WritingApi, bearer
 from evaluators.judges.cascade import Cascade
 from evaluators.judges.circuit_breaker import CircuitBreaker, State
-from evaluators.judges.connection import Connecting
+from evaluators.judges.connection import Connecting, proxy_for
 from evaluators.judges.decision_judge import DecisionJudge
 from evaluators.judges.definition_cache import AnswerStore
 from evaluators.judges.divided import DividedJudge
@@ -50,6 +51,7 @@ from evaluators.judges.openai import OpenAIJudge
 from evaluators.judges.rate_limited import EndpointLimiter
 from evaluators.judges.settings import EndpointOptions, as_it_is
 from evaluators.private_files import SecretFiles
+from evaluators.wire.http_client import trusting
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -67,13 +69,16 @@ Token = Callable[[], Awaitable[str]]
 def client_of(
     name: str, settings: JudgeSettings, ssl_context: ssl.SSLContext | None
 ) -> Callable[[], AsyncOpenAI] | None:
-    """The maker of a judge's client; None for a judge that is asked directly.
+    """The maker of a judge's client; None for a judge that is asked directly. Errors as those of `client_made`."""
+    return client_made(name, settings, ssl_context) if settings.through_client else None
+
+
+def client_made(name: str, settings: JudgeSettings, ssl_context: ssl.SSLContext | None) -> Callable[[], AsyncOpenAI]:
+    """The maker of a judge's client, which is the same each time.
 
     Raises:
         ConfigError: the client lacks a library, a region or another argument.
     """
-    if not settings.through_client:
-        return None
     from openai import OpenAIError
 
     try:
@@ -84,6 +89,8 @@ def client_of(
         ) from None
     except (OpenAIError, TypeError, ValueError) as error:
         raise ConfigError(f"judges.{name}.client_options: {error}") from None
+    except JudgeUnavailable as error:
+        raise ConfigError(f"judges.{name}: {error}") from None
     return lambda: client
 
 
@@ -94,7 +101,8 @@ def _client(settings: JudgeSettings, ssl_context: ssl.SSLContext | None) -> Asyn
 
     url, options = settings.base_url, dict(settings.client_options)
     proxy = settings.proxy.get_secret_value() if settings.proxy else None
-    options["http_client"] = fast_http(verify=ssl_context or True, proxy=proxy)
+    context = trusting(ssl_context) or True
+    options["http_client"] = fast_http(verify=context, proxy=proxy_for(url, proxy), follow_redirects=False)
     key = settings.api_key.get_secret_value() if settings.has_key else None
     if "workload_identity" in options:
         return AsyncOpenAI(base_url=url, **{**options, "workload_identity": _workload(options["workload_identity"])})
@@ -368,8 +376,10 @@ def _writing(
     posting: Callable[[Endpoint], PostsRequests] = at_once
     secret = None
     if batches is not None and settings.takes_batches:
-        headers, fresh_headers = options.get("headers") or {}, options.get("fresh_headers")
-        posting = batches.gathering(name, settings, api, headers, fresh_headers, options.get("ssl_context"))
+        client = options.get("client")
+        if client is None and settings.api != "anthropic":
+            client = client_made(name, settings, options.get("ssl_context"))
+        posting = batches.gathering(name, settings, api, {**options, "client": client})
         options["timeout"] = math.inf  # a batch takes up to a day
         secret = batches.journal.secret
     return OpenAIJudge(

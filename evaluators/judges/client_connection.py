@@ -5,20 +5,23 @@ Imported only where a client is used, as the library takes most of a second to i
 judge itself does.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
+from contextlib import aclosing, contextmanager
 
 import httpx2
 import orjson
 from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, DefaultAioHttpClient
 from openai._types import RequestOptions
 
-from evaluators.errors import JudgeUnavailable, JudgeUnreachable, NoCompletion
-from evaluators.judges.connection import HEADERS, connection_problem, unreachable
+from evaluators.errors import JudgeUnavailable, NoCompletion
+from evaluators.judges.connection import HEADERS, connection_problem, no_connection
+from evaluators.judges.error_mapping import HttpStatusError
 from evaluators.wire.http_client import LONGEST, AnswerTooLarge, HttpResponse, bounded_pieces
 
-_OURS = "identity"
-"""The coding that our requests accept, and other requests of a client seldom do."""
+WHOLE: Mapping[str, str] = {"Accept-Encoding": "identity"}
+"""The header of our requests, which other requests of a client seldom have: the answer is bounded."""
+STREAMED: Mapping[str, str] = {"Accept-Encoding": "identity, *;q=0"}
+"""The header of our requests whose answer is read by `streamed`; a refusal is bounded."""
 
 
 class ClientConnection:
@@ -36,15 +39,11 @@ class ClientConnection:
         *,
         own: bool,
     ) -> None:
-        self._client = client
+        self._client = bounded(client)
         self._path = path
         self._headers = {**HEADERS, **headers}
         self._fresh_headers = fresh_headers
         self._own = own
-        http = client._client  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the client shows it to nobody
-        hooks = http.event_hooks["response"]
-        if _bound not in hooks:
-            http.event_hooks = {**http.event_hooks, "response": [*hooks, _bound]}
 
     async def aclose(self) -> None:
         """Close the client, if it is this connection's own."""
@@ -60,21 +59,51 @@ class ClientConnection:
             "timeout": None,  # the deadline is the judge's
             "follow_redirects": False,
         }
-        try:
-            response = await self._client.post(
-                self._path, cast_to=httpx2.Response, body=orjson.loads(content), options=options
-            )
-        except APIStatusError as error:
-            response = error.response
-        except AnswerTooLarge as error:
-            raise NoCompletion(str(error)) from None
-        except (APIConnectionError, httpx2.HTTPError) as error:
-            if not isinstance(error, APITimeoutError) and (reason := unreachable(error)) is not None:
-                raise JudgeUnreachable(f"no connection to the judge: {reason}") from None
-            raise JudgeUnavailable(f"no connection to the judge: {connection_problem(error)}") from None
-        except Exception as error:  # noqa: BLE001 - credentials come from whatever the client was given
-            raise JudgeUnavailable(f"the client cannot ask the judge: {type(error).__name__}") from None
-        return HttpResponse(response.status_code, response.headers, response.content)
+        with as_judge_errors():
+            try:
+                response = await self._client.post(
+                    self._path, cast_to=httpx2.Response, body=orjson.loads(content), options=options
+                )
+            except APIStatusError as error:
+                response = error.response
+            return HttpResponse(response.status_code, response.headers, response.content)
+
+
+@contextmanager
+def as_judge_errors() -> Generator[None]:
+    """Errors of a client become those of a judge.
+
+    Raises:
+        HttpStatusError: the request was refused.
+        JudgeError: see `Connecting.post`.
+    """
+    try:
+        yield
+    except APIStatusError as error:
+        refusal = error.response
+        raise HttpStatusError(refusal.status_code, refusal.headers, refusal.content) from None
+    except AnswerTooLarge as error:
+        raise NoCompletion(str(error)) from None
+    except (APITimeoutError, TimeoutError) as error:
+        raise JudgeUnavailable(f"no connection to the judge: {connection_problem(error)}") from None
+    except (APIConnectionError, httpx2.HTTPError) as error:
+        raise no_connection(error) from None
+    except Exception as error:  # noqa: BLE001 - credentials come from whatever the client was given
+        raise JudgeUnavailable(f"the client cannot ask the judge: {type(error).__name__}") from None
+
+
+def bounded(client: AsyncOpenAI) -> AsyncOpenAI:
+    """The client, whose answers to our requests are bounded from now on; those to others are as before."""
+    http = client._client  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the client shows it to nobody
+    hooks = http.event_hooks["response"]
+    if _bound not in hooks:
+        http.event_hooks = {**http.event_hooks, "response": [*hooks, _bound]}
+    return client
+
+
+def streamed(response: httpx2.Response) -> AsyncGenerator[bytes]:
+    """The body of a long answer by pieces, unpacked by our reader."""
+    return bounded_pieces(response.aiter_raw(), response.headers.get("Content-Encoding", ""), None)
 
 
 def fast_http(**options: object) -> httpx2.AsyncClient:
@@ -99,6 +128,7 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 async def _bound(response: httpx2.Response) -> None:
-    if response.request.headers.get("Accept-Encoding") == _OURS:
+    accepted = response.request.headers.get("Accept-Encoding")
+    if accepted == WHOLE["Accept-Encoding"] or (accepted == STREAMED["Accept-Encoding"] and not response.is_success):
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _Bounded(response.stream, response.headers.pop("Content-Encoding", ""))

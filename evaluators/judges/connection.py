@@ -4,7 +4,8 @@ import errno
 import io
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -89,14 +90,25 @@ class Connection:
             NoCompletion: the response is larger than any answer.
         """
         fresh = None if self._fresh_headers is None else in_lower_case(self._fresh_headers())
-        try:
+        with as_judge_errors():
             return await self._client.request("POST", self._url, data=body_of(content), headers=fresh)
-        except AnswerTooLarge as error:
-            raise NoCompletion(str(error)) from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:  # the last is what it says of headers that are none
-            if (reason := unreachable(error)) is not None:
-                raise JudgeUnreachable(f"no connection to the judge: {reason}") from None
-            raise JudgeUnavailable(f"no connection to the judge: {connection_problem(error)}") from None
+
+
+@contextmanager
+def as_judge_errors() -> Generator[None]:
+    """Errors of a connection become those of a judge: see `Connection.post`."""
+    try:
+        yield
+    except AnswerTooLarge as error:
+        raise NoCompletion(str(error)) from None
+    except (aiohttp.ClientError, OSError, ValueError) as error:  # the last is what it says of headers that are none
+        raise no_connection(error) from None
+
+
+def no_connection(error: BaseException) -> JudgeUnavailable:
+    """The judge's error for one of its connection."""
+    kind = JudgeUnavailable if unreachable(error) is None else JudgeUnreachable
+    return kind(f"no connection to the judge: {connection_problem(error)}")
 
 
 class Connecting(Protocol):

@@ -27,6 +27,9 @@ from evaluators.scale import Reply
 from evaluators.judges.apis.responses import RESPONSES
 from evaluators.judges.apis.anthropic import ANTHROPIC
 from evaluators.judges.batches.batch_connection import BatchConnection
+from evaluators.judges.batches.openai_batches import OpenAIBatches
+from evaluators.judges.batches.provider import BatchState
+from evaluators.judges.client_connection import fast_http
 from evaluators.judges.embeddings import EmbeddingJudge
 from evaluators.embeddings import Embeddings
 from collector.commands.fetch.api_reader import ApiReader, LONGEST, TIMEOUT
@@ -61,6 +64,15 @@ async def batch(url):
     async for line in connection.lines("/files/1/content"):
         pass
 
+async def openai_batch(url):
+    batches = OpenAIBatches(AsyncOpenAI(base_url=url, api_key="k", http_client=fast_http()), "/chat/completions")
+    try:
+        await batches.check()
+    except Exception as error:
+        print(repr(error)[:200], file=sys.stderr)
+    async for line in batches.results(BatchState(status="completed", ended=True, results=("1",))):
+        pass
+
 async def embeddings(url):
     judge = EmbeddingJudge("m", base_url=url, api_key="k", timeout=60)
     await judge.ask(Prompt("", {"texts": ["a", "b"]}), Embeddings)
@@ -76,7 +88,8 @@ async def alert(url):
 
 WAYS = {
     "chat": lambda url: judge(url, None), "responses": lambda url: judge(url, RESPONSES),
-    "anthropic": lambda url: judge(url, ANTHROPIC), "batch": batch, "embeddings": embeddings, "fetch": fetch,
+    "anthropic": lambda url: judge(url, ANTHROPIC), "batch": batch,
+    "openai batch": openai_batch, "embeddings": embeddings, "fetch": fetch,
     "alert": alert, "client": lambda url: judge(url, None, lambda: AsyncOpenAI(base_url=url, api_key="k")),
 }
 way, url = sys.argv[1:]
@@ -118,7 +131,7 @@ ATTACKS = {
     "observations": b'{"data":[' + many(b'{"id":"a","traceId":"b","metadata":{"a":[]}}') + b"]}",
     "a bomb": b"\0" * (1 << 30),
 }
-READERS = ("chat", "responses", "anthropic", "batch", "embeddings", "fetch", "alert", "client")
+READERS = ("chat", "responses", "anthropic", "batch", "openai batch", "embeddings", "fetch", "alert", "client")
 
 
 @asynccontextmanager

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
+import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from collector.config.settings import JudgeSettings
+from collector.judging.open_judges import client_made
 from evaluators.errors import JudgeUnavailable
 from evaluators.judges.batches.batch_connection import BatchConnection
+from evaluators.judges.batches.openai_batches import OpenAIBatches
+from evaluators.judges.batches.provider import BatchItem, BatchState
 from evaluators.judges.connection import Connection
 from evaluators.judges.error_mapping import HttpStatusError
 
@@ -26,10 +32,13 @@ async def take(request: web.Request) -> web.Response:
     form = await request.post()
     file = form["file"]
     assert isinstance(file, web.FileField)
-    fields = {name: value for name, value in form.items() if isinstance(value, str)}
-    return web.json_response(
-        {"bytes": len(file.file.read()), "name": file.filename, "type": file.content_type, "fields": fields}
-    )
+    line = orjson.loads(file.file.read())
+    assert (file.filename, file.content_type, form["purpose"]) == ("evalstream-a.jsonl", "application/jsonl", "batch")
+    return web.json_response({"id": f"file-{len(line['body']['text'])}"})
+
+
+async def create(request: web.Request) -> web.Response:
+    return web.json_response({"id": f"of_{(await request.json())['input_file_id']}"})
 
 
 async def elsewhere(_request: web.Request) -> web.Response:
@@ -45,6 +54,9 @@ async def url() -> AsyncGenerator[str]:
     app = web.Application(client_max_size=1 << 24)
     app.router.add_post("/v1/count", count)
     app.router.add_post("/v1/files", take)
+    app.router.add_post("/v1/batches", create)
+    app.router.add_get("/v1/batches", elsewhere)
+    app.router.add_get("/v1/files/lines/content", give)
     app.router.add_post("/v1/elsewhere", elsewhere)
     app.router.add_get("/v1/lines", give)
     async with TestServer(app) as server:
@@ -69,12 +81,10 @@ async def test_batches_of_any_size(url: str, size: int) -> None:
     connection = BatchConnection(url, {"Authorization": "Bearer key"})
     try:
         posted = await connection.post("/count", b"x" * size)
-        uploaded = await connection.upload("/files", "a.jsonl", b"x" * size, purpose="batch")
     finally:
         await connection.aclose()
     assert posted["bytes"] == size
     assert posted["headers"]["Authorization"] == "Bearer key"
-    assert uploaded == {"bytes": size, "name": "a.jsonl", "type": "application/jsonl", "fields": {"purpose": "batch"}}
 
 
 async def test_lines_come_one_by_one(url: str) -> None:
@@ -85,6 +95,31 @@ async def test_lines_come_one_by_one(url: str) -> None:
             _ = [line async for line in connection.lines("/nothing")]
     finally:
         await connection.aclose()
+
+
+@pytest.fixture
+async def batches(url: str) -> AsyncGenerator[OpenAIBatches]:
+    """The batches of a judge as its configuration makes them."""
+    client = client_made("main", JudgeSettings(model="m", base_url=url), None)()
+    batches = OpenAIBatches(client, "/chat/completions", headers=lambda: {"X-Team": "new"})
+    try:
+        yield batches
+    finally:
+        await batches.aclose()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_files_of_any_size(batches: OpenAIBatches, size: int) -> None:
+    assert await batches.submit("a", [BatchItem("one", {"text": "x" * size})]) == f"of_file-{size}"
+
+
+async def test_the_clients_answers_are_read_line_by_line_and_nobody_is_followed(batches: OpenAIBatches) -> None:
+    ended = BatchState(status="completed", ended=True, results=("lines",))
+    assert [result.missing async for result in batches.results(ended)] == ["failed"] * 3
+    with pytest.raises(HttpStatusError, match="404"):
+        _ = [result async for result in batches.results(replace(ended, results=("nothing",)))]
+    with pytest.raises(HttpStatusError, match="307"):
+        await batches.check()
 
 
 async def test_nobody_is_followed_elsewhere(url: str) -> None:

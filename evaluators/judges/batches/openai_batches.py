@@ -1,23 +1,23 @@
-"""OpenAI's batches: a file of requests (`POST /files`), and `POST /batches` over it, found again by its metadata.
+"""OpenAI's batches by its official client: a file of requests, and a batch of it that is found again by its metadata.
 
-Source of the formats: the types of the openai package, `Batch` and `BatchCreateParams`, and its guide on batches.
+The client's answers are read as they came, by our own reader. Imported only where there are batches, as the library
+takes most of a second to import. Source of the formats: the client's types `Batch` and `BatchCreateParams`.
 """
 
-from __future__ import annotations
-
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
+from openai import AsyncAzureOpenAI, AsyncOpenAI
 
 from evaluators.judges.answer_places import mapping
-from evaluators.judges.apis.payload import count, objects, text
+from evaluators.judges.apis.payload import count, objects, parsed, text
 from evaluators.judges.batches import provider
+from evaluators.judges.batches.batch_connection import DEADLINE, SILENCE, json_lines
+from evaluators.judges.client_connection import STREAMED, WHOLE, as_judge_errors, bounded, streamed
 from evaluators.judges.error_mapping import HttpStatusError, meaning_of
-
-if TYPE_CHECKING:
-    from evaluators.judges.batches.batch_connection import BatchConnection
 
 METADATA_KEY = "evalstream"
 _ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
@@ -30,22 +30,29 @@ class OpenAIBatches:
     """Batches of an OpenAI-compatible endpoint, for requests to one of its paths.
 
     Between the file and the batch of it `confirm` waits until it may still be sent: a large file takes seconds.
+    `headers` are asked for before each request.
     """
 
     most_items = 5_000
     most_bytes = 90 * 2**20
 
     def __init__(
-        self, connection: BatchConnection, path: str, confirm: Callable[[], Awaitable[None]] = provider.certain
+        self,
+        client: AsyncOpenAI,
+        path: str,
+        confirm: Callable[[], Awaitable[None]] = provider.certain,
+        headers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        self._connection = connection
+        self._client = bounded(client).with_options(max_retries=0)  # nothing is submitted twice
+        self._headers = headers
         self._confirm = confirm
-        self._url = f"/v1{path}"
+        # Azure's classic addresses have no version in their paths
+        self._url = path if isinstance(client, AsyncAzureOpenAI) else f"/v1{path}"
 
     async def check(self) -> None:
         """See `BatchProvider.check`."""
         try:
-            await self._connection.get("/batches", limit="1")
+            await self._answer(self._client.with_raw_response.batches.list, limit=1)
         except HttpStatusError as error:
             if error.status in provider.ABSENT:
                 raise provider.NoBatches(error.status, "/batches") from None
@@ -57,22 +64,24 @@ class OpenAIBatches:
             orjson.dumps({"custom_id": item.name, "method": "POST", "url": self._url, "body": item.body})
             for item in items
         )
-        file = await self._connection.upload("/files", f"evalstream-{key}.jsonl", lines, purpose="batch")
-        body = {
-            "input_file_id": provider.id_in(file),
-            "endpoint": self._url,
-            "completion_window": "24h",
-            "metadata": {METADATA_KEY: key},
-        }
+        named = (f"evalstream-{key}.jsonl", lines, "application/jsonl")
+        file = await self._answer(self._client.with_raw_response.files.create, file=named, purpose="batch")
         await self._confirm()
-        return provider.id_in(await self._connection.post("/batches", orjson.dumps(body)))
+        batch = await self._answer(
+            self._client.with_raw_response.batches.create,
+            input_file_id=provider.id_in(file),
+            endpoint=self._url,
+            completion_window="24h",
+            metadata={METADATA_KEY: key},
+        )
+        return provider.id_in(batch)
 
     async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
         """See `BatchProvider.submitted`: the list begins with the newest."""
         del names, known
         after: dict[str, str] = {}
         while True:
-            page = await self._connection.get("/batches", limit="100", **after)
+            page = await self._answer(self._client.with_raw_response.batches.list, limit=100, **after)
             batches = objects(page.get("data"))
             for batch in batches:
                 if mapping(batch.get("metadata")).get(METADATA_KEY) == key:
@@ -83,10 +92,10 @@ class OpenAIBatches:
 
     async def state(self, batch: str) -> provider.BatchState:
         """See `BatchProvider.state`."""
-        payload = await self._connection.get(f"/batches/{batch}")
+        payload = await self._answer(self._client.with_raw_response.batches.retrieve, batch)
         status = provider.short_name(payload.get("status")) or "unknown"
         counts = mapping(payload.get("request_counts"))
-        files = (text(payload.get(name)) for name in ("output_file_id", "error_file_id"))
+        files = (provider.short_name(payload.get(name)) for name in ("output_file_id", "error_file_id"))
         problems = objects(mapping(payload.get("errors")).get("data"))
         return provider.BatchState(
             status=status,
@@ -99,13 +108,24 @@ class OpenAIBatches:
     async def results(self, state: provider.BatchState) -> AsyncGenerator[provider.BatchResult]:
         """See `BatchProvider.results`: answers and errors are in two files."""
         for file in state.results:
-            async with aclosing(self._connection.lines(f"/files/{file}/content")) as lines:
-                async for line in lines:
-                    yield _result(line)
+            headers = {**self._headers(), **STREAMED}
+            content = self._client.with_streaming_response.files.content(file, extra_headers=headers, timeout=SILENCE)
+            with as_judge_errors():
+                async with content as response, aclosing(json_lines(streamed(response.http_response))) as lines:
+                    async for line in lines:
+                        yield _result(line)
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._connection.aclose()
+        await self._client.close()
+
+    async def _answer(self, call: Callable[..., Awaitable[Any]], *arguments: str, **named: Any) -> dict[str, Any]:
+        """The object that a call of the client is answered with."""
+        headers = {**self._headers(), **WHOLE}
+        with as_judge_errors():
+            async with asyncio.timeout(DEADLINE):
+                response = await call(*arguments, **named, extra_headers=headers, timeout=SILENCE)
+        return mapping(parsed(response.http_response.content))
 
 
 def _result(line: Mapping[str, Any]) -> provider.BatchResult:

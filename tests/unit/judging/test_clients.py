@@ -47,7 +47,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_which_judges_ask_through_the_client(values: dict[str, Any], through: bool) -> None:
     assert settings(**values).through_client is through
-    assert settings(**values).takes_batches is not through
+    assert settings(**values).takes_batches
 
 
 @pytest.mark.parametrize("name", ["OPENAI_ORG_ID", "OPENAI_PROJECT_ID"])

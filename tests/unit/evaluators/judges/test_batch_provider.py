@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
+import httpx2
 import pytest
+from openai import AsyncOpenAI
 
 from evaluators.errors import NoCompletion
 from evaluators.judges.batches.openai_batches import OpenAIBatches
@@ -25,30 +26,25 @@ def test_anything_else_is_none(value: object) -> None:
         id_in({"id": value})
 
 
-class Connection:
-    """Takes what is sent, and remembers where to."""
-
-    def __init__(self) -> None:
-        self.paths: list[str] = []
-
-    async def upload(self, path: str, _name: str, _content: bytes, **_fields: str) -> dict[str, Any]:
-        self.paths.append(path)
-        return {"id": "file-1"}
-
-    async def post(self, path: str, _content: bytes) -> dict[str, Any]:
-        self.paths.append(path)
-        return {"id": "batch_1"}
-
-
 async def test_no_batch_is_made_of_a_file_whose_sender_has_lost_its_partition_meanwhile() -> None:
     """It stood still while it sent the file: whoever owns the partition now sends the same."""
-    connection: Any = Connection()
-    owns = asyncio.Event()
-    batches = OpenAIBatches(connection, "/chat/completions", owns.wait)  # type: ignore[arg-type]
-    submitting = asyncio.create_task(batches.submit("key", [BatchItem("a", {})]))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert connection.paths == ["/files"]
-    owns.set()
-    assert await submitting == "batch_1"
-    assert connection.paths == ["/files", "/batches"]
+    paths: list[str] = []
+    asked, owns = asyncio.Event(), asyncio.Event()
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        paths.append(request.url.path)
+        return httpx2.Response(200, json={"id": "of_it"})
+
+    async def confirm() -> None:
+        asked.set()
+        await owns.wait()
+
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(respond))
+    async with AsyncOpenAI(base_url="http://it/v1", api_key="k", http_client=http) as client:
+        batches = OpenAIBatches(client, "/chat/completions", confirm)
+        submitting = asyncio.create_task(batches.submit("key", [BatchItem("a", {})]))
+        await asked.wait()
+        assert paths == ["/v1/files"]
+        owns.set()
+        assert await submitting == "of_it"
+    assert paths == ["/v1/files", "/v1/batches"]
