@@ -25,7 +25,7 @@ class Capabilities:
     top_logprobs: int = 20
     limit: Literal["max_tokens", "max_completion_tokens"] | None = "max_tokens"
     temperature: bool = True
-    several: bool = True
+    multiple_choices: bool = True
     """Whether one request may ask for several answers."""
     system: bool = True
     """Whether instructions may be a message of the system; else they begin the user's first one."""
@@ -56,8 +56,8 @@ class Capabilities:
                 return replace(self, system=False)
             case "temperature" if self.temperature:
                 return replace(self, temperature=False)
-            case "several" if self.several:
-                return replace(self, several=False)
+            case "multiple_choices" if self.multiple_choices:
+                return replace(self, multiple_choices=False)
             case _:
                 pass
         return None

@@ -6,8 +6,8 @@ and remembers where they stand in the body.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast, overload
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Self, TypeVar, cast, overload
 
 import msgspec
 import orjson
@@ -200,6 +200,12 @@ class Completion:
     def tokens(self) -> int:
         """About how many tokens the answers have."""
         return sum(len(choice.tokens) or estimated_tokens(choice.text) for choice in self.choices)
+
+    def limited(self, most: int | None) -> Self:
+        """The same, its only answer cut off where it has as many tokens as asked for: some servers call that `stop`."""
+        if most is None or len(self.choices) > 1 or self.usage.output_tokens < most:
+            return self
+        return replace(self, choices=[replace(self.choices[0], finish_reason="length")])
 
 
 def completion_of(body: bytes) -> Completion:

@@ -9,20 +9,21 @@ from collections.abc import Container, Mapping
 from typing import Literal, TypeAlias
 
 Meaning: TypeAlias = Literal[
-    "filtered", "too long", "bad luck", "wait", "passing", "unsupported", "key", "credit", "model or address", "address"
-]
-"""`filtered`, `too long` and `bad luck` concern one question; `wait` is a rate limit; `passing` may succeed later.
+    "filtered", "too long", "failed generation", "rate limited", "transient", "unsupported",
+    "key", "credit", "model or address", "address",
+]  # fmt: skip
+"""`filtered`, `too long` and `failed generation` concern one question; what is `rate limited` or `transient` may pass.
 
 `unsupported` is a refusal that may be about what a request asks for; the others are what an operator has to look at.
 """
 
 STATUSES: Mapping[int, Meaning] = {
     **dict.fromkeys(range(300, 400), "address"),
-    **dict.fromkeys((408, 409, 420, 424, 425, 430, 460, 498, 499), "passing"),
-    **dict.fromkeys(range(500, 600), "passing"),
+    **dict.fromkeys((408, 409, 420, 424, 425, 430, 460, 498, 499), "transient"),
+    **dict.fromkeys(range(500, 600), "transient"),
     400: "unsupported", 422: "unsupported", 501: "unsupported",
     401: "key", 402: "credit", 403: "key", 404: "model or address", 405: "address", 407: "key",
-    410: "model or address", 413: "too long", 414: "too long", 429: "wait", 451: "filtered",
+    410: "model or address", 413: "too long", 414: "too long", 429: "rate limited", 451: "filtered",
 }  # fmt: skip
 
 _CODES: tuple[tuple[Meaning, str], ...] = (
@@ -32,11 +33,11 @@ _CODES: tuple[tuple[Meaning, str], ...] = (
     # OpenAI; Anthropic
     ("too long", "context_length_exceeded string_above_max_length request_too_large"),
     # Groq
-    ("bad luck", "json_validate_failed"),
+    ("failed generation", "json_validate_failed"),
     # OpenAI, Bedrock, Gemini, DashScope, Zhipu (1302)
-    ("wait", "rate_limit_exceeded throttlingexception resource_exhausted throttling.allocationquota 1302"),
+    ("rate limited", "rate_limit_exceeded throttlingexception resource_exhausted throttling.allocationquota 1302"),
     # Anthropic, Bedrock, Gemini
-    ("passing", "overloaded_error modeltimeoutexception unavailable"),
+    ("transient", "overloaded_error modeltimeoutexception unavailable"),
     # OpenAI; Anthropic, LiteLLM, DashScope, Zhipu (1113)
     ("credit", "insufficient_quota billing_hard_limit_reached billing_not_active"),
     ("credit", "billing_error budget_exceeded arrearage 1113"),
@@ -58,10 +59,10 @@ _ROWS: tuple[tuple[str, Container[int], Meaning], ...] = (
     # this question alone: vLLM, llama.cpp, SGLang, Anthropic, Gemini
     (r"context (length|window|size)|maximum context|input token count|(prompt|input|request) (is )?too (long|large)",
      (400, 413, 422, 500), "too long"),
-    (r"failed to (generate|validate) json|does not match the expected schema", (400, 422), "bad luck"),
+    (r"failed to (generate|validate) json|does not match the expected schema", (400, 422), "failed generation"),
     # for now: Bedrock and gateways throttle with other statuses, too
     (r"throttl|too many (requests|tokens)|rate.?limit|try again (later|in)|wait before|at capacity|overloaded",
-     (200, 400, 403, 404, 422), "wait"),
+     (200, 400, 403, 404, 422), "rate limited"),
     # what an operator has to look at
     (r"credit balance|insufficient (balance|credit|quota)|out of credit", (200, 400, 403, 429), "credit"),
     (r"api key not valid|api_key_invalid|invalid api key", _WORDED, "key"),
@@ -87,7 +88,7 @@ FEATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("format", (r"response_format|json_schema|json_object|structured|schema|grammar|guided|output_config"
                    r"|output_format|tool_choice|text\.format")),
         ("temperature", r"temperature"),
-        ("several", r"(^|[\s'\"`])n([\s'\"`=,.:]|$)|best_of|multiple (choices|completions)"),
+        ("multiple_choices", r"(^|[\s'\"`])n([\s'\"`=,.:]|$)|best_of|multiple (choices|completions)"),
     )
 )  # fmt: skip
 """The features that a refusal may complain of, with its words, in lower case; the first counts."""
@@ -113,6 +114,8 @@ REASONING = ("reasoning_content", "reasoning")
 
 WAIT_HEADERS: Mapping[str, float] = {"retry-after-ms": 0.001, "x-ms-retry-after-ms": 0.001, "retry-after": 1.0}
 """Headers that name a wait, and the seconds of their unit."""
+REMAINING_HEADER, RESET_HEADER = "x-ratelimit-remaining", "x-ratelimit-reset"
+"""Headers that name what is left of a limit, and when it is there again; waited for where nothing is left."""
 WAIT_WORDS = re.compile(
     r"(?:try again|retry|retrydelay|wait|reset)[^.\d]{0,40}?"
     r"((?:\d{1,9}(?:\.\d{1,9})?\s?(?:ms|millis\w*|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)\b\s?)+"

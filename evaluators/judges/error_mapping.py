@@ -15,11 +15,21 @@ from evaluators.errors import (
     JudgeUnavailable,
     NoCompletion,
 )
-from evaluators.judges.endpoint_meanings import CODES, STATUSES, WAIT_HEADERS, WAIT_WORDS, WORDS, Meaning
+from evaluators.judges.answer_places import mapping
+from evaluators.judges.endpoint_meanings import (
+    CODES,
+    REMAINING_HEADER,
+    RESET_HEADER,
+    STATUSES,
+    WAIT_HEADERS,
+    WAIT_WORDS,
+    WORDS,
+    Meaning,
+)
 from evaluators.judges.own_words import own_words, without_question
 from evaluators.wire.outside_json import read_outside
 
-ABOUT_QUESTION = frozenset({"too long", "bad luck"})
+ABOUT_QUESTION = frozenset({"too long", "failed generation"})
 """Meanings of refusals that concern one question, and may pass without a feature."""
 _REDIRECTS = 300
 _ERROR_STATUS = range(400, 600)
@@ -29,6 +39,8 @@ _LONGEST_DOCUMENT = 1 << 20
 """Bytes of an error that is no JSON that are read."""
 _MOST_READ = 4000
 """Characters of a complaint that are looked at."""
+_MOMENT = 1e9
+"""Seconds beyond which a number is no wait and names a moment, in Unix time."""
 _CODE = re.compile(r"[\w.\-]{1,64}")
 _UNITS = {"mi": 0.001, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s?(milli|ms|min|[smhd])[a-z]*")
@@ -102,9 +114,9 @@ def to_judge_error(error: HttpStatusError, question: str = "") -> JudgeError:
             return JudgeReplyInvalid(message, type="judge_refused")
         case "key" | "credit" | "model or address" | "address":
             return JudgeDenied(message, remedy=meaning)
-        case "wait":
+        case "rate limited":
             return JudgeUnavailable(message, retry_after=retry_after(error), type="judge_rate_limited")
-        case "passing":
+        case "transient":
             return JudgeUnavailable(message, retry_after=retry_after(error))
         case "too long":
             return JudgeRejected(message)
@@ -155,20 +167,40 @@ def _delays(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def retry_after(error: HttpStatusError, now: float | None = None) -> float | None:
-    """Seconds that a response asks to wait: by a header, as a number, a duration or an HTTP date, or in words."""
-    for name, unit in WAIT_HEADERS.items():
-        value = error.headers.get(name)
-        if (number := _number(value)) is not None:
-            return number * unit
+    """Seconds that a response asks to wait: by a header, as a number, a duration or a moment, or in words.
+
+    A gateway has in the error what a provider's headers said.
+    """
+    now = time.time() if now is None else now
+    for headers in (error.headers, _headers_inside(error.body)):
+        resets = {RESET_HEADER: 1.0} if headers.get(REMAINING_HEADER) == "0" else {}
+        for name, unit in {**WAIT_HEADERS, **resets}.items():
+            if (seconds := _seconds(headers.get(name), unit, now)) is not None:
+                return seconds
+    match = WAIT_WORDS.search(complaint_text(error).lower())
+    return duration(match[1].strip()) if match else None
+
+
+def _headers_inside(body: object) -> Mapping[str, str]:
+    if not isinstance(body, Mapping):
+        return {}
+    fields = cast("Mapping[str, Any]", body)
+    passed_on = mapping(mapping(fields.get("metadata")).get("headers"))
+    return {name.lower().replace("_", "-"): str(value) for name, value in {**fields, **passed_on}.items()}
+
+
+def _seconds(value: str | None, unit: float, now: float) -> float | None:
+    """The wait that a header's value names."""
+    number = _number(value)
+    if number is None:
         if value and (seconds := duration(value)) is not None:
             return seconds
         try:
-            moment = parsedate_to_datetime(value or "").timestamp()
+            number, unit = parsedate_to_datetime(value or "").timestamp(), 1.0
         except (ValueError, OverflowError):
-            continue
-        return max(0.0, moment - (time.time() if now is None else now))
-    match = WAIT_WORDS.search(complaint_text(error).lower())
-    return duration(match[1].strip()) if match else None
+            return None
+    number *= 0.001 if number > 1000 * _MOMENT else unit
+    return max(0.0, number - now) if number > _MOMENT else number
 
 
 def duration(text: str | None) -> float | None:

@@ -230,8 +230,8 @@ class OpenAIJudge:
             return (await self._complete(chat, request, 1, bill)).choices[:1]
         choices = list((await self._complete(chat, request, samples, bill)).choices)
         missing = samples - len(choices)
-        if missing and self._learnt.current.several:
-            self._learnt.current = replace(self._learnt.current, several=False)
+        if missing and self._learnt.current.multiple_choices:
+            self._learnt.current = replace(self._learnt.current, multiple_choices=False)
         others = await asyncio.gather(
             *(self._complete(chat, request, 1, bill) for _ in range(missing)), return_exceptions=True
         )
@@ -320,7 +320,7 @@ class OpenAIJudge:
                 continue
             self._learnt.answered(attempt)
             bill.add(completion, estimated_tokens(chat), completion.tokens, answered.price_share)
-            return completion
+            return completion.limited(sent.max_tokens if features.limit else None)
 
     def _goes_on(self, attempt: QuestionAttempt, error: HttpStatusError, chat: Chat) -> bool:
         """Whether a refused question is asked again with a feature less."""
@@ -328,7 +328,7 @@ class OpenAIJudge:
         meaning = meaning_of(error, question)
         if meaning in ABOUT_QUESTION or meaning == "unsupported":
             complaint = words_beside(complaint_text(error), judged_text(chat))
-            complaint = "response_format" if meaning == "bad luck" else complaint
+            complaint = "response_format" if meaning == "failed generation" else complaint
             return self._learnt.refused(attempt, complaint, named=meaning != "unsupported")
         return error.status == _FAULT and self._learnt.failed(attempt)
 
@@ -350,6 +350,9 @@ def _read_all(
 def _read_one(choice: Choice, reply: type[R], key: str | None, *, alone: bool = False) -> Answer[R]:
     if choice.refused:
         raise JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
-    if choice.finish_reason == "length":
-        raise JudgeReplyInvalid("the answer was cut off at its length limit", type=_CUT_OFF)
-    return parse_answer(choice.text, reply, key, choice.tokens, alone=alone)
+    try:
+        return parse_answer(choice.text, reply, key, choice.tokens, alone=alone)
+    except JudgeReplyInvalid:
+        if choice.finish_reason != "length":
+            raise
+        raise JudgeReplyInvalid("the answer was cut off at its length limit", type=_CUT_OFF) from None

@@ -64,7 +64,7 @@ class Request:
         unused = {
             "top_logprobs": not self.alternatives(features.top_logprobs),
             "limit": self.max_tokens is None,
-            "several": samples == 1,
+            "multiple_choices": samples == 1,
             "bounds": True,
         }
         return frozenset(each.name for each in fields(features) if not unused.get(each.name, False))

@@ -36,15 +36,15 @@ _PICTURE_TOKENS = 1000
 def usage_of(used: Any) -> Usage:
     """The billed usage of one request; what is not known is 0.
 
-    Reasoning that is reported beside the answer's tokens, or stands in the total alone, is output. Anthropic's input
-    tokens leave out those of its cache.
+    Reasoning that is reported beside the answer's tokens, or stands in the total alone, is output. Input
+    tokens of Anthropic, and of others where they are fewer than those out of the cache, leave these out.
     """
     reported = mapping(used)
     input_details = [reported, *(mapping(reported.get(name)) for name in _INPUT_DETAILS)]
     output_details = [reported, *(mapping(reported.get(name)) for name in _OUTPUT_DETAILS)]
     read, written = _first(reported, _INPUT), _first(reported, _OUTPUT)
     cached, stored = _highest(input_details, _CACHED), _highest(input_details, _WRITTEN)
-    if "input_tokens" in reported and (_CACHED[1] in reported or _WRITTEN[1] in reported):
+    if cached > read or ("input_tokens" in reported and (_CACHED[1] in reported or _WRITTEN[1] in reported)):
         read += cached + stored
     reasoning, total = _highest(output_details, _REASONING), _tokens(reported.get("total_tokens"))
     if reasoning > written:

@@ -240,12 +240,17 @@ async def test_responses_stores_nothing_and_takes_probabilities():
     assert verdict.answers[0].tokens[1].alternatives == (("4", -0.5), ("2", -0.9))
 
 
+CUT = '{"reason": "It is'
+
+
 @pytest.mark.parametrize(
     ("api", "changes", "name"),
     [
-        (ANTHROPIC, {"stop_reason": "max_tokens"}, "judge_reply_truncated"),
+        (ANTHROPIC, {"stop_reason": "max_tokens", "content": [{"type": "text", "text": CUT}]}, "judge_reply_truncated"),
         (ANTHROPIC, {"stop_reason": "refusal", "content": []}, "judge_refused"),
-        (RESPONSES, {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "judge_reply_truncated"),
+        (RESPONSES, {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"},
+                     "output": [{"type": "message", "content": [{"type": "output_text", "text": CUT}]}]},
+         "judge_reply_truncated"),
         (RESPONSES, {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "judge_refused"),
     ],
 )  # fmt: skip

@@ -124,7 +124,7 @@ def _without_limits(node: Any) -> Any:
 
 def _abilities(features: Capabilities) -> Capabilities:
     """One answer a request, and never token probabilities."""
-    return replace(features, several=False, top_logprobs=0)
+    return replace(features, multiple_choices=False, top_logprobs=0)
 
 
 ANTHROPIC = WritingApi(

@@ -16,7 +16,7 @@ def body(chat: Chat, request: Request, features: Capabilities, samples: int) -> 
         body[features.limit] = request.max_tokens
     if alternatives := request.alternatives(features.top_logprobs):
         body |= {"logprobs": True, "top_logprobs": alternatives}
-    if samples > 1 and features.several:
+    if samples > 1 and features.multiple_choices:
         body["n"] = samples
     if features.format == "json_schema":
         described = {"name": request.form, "strict": True, "schema": request.schema}

@@ -118,7 +118,7 @@ def _made(payload: Mapping[str, Any]) -> Completion:
 
 
 def _abilities(features: Capabilities) -> Capabilities:
-    return replace(features, several=False)  # one answer a request
+    return replace(features, multiple_choices=False)  # one answer a request
 
 
 RESPONSES = WritingApi(

@@ -128,8 +128,8 @@ def _result(line: Mapping[str, Any]) -> provider.BatchResult:
     inner = mapping(error.get("error")) or error
     status = _STATUSES.get(text(inner.get("type")) or "", 500)
     content = orjson.dumps({"error": inner})
-    passes = meaning_of(HttpStatusError(status, {}, content)) in provider.PASSING
-    return provider.BatchResult(name, status, content, "failed" if passes else None)
+    transient = meaning_of(HttpStatusError(status, {}, content)) in provider.TRANSIENT
+    return provider.BatchResult(name, status, content, "failed" if transient else None)
 
 
 def _time(value: Any) -> float:

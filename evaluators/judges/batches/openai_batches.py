@@ -136,5 +136,5 @@ def _result(line: Mapping[str, Any]) -> provider.BatchResult:
         code = text(mapping(line.get("error")).get("code")) or ""
         return provider.BatchResult(name, None, b"", _MISSING.get(code, "failed"))
     content = orjson.dumps(response.get("body"))
-    passes = status >= 300 and meaning_of(HttpStatusError(status, {}, content)) in provider.PASSING
-    return provider.BatchResult(name, status, content, "failed" if passes else None)
+    transient = status >= 300 and meaning_of(HttpStatusError(status, {}, content)) in provider.TRANSIENT
+    return provider.BatchResult(name, status, content, "failed" if transient else None)

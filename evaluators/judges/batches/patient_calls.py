@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from evaluators.errors import JudgeUnavailable
 from evaluators.judges.batches.batch_terms import BatchTerms
-from evaluators.judges.batches.provider import PASSING
+from evaluators.judges.batches.provider import TRANSIENT
 from evaluators.judges.error_mapping import HttpStatusError, meaning_of, retry_after, to_judge_error
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class PatientCalls:
         """Whether a request may succeed later."""
         if not isinstance(error, HttpStatusError):
             return isinstance(error, JudgeUnavailable)
-        return meaning_of(error) in PASSING or (self._terms.endures and error.status in _FIXABLE)
+        return meaning_of(error) in TRANSIENT or (self._terms.endures and error.status in _FIXABLE)
 
     async def call(self, request: Callable[[], Awaitable[T]], patience: float | None) -> T:
         """Response to a request, tried again while it fails for now: for so many seconds, or for as long as it takes.

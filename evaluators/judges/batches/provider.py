@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 from evaluators.cases import Json
 from evaluators.errors import JudgeDenied, NoCompletion
 
-PASSING = frozenset({"passing", "wait"})
+TRANSIENT = frozenset({"transient", "rate limited"})
 """Meanings of refusals after which a request may succeed later."""
 ABSENT = frozenset({404, 405, 501})
 """Statuses of an endpoint that has no batches."""

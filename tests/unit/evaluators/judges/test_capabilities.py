@@ -21,7 +21,7 @@ ALL = Capabilities()
             Capabilities(limit="max_completion_tokens"),
         ),
         ("temperature does not support 0.0 with this model", Capabilities(temperature=False)),
-        ("n > 1 is not supported", Capabilities(several=False)),
+        ("n > 1 is not supported", Capabilities(multiple_choices=False)),
         ("the model is overworked", None),
     ],
 )
