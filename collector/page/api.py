@@ -247,7 +247,8 @@ def _corrected(whole: Bin) -> Json | None:
     mean = whole.audited.corrected()
     if mean is None:
         return {"audits": whole.audited.audits, "mean": None}
-    return {"audits": mean.audits, "mean": mean.mean, "interval": mean.interval, "worth": mean.worth}
+    return {"audits": mean.audits, "mean": mean.mean, "interval": mean.interval, "worth": mean.worth,
+            "bounds": whole.audited_bounds(mean.mean)}  # fmt: skip
 
 
 def _people(people: PeopleView, scores: Bin) -> Json:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace
 
-from collector.records.audits import audit_of
+from collector.records.audits import audit_of, lost_audit
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from collector.statistics.estimator import Clusters, Sums
@@ -96,7 +96,7 @@ class Bin:
     weight that is left out of all sums, as no conversation may outweigh the others. `audited` are the sums by which
     audits correct the mean, all 0 where there are no audits. `week` is what the sums of `across_columns` are larger by
     over seven days, as `collector.statistics.conversations` has it. `unscored` is the weight of what should have a
-    score and has none.
+    score and has none, and `unaudited` that of what should have an audit's.
     """
 
     within_column: ScoreSums
@@ -112,16 +112,25 @@ class Bin:
     audited: AuditedSums = field(default_factory=AuditedSums)
     week: Sums = field(default_factory=Sums)
     unscored: float = 0.0
+    unaudited: float = 0.0
 
     @property
     def bounds(self) -> MeanInterval | None:
         """The least and the largest mean of all, with what has no score; None without any of that, or of scores."""
-        mean, scored = self.across_columns.mean, self.across_columns.sums.w + self.clipped
-        return (
-            bounds_of_all(mean, self.unscored / (self.unscored + scored))
-            if mean is not None and self.unscored
-            else None
-        )
+        mean = self.across_columns.mean
+        return bounds_of_all(mean, self._unscored_share) if mean is not None and self.unscored else None
+
+    def audited_bounds(self, mean: float) -> MeanInterval | None:
+        """The same of the mean by audits, with what has no audit's score."""
+        audited = self.audited.values[0]
+        lost = self.unaudited / (self.unaudited + audited) if audited else 0.0
+        lost += (1.0 - lost) * self._unscored_share
+        return bounds_of_all(mean, lost) if lost else None
+
+    @property
+    def _unscored_share(self) -> float:
+        scored = self.across_columns.sums.w + self.clipped
+        return self.unscored / (self.unscored + scored) if self.unscored else 0.0
 
     @property
     def clipped_share(self) -> float:
@@ -163,20 +172,21 @@ class Bin:
             *self.audited.values,
             *astuple(self.week),
             self.unscored,
+            self.unaudited,
         ]
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> Bin:
         """A column out of its numbers; those that are left out at the end are 0."""
         parts = (slice(7), slice(7, 15), slice(15, 22), slice(22, _NUMBERS - 5), slice(_NUMBERS - 5, _NUMBERS))
-        filled = [*numbers, *[0.0] * (_NUMBERS + 1)]
+        filled = [*numbers, *[0.0] * (_NUMBERS + 2)]
         across, others, less, audited, week = (filled[part] for part in parts)
         passed, verdicts, clipped, skipped, failed, cost, calls, tokens = others
         within = [each + more for each, more in zip(across, less, strict=True)]
         return cls(
             ScoreSums.from_numbers(within), ScoreSums.from_numbers(across), passed, verdicts, clipped,
             int(skipped), int(failed), cost, int(calls), int(tokens), AuditedSums(tuple(audited)), Sums(*week),
-            filled[_NUMBERS],
+            filled[_NUMBERS], filled[_NUMBERS + 1],
         )  # fmt: skip
 
     def add(self, other: Bin) -> None:
@@ -194,6 +204,7 @@ class Bin:
         self.audited += other.audited
         self.week += other.week
         self.unscored += other.unscored
+        self.unaudited += other.unaudited
 
 
 def _unscored(evaluation: Evaluation) -> float:
@@ -226,7 +237,7 @@ class ScoreSeries:
         self.newest = max(time, self.newest or 0.0)
         conversation, score = evaluation.subject.conversation_id, evaluation.score
         along = self._add(evaluation, score, time) if score is not None else None
-        audited = self._audit(evaluation, along, time)
+        audited, unaudited = self._audit(evaluation, along, time), self._unaudited(evaluation)
         columns = [
             (name, int(time // range_.width), self._bin(name, int(time // range_.width)))
             for name, range_ in _RINGS.items()
@@ -236,6 +247,7 @@ class ScoreSeries:
             if column is None:
                 continue
             column.count(evaluation, along)
+            column.unaudited += unaudited
             if audited is not None:
                 column.audited += audited
             if along is not None and score is not None:
@@ -280,6 +292,11 @@ class ScoreSeries:
             audit=audit if audit is not None and audit.version == self.audit_version else None,
             time=time,
         )
+
+    def _unaudited(self, evaluation: Evaluation) -> float:
+        """The weight of an audit that brought no score."""
+        probability = lost_audit(evaluation, self.audit_version) if self.audit_version is not None else 0.0
+        return Weight.of(evaluation.sampling).own / probability if probability else 0.0
 
     def discount(self, evaluation: Evaluation, partition: int = 0) -> None:
         """Another evaluation, of a partition, stands in for this one, which has no score."""

@@ -53,6 +53,15 @@ def audit_outcome(evaluation: Evaluation) -> str | None:
     return str(noted.get("reason", "scored"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
+def lost_audit(evaluation: Evaluation, version: str) -> float:
+    """The probability of the draw for an audit by this version that brought no score; 0 without such an audit."""
+    noted = evaluation.details.get("audit")
+    if not isinstance(noted, Mapping) or "reason" not in noted or noted.get("version", version) != version:  # pyright: ignore[reportUnknownMemberType]
+        return 0.0
+    probability = _number(noted, "probability")  # pyright: ignore[reportUnknownArgumentType]
+    return probability if 0.0 < probability <= 1.0 else 0.0
+
+
 def _number(noted: Mapping[str, Json], name: str) -> float:
     value = noted.get(name)
     return float(value) if isinstance(value, int | float) else math.nan

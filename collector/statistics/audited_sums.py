@@ -10,14 +10,16 @@ term is negative, replicas add up, and a window's growth is exact. With R_y = AY
 
     mean = R_y - λ (R_x - X) + Σ a ((ay - λ ax) - (R_y - λ R_x) a) / A²
     u = ((ay - R_y a) / A) - λ ((ax - R_x a) / A - (wx - X w) / W)  for each conversation
-    error = √ (Σ u² · m / (m - 2) + v / m),  m = A² / Σ a²,  v = `VARIANCE_FLOOR`
+    error = √ (max(Σ u² · m / (m - 2), c) + v / m),  m = A² / Σ a²,  v = `VARIANCE_FLOOR`
 
 λ is what makes Σ u² smallest, so the cheap score never makes the mean less sure than the audits alone, up to 1 / m. It
 is the power-tuned prediction-powered mean (PPI++, Angelopoulos, Duchi and Zrnic 2023) with weights and clusters, which
 is the regression estimator of two-phase sampling (Särndal, Swensson and Wretman 1992, ch. 9) with Hájek's ratios and
 Taylor's variance; that the audited are among all scores is in u, as both parts are of the same conversation. The sum at
 the end of `mean` takes away the ratio's own bias (Tin 1965), which is as large as 1 / m. m is the effective number of
-audited conversations (Kish).
+audited conversations (Kish). Few audits of judges that mostly agree may see no disagreement, and u is 0: c is then what
+`UNSEEN` disagreements in m audits come to, c = UNSEEN · s / m², with s the variance of the expensive score as a share
+of the largest that its mean allows.
 
 How much the cheap score is worth: the audits alone (λ = 0) would need `gain` times as many to be as sure. In theory it
 is 1 / (1 - ρ² (1 - n/N)), with ρ the correlation of both scores and n/N the audited share.
@@ -34,7 +36,7 @@ from collector.records.audits import FEWEST_AUDITS, AuditScore
 from collector.statistics.bounded_sums import Weight
 from collector.statistics.conversations import PAUSE, Conversations, fading
 from collector.statistics.estimator import VARIANCE_FLOOR, Sums
-from collector.statistics.intervals import MeanInterval, mean_interval
+from collector.statistics.intervals import UNSEEN, MeanInterval, mean_interval
 from evaluators.results import Sampling
 
 TOTALS = ("a", "ay", "ax", "w", "wx")
@@ -138,9 +140,10 @@ class AuditedSums:
         ratio = r_y - power * r_x
         bias = (s["a_ay"] - power * s["a_ax"] - ratio * s["a_a"]) / s["a"] ** 2
         squares, floor = max(0.0, alone - power * shared), VARIANCE_FLOOR / audits
+        unseen = UNSEEN * max(0.0, alone) / (audits * (r_y * (1.0 - r_y) + _FLAT))
         return CorrectedMean(
             mean=ratio + power * x + bias,
-            error=math.sqrt(squares * audits / (audits - 2.0) + floor),
+            error=math.sqrt(max(squares * audits / (audits - 2.0), unseen) + floor),
             power=power,
             audits=audits,
             gain=(max(0.0, alone) + floor) / (squares + floor),

@@ -35,11 +35,15 @@ class LabelledScore(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean with its standard error, and how much of the judge went into it: `power` 0 is people alone, 1 is PPI."""
+    """A mean with its standard error, and how much of the judge went into it: `power` 0 is people alone, 1 is PPI.
+
+    `number` is the effective number of labelled conversations.
+    """
 
     mean: float
     error: float
     power: float
+    number: float
 
 
 def weighted_mean(scores: Sequence[WeightedScore]) -> float:
@@ -72,7 +76,7 @@ def corrected(labelled: Sequence[LabelledScore], unlabelled: Sequence[WeightedSc
     else:
         rest = [WeightedScore(one.human - power * one.judge, one.weight, one.conversation) for one in labelled]
         variance = _variance(rest)
-    return Estimate(mean, math.sqrt(variance + power**2 * fixed.variance), power)
+    return Estimate(mean, math.sqrt(variance + power**2 * fixed.variance), power, sums.w**2 / sums.w2)
 
 
 class _Unlabelled(NamedTuple):

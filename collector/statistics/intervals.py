@@ -15,12 +15,17 @@ import math
 
 from collector.statistics.certificate import upper_limit
 
-_PRIOR = 3.0
+PRIOR = 3.0
+"""Conversations by which a variance is drawn towards the largest possible one."""
 _FLAT = 1e-9
-
+_SYMMETRIC = 0.2
+"""The share of an interval's width by which its ends may be off, for it to be shown as ±; the page has the same."""
 
 Z = 1.959964
 """Standard errors on either side of a mean that make 95 % where scores are many."""
+UNSEEN = 1.5
+"""Disagreements of two judges, squared, that a sample without any may have missed: with it, intervals of pass and fail
+cover 92 to 100 % (`tests/unit/statistics/test_intervals.py`), where about one is expected to be drawn, too."""
 MeanInterval = tuple[float, float]
 """The low and the high end of where a mean lies with 95 %."""
 
@@ -32,8 +37,20 @@ def mean_interval(mean: float, error: float, number: float) -> MeanInterval:
     if largest < _FLAT:
         limit = upper_limit(0.0, number)
         return (1.0 - limit, 1.0) if mean > 0.5 else (0.0, limit)
-    trials = number * (number + _PRIOR) / (number * number * error * error / largest + _PRIOR)
+    trials = number * (number + PRIOR) / (number * number * error * error / largest + PRIOR)
     return 1.0 - upper_limit((1.0 - mean) * trials, trials, 0.975), upper_limit(mean * trials, trials, 0.975)
+
+
+def mean_text(mean: float, error: float, number: float) -> str:
+    """A mean with its 95 % interval: `0.812 ± 0.009`, where it is not symmetric its ends, of equal scores only one."""
+    low, high = mean_interval(mean, error, number)
+    if high == 1.0 and mean >= 1.0:
+        return f"{mean:.3f} (at least {low:.2f})"
+    if low == 0.0 and mean <= 0.0:
+        return f"{mean:.3f} (at most {high:.2f})"
+    if abs(high + low - 2.0 * mean) < _SYMMETRIC * (high - low):
+        return f"{mean:.3f} ± {(high - low) / 2.0:.3f}"
+    return f"{mean:.3f} ({low:.2f} to {high:.2f})"
 
 
 def bounds_of_all(mean: float, unscored: float) -> MeanInterval:

@@ -45,7 +45,7 @@ def quality() -> boards.Dashboard:
     board = frame(
         "quality",
         "Unbiased means of the scores with their error, against their targets. Means are weighted by 1 / sampling"
-        " probability; bands are two standard errors.",
+        " probability; bands are 95 % intervals.",
         one_monitor=True,
     )
     board = board.with_variable(segment()).with_variable(window())
@@ -96,8 +96,8 @@ def _now() -> list[object]:
 def _mean() -> object:
     look = Look(
         "$evaluator",
-        "The mean over the window; the band is two standard errors to both sides, so a true mean lies within 95 times"
-        " out of 100. Only versions that run at that time.",
+        "The mean over the window; the band is the 95 % interval; fewer than 20 effective conversations have none."
+        " Only versions that run at that time.",
         low=0,
         high=1,
         width=24,
@@ -105,8 +105,8 @@ def _mean() -> object:
     return band(
         look,
         Query(ONE.mean(), "mean"),
-        Query(ONE.bound("-"), "mean - 2 SE"),
-        Query(ONE.bound("+"), "mean + 2 SE"),
+        Query(ONE.bound("-"), "low end"),
+        Query(ONE.bound("+"), "high end"),
         Query(_target("evaluator"), "target"),
     ).repeat("evaluator")
 

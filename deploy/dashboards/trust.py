@@ -2,8 +2,9 @@
 
 from grafana_foundation_sdk.builders import dashboard as boards
 
-from collector.alerting.rules.series import AUDIT_NUMBER, SCORE_MEAN, SCORE_N_EFF, SCORE_STDERR
+from collector.alerting.rules.series import AUDIT_NUMBER, SCORE_MARGIN, SCORE_MEAN, SCORE_N_EFF
 from collector.alerting.rules.service import LOST_REASONS
+from collector.statistics.intervals import Z
 from collector.telemetry.series import (
     AGREEMENT,
     AGREEMENT_BOUND,
@@ -132,12 +133,12 @@ def _judge() -> list[object]:
         lines(
             Look(
                 "Golden set: shift of the judge",
-                "How far the scores of frozen cases have moved from their references, with two standard errors to both"
-                " sides. When production drops and this does not, it is the application; when both do, the judge.",
+                "How far the scores of frozen cases have moved from their references, with the 95 %"
+                " interval. When production drops and this does not, it is the application; when both do, the judge.",
             ),
             Query(shift, "{{evaluator}} {{judge}}"),
-            Query(f"{shift} - 2 * {error}", "{{evaluator}} {{judge}} - 2 SE"),
-            Query(f"{shift} + 2 * {error}", "{{evaluator}} {{judge}} + 2 SE"),
+            Query(f"{shift} - {Z:.2f} * {error}", "{{evaluator}} {{judge}} low end"),
+            Query(f"{shift} + {Z:.2f} * {error}", "{{evaluator}} {{judge}} high end"),
         ),
         number(
             Look("Golden set: last judged", "Time since then.", unit="s", width=6),
@@ -216,19 +217,19 @@ def _audits() -> list[object]:
         "monitor, evaluator",
         '{monitor=~"$monitor",evaluator=~"($evaluator)(:audit)?",evaluator=~".+:audit",window="24h"}',
     )
-    mean, error = f"max by ({by}) ({SCORE_MEAN}{where})", f"max by ({by}) ({SCORE_STDERR}{where})"
+    mean, error = f"max by ({by}) ({SCORE_MEAN}{where})", f"max by ({by}) ({SCORE_MARGIN}{where})"
     return [
         lines(
             Look(
                 "Mean by audits",
                 "The mean that the dear judge would have given, of a random share that it judges again and of what the"
-                " cheap one says of all, over 24 hours by the recording rules; with two standard errors to both sides."
-                " Empty without an audit, or with fewer than 30.",
+                " cheap one says of all, over 24 hours by the recording rules; with the 95 % interval. Empty"
+                " without an audit, or with fewer than 30.",
                 width=10,
             ),
             Query(mean, LEGEND),
-            Query(f"{mean} - 2 * {error}", "{{evaluator}} - 2 SE"),
-            Query(f"{mean} + 2 * {error}", "{{evaluator}} + 2 SE"),
+            Query(f"clamp({mean} - {error}, 0, 1)", "{{evaluator}} low end"),
+            Query(f"clamp({mean} + {error}, 0, 1)", "{{evaluator}} high end"),
         ),
         lines(
             Look(

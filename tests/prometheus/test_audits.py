@@ -16,6 +16,7 @@ from collector.config.loading import check
 from collector.records.audits import AuditScore
 from collector.service.plan_builder import audit_version_in
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums, CorrectedMean
+from collector.statistics.intervals import mean_interval
 
 EVALUATOR = {"kind": "g_eval", "criteria": "Does it help?", "evaluation_params": ["actual_output"], "threshold": 0.77}
 
@@ -65,17 +66,23 @@ def _figures(mean: CorrectedMean) -> list[tuple[str, float]]:
         ("evalstream:score_mean", mean.mean),
         ("evalstream:score_stderr", mean.error),
         ("evalstream:score_n_eff / 1000", mean.worth / 1000),
+        ("evalstream:score_margin", _margin(mean)),
         ("evalstream:audit_power", mean.power),
         ("evalstream:audit_gain / 10", mean.gain / 10),
         ("evalstream:audits / 1000", mean.audits / 1000),
     ]
 
 
+def _margin(mean: CorrectedMean) -> float:
+    low, high = mean_interval(mean.mean, mean.error, mean.worth)
+    return max(mean.mean - low, high - mean.mean)
+
+
 def _is_near(expr: str, value: float) -> dict[str, Any]:
     name, _, scale = expr.partition(" ")
     chosen = f'{name}{{evaluator="helpful:audit",window="6h"}} {scale}'
     return {
-        "expr": f"count(abs({chosen} - {value:.10f}) < 0.0001)",
+        "expr": f"count(abs({chosen} - {value:.10f}) < 0.0002)",
         "eval_time": "50m",
         "exp_samples": [{"labels": "{}", "value": 1}],
     }
@@ -90,3 +97,28 @@ def test_targets_are_those_of_the_audits() -> None:
     plain = [each.record for group in rules_of(without_audits(configured())).groups for each in group.rules
              if isinstance(each, RecordingRule)]  # fmt: skip
     assert not [each for each in plain if "audit" in each]
+
+
+def test_refused_audits_leave_bounds_of_the_days_mean(tmp_path: Path) -> None:
+    """A tenth of the audits brings no score."""
+    version = audit_version_in(configured(), "helpful")
+    assert version is not None
+    labels = {"evaluator": "helpful:audit", "evaluator_version": version, "monitor": "chatbot", "segment": "all"}
+    of_one = dict.fromkeys(("a", "a_a", "a_w"), 2.0) | dict.fromkeys(("w", "w_w", "wx", "w_wx", "wx_wx"), 20.0)
+    inputs = [series("evalstream_audited_sums_total", f"0+{of_one.get(name, 1.0)}x100", **labels, sum=name)
+              for name in SUM_NAMES]  # fmt: skip
+    for outcome, rate in (("scored", 9), ("refused", 1)):
+        where = {"evaluator": "helpful", "monitor": "chatbot", "outcome": outcome}
+        inputs.append(series("evalstream_audits_total", f"0+{rate}x100", **where))
+    exprs = ("evalstream:score_highest - evalstream:score_lowest - 0.1",
+             'evalstream:score_lowest - 0.9 * evalstream:score_mean{window="24h"}')  # fmt: skip
+    chosen = '{evaluator="helpful:audit",window="24h"}'
+    values = [
+        {
+            "expr": f"count(abs(({expr}) and evalstream:score_mean{chosen}) < 0.001)",
+            "eval_time": "90m",
+            "exp_samples": [{"labels": "{}", "value": 1}],
+        }
+        for expr in exprs
+    ]
+    run(tmp_path, configured(), [{"inputs": inputs, "values": values}])

@@ -13,7 +13,8 @@ from collector.alerting.rules.model import RecordingRule, Timing
 from collector.records.audits import FEWEST_AUDITS
 from collector.statistics.audited_sums import product_name
 from collector.statistics.estimator import VARIANCE_FLOOR
-from collector.telemetry.series import AUDITED_SUMS, ESTIMATOR_CLIPPED
+from collector.statistics.intervals import UNSEEN
+from collector.telemetry.series import AUDITED_SUMS, AUDITS, ESTIMATOR_CLIPPED
 
 _FLAT = 1e-12
 
@@ -36,6 +37,8 @@ class CorrectedMeans:
     mean: str
     error: str
     worth: str
+    lost: str
+    """The share of a day's audits that brought no score."""
 
 
 def part_rules() -> Iterator[RecordingRule]:
@@ -63,17 +66,27 @@ def part_rules() -> Iterator[RecordingRule]:
     yield RecordingRule(series.AUDIT_GAIN, f"({series.AUDIT_ALONE} + {floor}) / ({squares} + {floor} + {base})")
 
 
-def corrected_means() -> CorrectedMeans:
+def corrected_means(timing: Timing) -> CorrectedMeans:
     """The means, of the parts."""
     power, number = series.AUDIT_POWER, series.AUDIT_NUMBER
     ratio = f"({series.AUDIT_DEAR} - {power} * {series.AUDIT_CHEAP})"
     bias = f"({_sum('a_ay')} - {power} * {_sum('a_ax')} - {ratio} * {_sum('a_a')}) / {_sum('a')} ^ 2"
     squares, floor, base = _variances()
+    seen, dear = f"({squares} * {number} / ({number} - 2))", series.AUDIT_DEAR
+    unseen = f"({UNSEEN} * {series.AUDIT_ALONE} / ({number} * ({dear} * (1 - {dear}) + {_FLAT:.0e})))"
     return CorrectedMeans(
         mean=f"{ratio} + {power} * {series.AUDIT_ALL} + {bias}",
-        error=f"sqrt({squares} * {number} / ({number} - 2) + {floor} + {base})",
+        error=f"sqrt(({seen} > {unseen} or {unseen}) + {floor} + {base})",
         worth=f"{number} * {series.AUDIT_GAIN}",
+        lost=_lost(timing),
     )
+
+
+def _lost(timing: Timing) -> str:
+    """Audits are counted alike: which ones are drawn does not depend on the score."""
+    grown = f"sum by (evaluator, monitor) (increase({AUDITS.name}%s[{timing.text(86400.0)}]))"
+    every, without = grown % "", grown % '{outcome!="scored"}'
+    return f'label_replace(({without} or 0 * {every}) / ({every} > 0), "evaluator", "$1:audit", "evaluator", "(.*)")'
 
 
 def _variances() -> tuple[str, str, str]:

@@ -18,7 +18,7 @@ from collector.statistics.drop_detector import DropDetector
 from collector.statistics.incident import CONTINUES, LARGEST_MARGIN
 
 DROPPED, BELOW = "EvalstreamScoreDropped", "EvalstreamScoreBelowTarget"
-_BOUNDS = "With what has no score, the mean of all of the last hour is between {} "
+_BOUNDS = "With what has no score, the mean of all of the last %s is between {} "
 _CLIPPED = (
     "A share of {} of the weight of the last hour is left out of the mean, as no conversation may outweigh the others. "
 )
@@ -98,6 +98,7 @@ def _alert(
     change, side = ("risen", "above") if target.lower_is_better else ("dropped", "below")
     verb = {DROPPED: f"has {change}"}.get(name, "is")
     by, hour = states.by, {"window": "1h"}
+    length, period = ({"window": "24h"}, "day") if target.audited else (hour, "hour")
     unlike = ("<", series.SCORE_HIGHEST, "-"), (">", series.SCORE_LOWEST, "+")
     bounds = [f"{compared} ({other} {sign} {_UNLIKE:g})" for compared, other, sign in unlike]
     return AlertingRule(
@@ -109,18 +110,18 @@ def _alert(
         summary=f"{{label:evaluator}} of {{label:monitor}}: {target.measure} {verb} {side} its target of "
         f"{target.mean:g}{also}",
         description=(
-            "The mean of {label:evaluator} ({label:monitor}) is {mean} ± {error} (95 %) over the last hour, from {n} "
+            "The mean of {label:evaluator} ({label:monitor}) is {mean} ± {error} over the last hour, from {n} "
             f"effective conversations; its target is {target.mean:g}. {ends}{{windows}} {{lowest}}{{highest}}"
             "{clipped}{doubt}{causes}"
         ),
         facts={
-            word: Fact(record, by, hour, is_margin=word == "error")
-            for word, record in (("mean", series.SCORE_MEAN), ("error", series.SCORE_STDERR), ("n", series.SCORE_N_EFF))
+            word: Fact(record, by, hour)
+            for word, record in (("mean", series.SCORE_MEAN), ("error", series.SCORE_MARGIN), ("n", series.SCORE_N_EFF))
         }
         | {
             "windows": _windows(alerts.warn_standard_errors, by),
-            "lowest": Fact(series.SCORE_LOWEST, by, hour, only=bounds[0], phrase=_BOUNDS),
-            "highest": Fact(series.SCORE_HIGHEST, by, hour, only=bounds[1], phrase="and {}. "),
+            "lowest": Fact(series.SCORE_LOWEST, by, length, only=bounds[0], phrase=_BOUNDS % period),
+            "highest": Fact(series.SCORE_HIGHEST, by, length, only=bounds[1], phrase="and {}. "),
             "clipped": Fact(series.SCORE_CLIPPED, by, hour, only="> 0.005", phrase=_CLIPPED),
             "doubt": Fact(series.SCORE_DOUBT, ("evaluator", "monitor"), only="> 0", phrase=_DOUBT),
             "causes": CAUSES,

@@ -12,6 +12,7 @@ from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings, BurnRate
 from collector.statistics.audited_sums import PEOPLE_WINDOW
 from collector.statistics.estimator import VARIANCE_FLOOR
+from collector.statistics.intervals import PRIOR, UNSEEN, Z
 from collector.telemetry import series as metrics
 
 COUNTERS = {
@@ -51,8 +52,9 @@ def score_groups(
     rules: list[RecordingRule | AlertingRule] = [
         *_increases(timing, by),
         *(audits := tuple(_audits(targets, timing, by, people=people))),
-        *_means(by, corrected_means() if audits else None),
+        *_means(by, corrected_means(timing) if audits else None),
         *(_corrected_means(timing, by) if cascades else ()),
+        *_margins(),
         *_pass_shares(targets, timing, by),
     ]
     for target in targets:
@@ -75,6 +77,20 @@ def _increases(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
             )
 
 
+def _margins() -> Iterator[RecordingRule]:
+    """The numbers behind "±": how far the farther end of the 95 % interval is from the mean.
+
+    It is Wilson's (1927), as PromQL has no beta distribution, at the trials of `collector.statistics.intervals`.
+    """
+    mean, number, trials = series.SCORE_MEAN, series.SCORE_N_EFF, series.SCORE_TRIALS
+    largest = f"clamp_min({mean} * (1 - {mean}), {VARIANCE_FLOOR:.4f})"
+    share = f"({number} ^ 2 * {series.SCORE_STDERR} ^ 2 / {largest} + {PRIOR:g})"
+    yield RecordingRule(trials, f"{number} * ({number} + {PRIOR:g}) / {share}")
+    half = f"{Z:.3f} * sqrt({largest} / {trials} + {Z**2 / 4:.3f} / {trials} ^ 2)"
+    off_centre = f"abs({mean} - 0.5) * {Z**2:.3f} / {trials}"
+    yield RecordingRule(series.SCORE_MARGIN, f"({half} + {off_centre}) / (1 + {Z**2:.3f} / {trials})")
+
+
 def _means(by: Sequence[str], corrected: CorrectedMeans | None) -> Iterator[RecordingRule]:
     """Means and their standard errors, as in collector.statistics.mean_error; and those that audits and people correct.
 
@@ -90,8 +106,12 @@ def _means(by: Sequence[str], corrected: CorrectedMeans | None) -> Iterator[Reco
     error = f"sqrt(({squares} > {expected}) or {expected} or {squares}) / ({sums['w']} > 0)"
     yield RecordingRule(series.SCORE_STDERR, _or(error, corrected and corrected.error))
     hour, here = f"{mean}{selector(window='1h')}", "on (evaluator, monitor) group_left ()"
-    yield RecordingRule(series.SCORE_LOWEST, f"{hour} * {here} (1 - {series.UNSCORED_SHARE})")
-    yield RecordingRule(series.SCORE_HIGHEST, f"{series.SCORE_LOWEST} + {here} {series.UNSCORED_SHARE}")
+    lost = corrected and corrected.lost
+    lowest, highest = f"{hour} * {here} (1 - {series.UNSCORED_SHARE})", f"{series.SCORE_LOWEST} + {here} "
+    by_audits = lost and f"{mean}{day} * {here} (1 - {lost})"
+    yield RecordingRule(series.SCORE_LOWEST, _or(lowest, by_audits))
+    above = _or(highest + series.UNSCORED_SHARE, lost and highest + lost)
+    yield RecordingRule(series.SCORE_HIGHEST, above)
     clipped = series.ESTIMATOR_CLIPPED_INCREASE
     yield RecordingRule(series.SCORE_CLIPPED, f"{clipped} / ({sums['w']} + {clipped} > 0)")
     worth = f"{sums['w']} ^ 2 / ({sums['w2']} > 0)"
@@ -117,7 +137,10 @@ def _corrected_means(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRul
     shift = f"max by ({', '.join(series.BY)}) ({metrics.CORRECTED_SHIFT.name})"
     yield RecordingRule(series.CORRECTED_MEAN, f"{shifted} - on ({', '.join(series.BY)}) group_left () {shift}")
     squares = f"{sums['w2y2']} - 2 * ({shifted}) * {sums['w2y']} + ({shifted}) ^ 2 * {of['w2']}"
-    yield RecordingRule(series.CORRECTED_STDERR, f"sqrt(clamp_min({squares}, 0)) / ({of['w']} > 0)")
+    error = f"(sqrt(clamp_min({squares}, 0)) / ({of['w']} > 0))"
+    # what a drawn case weighs, as often as a disagreement may have been missed
+    unseen = f"({UNSEEN**0.5:.4f} / {series.SCORE_N_EFF} * on ({', '.join(series.BY)}) group_left () ({shift} + 1))"
+    yield RecordingRule(series.CORRECTED_STDERR, f"{error} > {unseen} or {unseen} and {error} or {error}")
 
 
 def _audits(targets: Sequence[Target], timing: Timing, by: Sequence[str], *, people: bool) -> Iterator[RecordingRule]:
@@ -224,6 +247,6 @@ def _burn(target: Target, objective: float, n: float, by: Sequence[str], timing:
         ),
         facts={
             "mean": Fact(series.SCORE_MEAN, tuple(by), {"window": "24h"}),
-            "error": Fact(series.SCORE_STDERR, tuple(by), {"window": "24h"}, is_margin=True),
+            "error": Fact(series.SCORE_MARGIN, tuple(by), {"window": "24h"}),
         },
     )

@@ -122,8 +122,8 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
         summary="{label:evaluator} of {label:monitor}: sampling weights do not add up to the traffic",
         description=(
             "Over six hours the weights of {label:evaluator} ({label:monitor}) add up to {check} times the traffic "
-            f"that they represent, from {{n}} effective conversations; the limit is 1 ± {alerts.weight_tolerance:g}. "
-            "Sampling or its record is wrong, and so are the means."
+            "that they represent, from {n} effective conversations; the limit is "
+            f"{alerts.weight_tolerance:g} more or less than one. Sampling or its record is wrong, and so are the means."
         ),
         facts={
             "check": Fact(series.WEIGHT_CHECK, ("evaluator", "monitor")),

@@ -12,7 +12,7 @@ from collector.alerting.watch.notifier import AlertInstance
 from collector.config.alerts import AlertSettings
 from collector.statistics.drop_detector import DropDetector
 from collector.statistics.incident import margin
-from collector.statistics.intervals import Z
+from collector.statistics.intervals import mean_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _one(cause: Cause) -> str:
 
 def _mean(miss: TargetMiss) -> str:
     return (
-        f"over {miss.window} the mean is {miss.sums.mean:.4g} ± {Z * miss.stderr:.3g} from "
+        f"over {miss.window} the mean is {mean_text(miss.sums.mean, miss.stderr, miss.sums.n_eff)} from "
         f"{miss.sums.n_eff:.0f} effective conversations{_left_out(miss.clipped)}{_failed(miss)}"
     )
 

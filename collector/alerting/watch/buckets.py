@@ -31,6 +31,8 @@ class Bucket:
     wanted: int = 0
     unscored: int = 0
     audited: AuditedSums | None = None
+    lost_audits: float = 0.0
+    """The weight of audits that brought no score."""
 
     def __add__(self, other: Bucket) -> Bucket:
         gains = [one + more for one, more in zip(self.gains, other.gains, strict=False)]
@@ -42,6 +44,7 @@ class Bucket:
             self.wanted + other.wanted,
             self.unscored + other.unscored,
             _both(self.audited, other.audited),
+            self.lost_audits + other.lost_audits,
         )
 
 
@@ -88,12 +91,17 @@ class Buckets:
         sampling: Sampling,
         score: float,
         audit: AuditScore | None,
+        lost: float,
         time: float,
     ) -> None:
-        """Count a cheap score for the mean by audits, and for the detector its audit if there is one."""
+        """Count a cheap score for the mean by audits, and for the detector its audit if there is one.
+
+        `lost` is the probability of the draw of an audit that brought no score, or 0.
+        """
         weight = Weight.of(sampling)
         cheap = self._scores.add((series, "cheap"), conversation, weight=weight, score=score, time=time)
         bucket = self._bucket(series, time)
+        bucket.lost_audits += cheap.mean.w / lost if lost else 0.0
         if audit is None:
             bucket.wanted += 1
         else:

@@ -28,7 +28,7 @@ from collector.errors import BadInput
 from collector.export.corrected_sums import label_scores, share_name
 from collector.export.stage import REMEMBERED
 from collector.logs.log import Committed, Log, StoredRecord
-from collector.records.audits import audit_of
+from collector.records.audits import audit_of, lost_audit
 from collector.records.json import evaluation_from_json
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.bounded_sums import Weight
@@ -414,6 +414,7 @@ class WatchFold:
             sampling=evaluation.sampling,
             score=evaluation.score,
             audit=audit if audit is not None and audit.version == version else None,
+            lost=lost_audit(evaluation, version),
             time=time,
         )
         if audit is not None and self._stage.recent is not None:

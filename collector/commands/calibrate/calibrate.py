@@ -28,7 +28,7 @@ from collector.statistics.agreement import FEWEST
 from collector.statistics.certificate import Certificate, JudgedVerdict, VerdictPair, certify
 from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import Estimate, WeightedScore, corrected, weighted_mean
-from collector.statistics.intervals import Z
+from collector.statistics.intervals import mean_text
 from collector.statistics.score_scale import ENOUGH, Agreement, ScoreScale, agreement
 from collector.telemetry.wide_console import wide_console
 from collector.wording import plural, unknown
@@ -340,7 +340,8 @@ def _conclusions(result: Calibration) -> Iterator[str]:
         threshold = f"{result.fitting_threshold:.3f}"
         yield f"Suggested threshold: {threshold}; it fails at least {result.target:.0%} of what people label as bad."
     if result.raw_mean is not None and result.corrected_mean is not None:
-        by_people = f"{result.corrected_mean.mean:.3f} ± {Z * result.corrected_mean.error:.3f}"
+        corrected_mean = result.corrected_mean
+        by_people = mean_text(corrected_mean.mean, corrected_mean.error, corrected_mean.number)
         yield f"Mean score of the judge: {result.raw_mean:.3f}; corrected by the labels: {by_people}."
     if result.certificate is not None:
         yield _certified(result.certificate)

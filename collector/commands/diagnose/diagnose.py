@@ -24,7 +24,7 @@ from collector.logs.log import Log
 from collector.past.evaluations import REPLAY_OF, evaluations_in
 from collector.records.attributes import STANDARD
 from collector.service.open_logs import open_stored_logs
-from collector.statistics.intervals import Z
+from collector.statistics.intervals import Z, mean_text
 from collector.telemetry.plain import plain
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
@@ -234,7 +234,8 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
 
 def _level(drop: SliceDrop) -> str:
     known = "new" if drop.mean_before is None else f"{drop.mean_before:.3f} before"
-    return f"{known}, {drop.mean:.3f} ± {Z * drop.error:.3f} now ({plural(drop.conversations, 'conversation')})"
+    now = mean_text(drop.mean, drop.error, drop.conversations)
+    return f"{known}, {now} now ({plural(drop.conversations, 'conversation')})"
 
 
 def _explained(drop: SliceDrop, explanation: DropExplanation) -> str:

@@ -17,6 +17,7 @@ import orjson
 from rich import box
 from rich.table import Table
 
+from collector.statistics.intervals import mean_interval
 from collector.telemetry.wide_console import wide_console
 from evaluators.results import Evaluation
 
@@ -100,9 +101,6 @@ def confusions(
 
 NONE: Mapping[str, Confusion] = {}
 
-Z95 = 1.959964
-"""The normal distribution's 97.5 % point."""
-
 
 @dataclass(slots=True)
 class ScoreSummary:
@@ -157,10 +155,11 @@ class ScoreSummary:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The mean's 95 % interval, within [0, 1]."""
-        if self.mean is None or self.error is None:
+        """The mean's 95 % interval, within [0, 1]; None without scores."""
+        if self.mean is None:
             return None
-        return max(0.0, self.mean - Z95 * self.error), min(1.0, self.mean + Z95 * self.error)
+        number = self.scored**2 / sum(count**2 for _, count in self.clusters.values())
+        return mean_interval(self.mean, self.error or 0.0, number)
 
     @property
     def pass_share(self) -> float | None:

@@ -26,7 +26,7 @@ from collector.service.open_logs import open_stored_logs
 from collector.statistics.bounded_sums import BoundedSums, Weight
 from collector.statistics.drop_detector import DropDetector, evidence
 from collector.statistics.estimator import Sums
-from collector.statistics.intervals import Z
+from collector.statistics.intervals import mean_text
 from collector.statistics.mean_error import WindowSums
 from collector.statistics.score_history import DAY, HOUR, PastScore, ScoreHistory, history_of
 from collector.wording import plural, unknown
@@ -332,9 +332,9 @@ def _lines(
 def _proposal_lines(made: Proposal) -> Iterator[str]:
     history, of = made.history, made.of
     yield (
-        f"{of.monitor}/{of.evaluator}: mean {history.mean:.3f} ± {Z * history.error:.3f} of "
+        f"{of.monitor}/{of.evaluator}: mean {mean_text(history.mean, history.error, history.conversations)} of "
         f"{plural(history.scores, 'score')} in {history.hours:.0f} h ({history.per_hour:.3g}/h), "
-        f"daily wave ±{history.wave:.3f}, {history.clustering:.1f} times the variance of independent scores"
+        f"daily wave {history.wave:.3f} up and down, {history.clustering:.1f} times the variance of independent scores"
     )
     if history.end - history.begin < 2 * DAY:
         yield "  less than two days of scores: a daily wave would not be seen yet"

@@ -55,10 +55,16 @@ function card(track, overview, state, chosen) {
   );
 }
 
+/** Between which bounds the mean of all is, where failures leave any. */
+function withLost(bounds) {
+  if (!bounds || bounds[1] - bounds[0] < 0.005) return "";
+  return `; with what has no score the mean of all is between ${score(bounds[0])} and ${score(bounds[1])}`;
+}
+
 /** What the audits make of the whole range: the dear judge's mean over all, with the cheap scores' help. */
 function corrected(mean) {
   if (!mean) return null;
-  const about = mean.mean === null ? `too few audits (${Math.round(mean.audits)} of 30)` : `by audits, worth ${Math.round(mean.worth)} of them`;
+  const about = mean.mean === null ? `too few audits (${Math.round(mean.audits)} of 30)` : `by audits, worth ${Math.round(mean.worth)} of them${withLost(mean.bounds)}`;
   return h("p", { class: "whole corrected" }, mean.mean === null ? "–" : `${score(mean.mean)} ${margin(mean)}`, h("span", { class: "what" }, about));
 }
 
@@ -105,7 +111,8 @@ function counts({ whole, newest, changes }) {
   const parts = [`${plural(whole.scores, "score")} of ${plural(whole.conversations, "conversation")}`];
   if (whole.skipped) parts.push(`${whole.skipped} skipped`);
   if (whole.failed) parts.push(`${whole.failed} failed`);
-  if (whole.bounds && whole.bounds[1] - whole.bounds[0] >= 0.005) parts.push(`with what has no score the mean of all is between ${score(whole.bounds[0])} and ${score(whole.bounds[1])}`);
+  const lost = withLost(whole.bounds);
+  if (lost) parts.push(lost.slice(2));
   if (whole.clipped >= 0.005) parts.push(`${percent(whole.clipped)} of the weight left out: one conversation outweighed the others`);
   if (changes?.length) parts.push(`evaluator or judge changed at ${clock(changes[0])}: the curve has earlier scores, the figures have not`);
   if (newest) parts.push(`newest ${clock(newest)}`);

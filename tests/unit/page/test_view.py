@@ -205,3 +205,24 @@ def test_failures_leave_bounds_of_the_mean_of_all():
     again = View([*view.evaluators.values()])
     again.restore(stretch_from_json(stretch_to_json(stretch)))
     assert tracked(again, NEW.timestamp() + 400.0)["whole"]["bounds"] == pytest.approx([low, high])
+
+
+def test_refused_audits_leave_bounds_of_the_mean_by_audits() -> None:
+    """A dear judge that refuses a tenth of what was drawn for it, perhaps the bad ones."""
+    view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question", audit_version="a")])
+    for number in range(600):
+        ended = NEW + timedelta(seconds=number / 10)
+        noted: dict[str, Any] = {"probability": 0.5, "version": "a"}
+        noted |= {"reason": "refused"} if number % 20 == 0 else {"score": float(number % 5 > 0)}
+        details = {"audit": noted} if number % 2 == 0 else {}
+        subject = replace(scored().subject, conversation_id=f"c{number}")
+        judged = scored(number, subject=subject, ended_at=ended, score=0.8, details=details)
+        view.add_evaluation(judged, 0, number, ended.timestamp())
+    stretch = view.take_stretch(0, NEW.timestamp() + 400.0, after=0.0)
+    assert stretch is not None
+    again = View([*view.evaluators.values()])
+    again.restore(stretch_from_json(stretch_to_json(stretch)))
+    for shown in (view, again):
+        mean = tracked(shown, NEW.timestamp() + 400.0)["whole"]["corrected"]
+        low, high = mean["bounds"]
+        assert (low, high - low) == (pytest.approx(0.9 * mean["mean"]), pytest.approx(0.1))

@@ -8,8 +8,9 @@ from functools import cache
 import numpy as np
 import pytest
 
+from collector.statistics.audited_sums import PRODUCTS, AuditedSums
 from collector.statistics.estimator import VARIANCE_FLOOR
-from collector.statistics.intervals import mean_interval
+from collector.statistics.intervals import mean_interval, mean_text
 
 SCORES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "nine of ten pass": lambda rng, number: (rng.random(number) < 0.9).astype(float),
@@ -50,3 +51,35 @@ def test_of_many_scores_it_is_the_normal_one() -> None:
     low, high = mean_interval(0.7, 0.01, 2000.0)
     assert (low, high) == pytest.approx((0.7 - 0.0196, 0.7 + 0.0196), abs=0.001)
     assert mean_interval(1.02, 0.02, 40.0)[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "number", "text"),
+    [
+        (0.812, 0.0046, 2000.0, "0.812 ± 0.009"),
+        (1.0, 0.0, 5.0, "1.000 (at least 0.55)"),
+        (0.0, 0.0, 5.0, "0.000 (at most 0.45)"),
+        (0.95, 0.035, 40.0, "0.950 (0.83 to 0.99)"),
+    ],
+)
+def test_a_mean_in_words(mean: float, error: float, number: float, text: str) -> None:
+    assert mean_text(mean, error, number) == text
+
+
+@pytest.mark.parametrize(("rate", "agree"), [(0.95, 0.95), (0.95, 0.97), (0.98, 0.97)])
+def test_a_mean_by_thirty_to_forty_five_audits_is_covered(rate: float, agree: float) -> None:
+    """Also where both judges agree so often that the audits may hold no disagreement."""
+    rng, shown, hits = np.random.default_rng(3), 0, 0
+    for _ in range(150):
+        dear = (rng.random(760) < rate).astype(float)
+        cheap = np.where(rng.random(760) < agree, dear, 1.0 - dear)
+        drawn = np.where(rng.random(760) < 0.05, 20.0, 0.0)
+        totals = np.stack([drawn, drawn * dear, drawn * cheap, np.ones(760), cheap])
+        products = totals @ totals.T
+        sums = AuditedSums((*totals.sum(1), *(products[pair] for pair in PRODUCTS)))
+        mean = sums.corrected()
+        if mean is not None and mean.audits <= 45:
+            low, high = interval(round(mean.mean, 3), round(mean.error, 4), round(mean.audits))
+            shown, hits = shown + 1, hits + (low <= rate <= high)
+            assert 0.0 <= low <= high <= 1.0
+    assert hits / shown > 0.93

@@ -14,10 +14,12 @@ from collector.alerting.watch.alert_evaluation import (
     unscored_share,
 )
 from collector.alerting.watch.buckets import Buckets
+from collector.records.audits import AuditScore
 from collector.statistics.bounded_sums import BoundedSums, Weight
 from collector.statistics.drop_detector import DropDetector, evidence, threshold
 from collector.statistics.estimator import Sums
 from collector.statistics.incident import recovery_threshold
+from evaluators.results import Sampling
 
 RECOVERS = recovery_threshold(7 * 86400.0, 60.0)
 SERIES = ("all", "helpful", "v")
@@ -216,3 +218,18 @@ def test_the_share_without_a_score_is_of_the_last_hour_and_of_enough():
         buckets.add_unscored(SERIES, time=7250.0)
     assert unscored_share(parts, now=7300.0, interval=60.0) == pytest.approx(6 / 25)
     assert unscored_share(parts, now=7300.0 + 3700.0, interval=60.0) == 0.0
+
+
+def test_refused_audits_leave_bounds_of_a_miss() -> None:
+    buckets, series = Buckets(60.0, 7 * 86400.0), ("all", "helpful:audit", "a")
+    for number in range(600):
+        drawn, refused = number % 2 == 0, number % 20 == 0
+        audit = AuditScore(float(number % 3 > 0), 0.5) if drawn and not refused else None
+        buckets.add_audited(
+            series, DETECTOR, f"c{number}", sampling=Sampling(), score=0.7, audit=audit,
+            lost=0.5 * (drawn and refused), time=number,
+        )  # fmt: skip
+    misses = target_misses(buckets.of(series), DETECTOR, now=700.0, interval=60.0, min_n=30)
+    assert misses
+    low, high = misses[-1].bounds
+    assert high - low == pytest.approx(0.1, abs=0.002)

@@ -27,7 +27,7 @@ def test_scores_of_one_conversation_do_not_count_as_independent() -> None:
 def test_failures_are_no_scores() -> None:
     summary = summarize([bare(1, 1.0), bare(2, None), bare(3, None, outcome="skipped", error=None)])["helpful"]
     assert (summary.scored, summary.skipped, dict(summary.failed), summary.mean) == (1, 1, {"judge_timeout": 1}, 1.0)
-    assert summary.interval is None
+    assert summary.interval == pytest.approx((0.05, 1.0)), "one conversation says hardly anything"
 
 
 def test_nothing_scored_has_no_mean() -> None:
