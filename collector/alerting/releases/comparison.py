@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import hypot
 from typing import Literal
 
 from collector.alerting.releases.hourly_scores import total
@@ -43,12 +44,16 @@ Method = Literal["side by side", "week before", "day before"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean of the new version less that of the old one, within the interval from `low` to `high`, if it has one."""
+    """The mean of the new version less that of the old one, within the interval from `low` to `high`, if it has one.
+
+    `errors` is how many standard errors that is from 0, where it has none.
+    """
 
     estimate: float
     low: float
     high: float
     method: Method
+    errors: float = 0.0
 
     @property
     def has_interval(self) -> bool:
@@ -105,7 +110,8 @@ class Pair:
         new = total(self.new.values())
         if min(old.n_eff, new.n_eff) < BLOCK:
             return None
-        return Difference(new.mean - old.mean, -1.0, 1.0, "day before")
+        change = new.mean - old.mean
+        return Difference(change, -1.0, 1.0, "day before", change / hypot(old.stderr, new.stderr))
 
 
 def _blocks(old_hours: Hourly, new_hours: Hourly, started: int) -> list[tuple[Sums, Sums]]:

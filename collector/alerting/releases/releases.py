@@ -30,6 +30,8 @@ LASTS = 7 * 24
 """Hours for which a release is compared."""
 UNSEEN = 24
 """Hours without a score after which a version is gone."""
+_BEYOND_CHANCE = 4.0
+"""Standard errors by which a mean is worse that is not so by chance."""
 _SETTLING = 1
 """Hours in which what comes first is no release."""
 
@@ -67,6 +69,12 @@ class Release:
     lower_is_better: bool
     means: tuple[float | None, float | None]
     conversations: tuple[float, float]
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether it took over at once as the mean got worse beyond chance: the first candidate, and no more."""
+        errors = self.difference.errors if self.difference is not None else 0.0
+        return (errors if self.lower_is_better else -errors) > _BEYOND_CHANCE
 
     @property
     def state(self) -> str:

@@ -33,6 +33,9 @@ from evaluators.results import Evaluation
 ALL_MONITORS = ""
 """The name of the budget of all monitors."""
 _LEARNING_RATE = 0.05  # weight of an evaluation's cost in the mean of its kind
+_SHARE_RATE = (
+    0.02  # weight of an evaluation in the share that a monitor pays for; it is 0 or 1, so it needs more of them
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class BudgetController:
         self._planner = RatePlanner(plan, partitions)
         self._by_partition: dict[int, PartitionBudget] = {}
         self._costs: dict[tuple[str, str, bool], float] = {}
+        self._paid_shares: dict[tuple[str, str], float] = {}
         self._reserved: dict[str, tuple[str, float]] = {}
         self._deferred: dict[str, tuple[str, float]] = {}
         self._deferred_usd: dict[str, float] = {}
@@ -216,8 +220,12 @@ class BudgetController:
         return Rates(rates)
 
     def learn(self, partition: int, job: Job, evaluation: Evaluation) -> None:
-        """An evaluation was made: planned rates follow from what they are like."""
+        """An evaluation was made: planned rates follow from what they are like, and who pays for shared verdicts."""
         self._planner.learn(partition, job, evaluation)
+        if job.assignment.sharers and evaluation.outcome != "skipped":
+            key = job.monitor.name, job.assignment.evaluator.name
+            paid = float(evaluation.shares is None)
+            self._paid_shares[key] = (1 - _SHARE_RATE) * self._paid_shares.get(key, 1.0) + _SHARE_RATE * paid
 
     def _share(self, monitor: Monitor, now: float) -> RateReduction:
         factor, fallback = 1.0, False
@@ -237,10 +245,14 @@ class BudgetController:
         return RateReduction(factor, fallback)
 
     def _demand_usd(self, monitor: Monitor, fallback: bool) -> float:
-        """US dollars per second that judging without a budget would cost."""
+        """US dollars per second that judging without a budget would cost.
+
+        Of a verdict that several monitors ask for, each counts the share that it has paid for lately: one pays for all.
+        """
         return sum(
             (partition_budget.demand(monitor.name, assignment.evaluator.name).per_second or 0.0)
             * self.expected_usd(assignment, fallback)
+            * self._paid_shares.get((monitor.name, assignment.evaluator.name), 1.0)
             for assignment in monitor.assignments
             if assignment.asks_judge
             for partition_budget in self._by_partition.values()

@@ -61,6 +61,12 @@ def test_without_a_week_before_nothing_tells_the_version_from_the_time_of_day():
     assert found.difference is not None
     assert found.difference.estimate == pytest.approx(-0.3, abs=0.1)
     assert (found.difference.method, found.state, found.is_worse) == ("day before", "untold", False)
+    assert found.is_candidate, "it took over all of the traffic, and the mean fell then"
+    steady = Traffic()
+    for hour in range(40):
+        steady.hour(hour, "1.0" if hour < 26 else "1.1", 40, mean=0.8)
+    (found,) = steady.at(40)
+    assert not found.is_candidate
 
 
 def test_what_time_alone_may_change_is_not_the_releases():

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from evaluation_samples import scored
 
 from collector.evaluate.budget.controller import (
     ALL_MONITORS,
@@ -312,3 +313,23 @@ def test_a_deferred_evaluation_has_no_canary_and_a_cost_of_its_own() -> None:
     waiting.release()
     assert budget.expected_usd(replace(ASSIGNMENT, deferred=True), fallback=False) == 0.5
     assert budget.expected_usd(ASSIGNMENT, fallback=False) == 0.01
+
+
+def test_a_verdict_that_two_monitors_ask_for_is_demanded_once() -> None:
+    """Both judge all turns: the first pays, and the second repeats; by the end the budget is nearly that of one."""
+    shared = replace(ASSIGNMENT, sharers=("", "n"))
+    first = Monitor(name="m", assignments=(shared,), match={})
+    other = replace(first, name="n", assignments=(replace(shared, monitor="n"),))
+    budget = BudgetController(Plan((first, other), budget=Budget(usd_per_hour=10.0, hard_cap=1.0)), 1)
+    budget.add_partition(0, 0.0, None, ())
+    for number in range(400):
+        for monitor in (first, other):
+            job = replace(JOB, monitor=monitor, assignment=monitor.assignments[0])
+            budget.learn(0, job, scored(number, shares=None if monitor is first else "e"))
+    for monitor in (first, other):
+        budget.add_demand(0, monitor, monitor.assignments[0], 3000.0)
+    alone = BudgetController(Plan((first,), budget=Budget(usd_per_hour=10.0, hard_cap=1.0)), 1)
+    alone.add_partition(0, 0.0, None, ())
+    alone.add_demand(0, first, first.assignments[0], 3000.0)
+    both, one = (each.decide_rates(0, 600.0)[0].of("m").factor for each in (budget, alone))
+    assert both == pytest.approx(one, rel=0.01)
