@@ -96,14 +96,18 @@ def parse_json_or_text(text: str) -> Json:
 
 def parse_json(text: str) -> Json:
     """The same, `ABSENT` for a text that holds no JSON."""
-    stripped = text.strip()
-    if stripped.startswith("```"):
-        stripped = _FENCE.sub("", stripped, count=1).removesuffix("```").strip()
+    stripped = without_fence(text)
     try:
         value = orjson.loads(stripped)
     except orjson.JSONDecodeError:
         return ABSENT
     return _with_long_numbers(stripped, value) if _LONG_NUMBER.search(stripped) else value
+
+
+def without_fence(text: str) -> str:
+    """The text without white space and a code fence around it."""
+    stripped = text.strip()
+    return _FENCE.sub("", stripped, count=1).removesuffix("```").strip() if stripped.startswith("```") else stripped
 
 
 def _with_long_numbers(text: str, value: Json) -> Json:

