@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from collector.calibration.labels import HumanLabel
 from collector.records.audits import FEWEST_AUDITS
 from collector.statistics.audited_sums import SUM_NAMES, TOTALS, AuditedSums, growth
+from collector.statistics.confusion import Confusion
 from collector.statistics.estimator import VARIANCE_FLOOR
 from collector.statistics.intervals import Z, share_interval
 from collector.statistics.score_scale import ScoreScale
@@ -42,13 +43,15 @@ class VerdictAgreement:
     """How a judge's verdicts agree with people's. `number` is the effective one of labelled conversations.
 
     `share` is that of equal verdicts, `kappa` what it is beyond chance (Cohen 1960), `youden` sensitivity + specificity
-    - 1: the share of good answers that pass less that of bad ones that do.
+    - 1: the share of good answers that pass less that of bad ones that do. `verdicts` are people's and the judge's, as
+    "good" and "bad", weighted to add up to `number`.
     """
 
     number: float
     share: Bounded
     kappa: Bounded
     youden: Bounded
+    verdicts: Confusion
 
     def measures(self) -> dict[str, Bounded]:
         """Every measure by its name."""
@@ -80,7 +83,16 @@ def verdict_agreement(labels: Sequence[HumanLabel], scale: ScoreScale) -> Verdic
             passed.value + failed.value - 1.0 - math.hypot(passed.value - passed.low, failed.value - failed.low),
             passed.value + failed.value - 1.0 + math.hypot(passed.high - passed.value, failed.high - failed.value),
         ),
+        _confusion(verdicts),
     )
+
+
+def _confusion(verdicts: Sequence["_Verdicts"]) -> Confusion:
+    counts = defaultdict[tuple[str, str], float](float)
+    each = _effective(verdicts) / (math.fsum(verdict.weight for verdict in verdicts) or 1.0)
+    for verdict in verdicts:
+        counts["good" if verdict.human else "bad", "good" if verdict.judge else "bad"] += each * verdict.weight
+    return Confusion(counts)
 
 
 class _Verdicts(NamedTuple):

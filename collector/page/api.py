@@ -14,11 +14,12 @@ from collector.page.requests import Filters, excerpt, select_evaluations, visibl
 from collector.page.score_series import RANGES, WEEK, Bin, ScoreSeries, total
 from collector.page.settings import PageSettings
 from collector.page.sources import AgreementView, PeopleView, Sources
-from collector.page.view import ListedEvaluation, View
+from collector.page.view import EvaluatorView, ListedEvaluation, View
 from collector.past.evaluations import is_owed
 from collector.records.feedback import JoinedFeedback
 from collector.records.json import evaluation_to_json, label_to_json, turn_to_json
 from collector.statistics.audited_sums import AuditedSums, CorrectedMean, corrected_by_people, sums_of_scores
+from collector.statistics.confusion import confusions
 from collector.statistics.intervals import MeanInterval
 from evaluators.cases import Turn
 from evaluators.results import Evaluation, Label
@@ -185,7 +186,24 @@ class PageApi:
             "state": _state(_judged_by(recent, whole), threshold, lower_is_better=lower),
             "newest": track.newest,
             "people": None if people is None else _people(people, track.whole(WEEK, now)),
+            "classified": self._classified(watched) if watched and watched.labels else None,
         }
+
+    def _classified(self, watched: EvaluatorView) -> Mapping[str, object] | None:
+        """The listed evaluations of turns whose reference is one of the labels; None without any."""
+        evaluations = [
+            judged
+            for judged in (listed.evaluation for listed in self.view)
+            if (judged.monitor, judged.evaluator) == (watched.monitor, watched.evaluator)
+            and (not watched.versions or judged.evaluator_version in watched.versions)
+        ]
+        turns = (
+            self.view.turn_cache.turn(judged.subject.conversation_id, judged.subject.turn_id or "")
+            for judged in evaluations
+        )
+        expected = {turn.turn_id: turn.expected_output or "" for turn in turns if turn is not None}
+        results = dict(confusions(evaluations, {watched.evaluator: watched.labels}, expected))
+        return results[watched.evaluator].as_json() if results else None
 
     def _funnel(self) -> Json:
         traffic = self.sources.traffic() if self.sources.traffic else ()
@@ -272,7 +290,8 @@ def _agreement(agreement_view: AgreementView) -> Json:
     """A measure without a value is null: NaN is no JSON."""
     bounds = {"share": agreement_view.share, "kappa": agreement_view.kappa, "youden_j": agreement_view.youden_j}
     measures = {name: None if math.isnan(bound[0]) else list(bound) for name, bound in bounds.items()}
-    return {"segment": agreement_view.segment, "labels": agreement_view.labels, **measures}
+    verdicts = agreement_view.verdicts.as_json() if agreement_view.verdicts and agreement_view.labels else None
+    return {"segment": agreement_view.segment, "labels": agreement_view.labels, **measures, "verdicts": verdicts}
 
 
 def _earlier(whole: Bin | None) -> Json | None:

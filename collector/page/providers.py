@@ -38,6 +38,7 @@ def evaluator_views(plan: Plan, targets: Mapping[tuple[str, str], float]) -> Ite
                 if isinstance(assignment.judge, Audited)
                 else None,
                 asks=criteria_of(assignment.evaluator),
+                labels=frozenset(assignment.evaluator.label_names),
                 versions=(assignment.version, assignment.version_by(fallback=True)),
             )
 

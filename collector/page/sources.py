@@ -7,6 +7,7 @@ from typing import Literal
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
 from collector.page.requests import GateRequest
 from collector.statistics.audited_sums import AuditedSums
+from collector.statistics.confusion import Confusion
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.results import Evaluation
 
@@ -118,6 +119,8 @@ class AgreementView:
     share: tuple[float, float, float]
     kappa: tuple[float, float, float]
     youden_j: tuple[float, float, float]
+    verdicts: Confusion | None = None
+    """Good and bad by people and by the judge, weighted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

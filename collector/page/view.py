@@ -36,6 +36,8 @@ class EvaluatorView:
     """The version of who audits it; None if nobody does."""
     asks: str = ""
     """Its criterion, in words."""
+    labels: frozenset[str] = frozenset()
+    """The labels that it chooses from."""
     versions: tuple[str, ...] = ()
     """The versions that are one evaluator now: its own, and with the judge that takes over; () takes all."""
 

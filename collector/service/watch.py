@@ -126,6 +126,7 @@ def _agreement_view(segment: str, verdict_agreement: VerdictAgreement) -> Agreem
         share=verdict_agreement.share,
         kappa=verdict_agreement.kappa,
         youden_j=verdict_agreement.youden,
+        verdicts=verdict_agreement.verdicts,
     )
 
 

@@ -19,7 +19,7 @@ from collector.commands.normalize import normalize
 from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_with_base, read_base
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
 from collector.commands.score.spend_limit import judges_of, require_prices
-from collector.commands.score.summary import ScoreSummary, as_json, as_table, below, confusions, summarize, turned
+from collector.commands.score.summary import ScoreSummary, as_json, as_table, below, summarize, turned
 from collector.config.configured import Config, without_audits
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment, Plan
@@ -30,6 +30,7 @@ from collector.records.attributes import with_declared
 from collector.service.assembly_builder import build_assembler, link_turns
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import build_plan
+from collector.statistics.confusion import confusions
 from collector.telemetry.plain import show
 from collector.wording import plural, suggestion
 from evaluators.cases import Turn

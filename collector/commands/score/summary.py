@@ -1,103 +1,21 @@
 """Summary of evaluations: per evaluator the mean score with its interval, and the counts without a score.
 
 Summaries of scores, as a table for people and as JSON for programs.
-
-Results of a classifier over a set of cases with expected labels: precision, recall, F1 and the confusion matrix.
-
-Formulas: precision = TP / (TP + FP), recall = TP / (TP + FN), F1 = 2 TP / (2 TP + FP + FN), by label; macro F1 is their
-mean over the labels that are expected or chosen.
 """
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import orjson
 from rich import box
 from rich.table import Table
 
+from collector.statistics.confusion import Confusion
 from collector.statistics.intervals import mean_interval
 from collector.telemetry.wide_console import wide_console
 from evaluators.results import Evaluation
-
-
-@dataclass(frozen=True, slots=True)
-class Confusion:
-    """Counts by expected and chosen label."""
-
-    counts: Mapping[tuple[str, str], int]
-
-    @property
-    def labels(self) -> list[str]:
-        """Every label that is expected or chosen."""
-        return sorted({label for pair in self.counts for label in pair})
-
-    @property
-    def accuracy(self) -> float:
-        """The share of cases whose label was expected."""
-        right = sum(count for (expected, chosen), count in self.counts.items() if expected == chosen)
-        return right / sum(self.counts.values())
-
-    @property
-    def macro_f1(self) -> float:
-        """The mean of the labels' F1."""
-        labels = self.labels
-        return sum(self._ratios(label)[2] or 0.0 for label in labels) / len(labels)
-
-    def _ratios(self, label: str) -> tuple[float | None, float | None, float | None]:
-        """Precision, recall and F1 of a label; None without a case."""
-        right = self.counts.get((label, label), 0)
-        chosen = sum(count for (_, other), count in self.counts.items() if other == label)
-        expected = sum(count for (other, _), count in self.counts.items() if other == label)
-        return _share(right, chosen), _share(right, expected), _share(2 * right, chosen + expected)
-
-    def as_json(self) -> dict[str, object]:
-        """Everything for programs."""
-        names = ("precision", "recall", "f1")
-        return {
-            "accuracy": self.accuracy,
-            "macro_f1": self.macro_f1,
-            "labels": {label: dict(zip(names, self._ratios(label), strict=True)) for label in self.labels},
-            "confusion": [
-                {"expected": expected, "chosen": chosen, "count": count}
-                for (expected, chosen), count in sorted(self.counts.items())
-            ],
-        }
-
-    def table(self, name: str) -> Table:
-        """Expected labels as rows and chosen ones as columns, with precision, recall and F1."""
-        title = f"{name}: accuracy {self.accuracy:.3f}, macro F1 {self.macro_f1:.3f}"
-        table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
-        table.add_column("expected \\ chosen")
-        for heading in (*self.labels, "precision", "recall", "F1"):
-            table.add_column(heading, justify="right", overflow="fold")
-        for label in self.labels:
-            cells = (str(self.counts.get((label, chosen), 0)) for chosen in self.labels)
-            ratios = ("–" if ratio is None else f"{ratio:.3f}" for ratio in self._ratios(label))
-            table.add_row(label, *cells, *ratios)
-        return table
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
-
-
-def confusions(
-    evaluations: Iterable[Evaluation], labels: Mapping[str, frozenset[str]], expected: Mapping[str, str]
-) -> Iterator[tuple[str, Confusion]]:
-    """The confusion matrix of each evaluator that chose among labels for cases with an expected one.
-
-    `labels` are those of each evaluator, `expected` is the expected output of turns by their ids: a case counts if it
-    is one of the evaluator's labels.
-    """
-    counts: dict[str, Counter[tuple[str, str]]] = {}
-    for evaluation in evaluations:
-        wanted = expected.get(evaluation.subject.turn_id or "", "").strip()
-        if evaluation.label is not None and wanted in labels.get(evaluation.evaluator, ()):
-            counts.setdefault(evaluation.evaluator, Counter())[wanted, evaluation.label] += 1
-    yield from ((name, Confusion(pairs)) for name, pairs in counts.items())
-
 
 NONE: Mapping[str, Confusion] = {}
 
@@ -229,8 +147,22 @@ def as_table(
             if summary.labels:
                 console.print(f"{name}: {_labels(summary)}", markup=False, highlight=False)
         for name, confusion in classified.items():
-            console.print(confusion.table(name))
+            console.print(_matrix(name, confusion))
     return captured.get()
+
+
+def _matrix(name: str, confusion: Confusion) -> Table:
+    """Expected labels as rows and chosen ones as columns, with precision, recall and F1."""
+    title = f"{name}: accuracy {confusion.accuracy:.3f}, macro F1 {confusion.macro_f1:.3f}"
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
+    table.add_column("expected \\ chosen")
+    for heading in (*confusion.labels, "precision", "recall", "F1"):
+        table.add_column(heading, justify="right", overflow="fold")
+    for label in confusion.labels:
+        cells = (str(confusion.counts.get((label, chosen), 0)) for chosen in confusion.labels)
+        ratios = ("–" if ratio is None else f"{ratio:.3f}" for ratio in confusion.ratios(label))
+        table.add_row(label, *cells, *ratios)
+    return table
 
 
 def _labels(summary: ScoreSummary) -> str:

@@ -3,7 +3,7 @@
 import { href } from "./address.js";
 import { chart } from "./chart.js";
 import { byId, fill, h } from "./dom.js";
-import { clock, margin, moment, percent, plural, score, span } from "./format.js";
+import { clock, count, margin, moment, percent, plural, score, span } from "./format.js";
 
 const STATES = {
   good: ["above its threshold", "✓"],
@@ -22,7 +22,7 @@ export function showMonitors(overview, state, chosen) {
   byId("monitors-note").textContent = [overview.tracks.length ? "" : "none is configured", runs(overview)].filter(Boolean).join(" · ");
   showAlerts(overview.alerts, state, chosen);
   const place = byId("tracks");
-  if (place.querySelector(".chart:hover")) return; // somebody reads a chart: it stays still
+  if (place.querySelector(".chart:hover, .matrix[open]:hover")) return; // somebody reads a chart or a table: it stays still
   const focused = place.contains(document.activeElement) ? document.activeElement.closest(".track")?.dataset.key : null;
   fill(place, overview.tracks.map((track) => card(track, overview, state, chosen)));
   if (focused) [...place.children].find((each) => each.dataset.key === focused)?.querySelector("button").focus();
@@ -52,6 +52,7 @@ function card(track, overview, state, chosen) {
     chart(track, `${track.evaluator} on ${track.monitor}`),
     h("p", { class: "counts" }, counts(track)),
     agreement(track.people),
+    matrix("by expected labels", track.classified),
   );
 }
 
@@ -85,8 +86,21 @@ function byPeople(people) {
 /** How the judge's verdicts agree with people's, in all and by segment. */
 function agreement(people) {
   if (!people) return null;
-  return h("div", { class: "counts agreement" }, people.agreements.map((each) => h("p", {},
-    `${each.segment || "agreement with people"}: ${[measure(each.share, "same verdict", percent), measure(each.kappa, "kappa"), measure(each.youden_j, "J")].filter(Boolean).join(" · ")} · ${plural(Math.round(each.labels), "label")}`)));
+  return h("div", { class: "counts agreement" }, people.agreements.map((each) => h("div", {}, h("p", {},
+    `${each.segment || "agreement with people"}: ${[measure(each.share, "same verdict", percent), measure(each.kappa, "kappa"), measure(each.youden_j, "J")].filter(Boolean).join(" · ")} · ${plural(Math.round(each.labels), "label")}`), each.segment ? null : matrix("verdicts by people", each.verdicts))));
+}
+
+/** Accuracy and macro F1; opened, what was expected by what was chosen, with precision, recall and F1 of each label. */
+function matrix(title, results) {
+  if (!results) return null;
+  const names = Object.keys(results.labels);
+  const number = (expected, chosen) => results.confusion.find((each) => each.expected === expected && each.chosen === chosen)?.count ?? 0;
+  return h("details", { class: "counts matrix" },
+    h("summary", {}, `${title}: ${percent(results.accuracy)} right, macro F1 ${score(results.macro_f1)}`),
+    h("table", {},
+      h("tr", {}, h("th", {}, "expected \\ chosen"), [...names, "precision", "recall", "F1"].map((name) => h("th", {}, name))),
+      names.map((name) => h("tr", {}, h("th", {}, name), names.map((chosen) => h("td", {}, count(Math.round(number(name, chosen))))),
+        ["precision", "recall", "f1"].map((which) => h("td", {}, score(results.labels[name][which])))))));
 }
 
 function measure(bounds, name, form = score) {

@@ -52,6 +52,10 @@ def test_the_measures_are_those_of_the_table() -> None:
     assert found.kappa.low == pytest.approx((found.share.low - chance) / (1 - chance))
     assert found.youden.value == pytest.approx(60 / 65 + 25 / 35 - 1)
     assert found.youden.low < found.youden.value < found.youden.high
+    figures = found.verdicts.as_json()
+    assert figures["accuracy"] == pytest.approx(0.85)
+    assert figures["labels"]["bad"]["recall"] == pytest.approx(25 / 35)
+    assert figures["labels"]["good"]["precision"] == pytest.approx(60 / 70)
 
 
 def test_where_all_agree_that_is_not_certain_and_one_kind_alone_proves_nothing() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from collector.commands.score.summary import Confusion, confusions
+from collector.statistics.confusion import Confusion, confusions
 
 
 def test_figures_of_a_published_example() -> None:

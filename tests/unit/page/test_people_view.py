@@ -17,6 +17,8 @@ from collector.page.sources import AgreementView, PeopleView, Sources
 from collector.page.view import EvaluatorView, View
 from collector.records.audits import AuditScore
 from collector.statistics.audited_sums import AuditedSums, totals_of
+from collector.statistics.confusion import Confusion
+from evaluators.testing import a_turn
 
 NONE = (math.nan, math.nan, math.nan)
 KEY = (scored().monitor, scored().evaluator)
@@ -46,8 +48,38 @@ def test_the_mean_by_people_and_the_agreement() -> None:
     assert shown["interval"][1] - shown["interval"][0] > 0.12
     assert shown["labels"] == pytest.approx(60)
     assert shown["agreements"] == [
-        {"segment": "paid", "labels": 12.0, "share": [0.9, 0.7, 1.0], "kappa": None, "youden_j": None}
+        {"segment": "paid", "labels": 12.0, "share": [0.9, 0.7, 1.0], "kappa": None, "youden_j": None, "verdicts": None}
     ]
+
+
+def test_the_verdicts_by_people() -> None:
+    verdicts = Confusion({("good", "good"): 6.0, ("bad", "good"): 2.0, ("bad", "bad"): 4.0})
+    whole = AgreementView(segment="", labels=12.0, share=NONE, kappa=NONE, youden_j=NONE, verdicts=verdicts)
+    shown = track(PeopleView(withheld="few", sums=labels_of(12), agreements=(whole,)))["agreements"][0]["verdicts"]
+    assert shown["accuracy"] == pytest.approx(10 / 12)
+    assert shown["labels"]["bad"] == {"precision": 1.0, "recall": pytest.approx(4 / 6), "f1": pytest.approx(0.8)}
+
+
+def test_a_classifier_by_the_labels_that_references_expect() -> None:
+    watched = EvaluatorView(monitor=KEY[0], evaluator=KEY[1], labels=frozenset({"refund", "other", "delivery"}))
+    view = View([watched])
+    pairs = [
+        ("refund", "refund"),
+        ("refund", "other"),
+        ("other", "other"),
+        ("I want it back", "other"),
+        (None, "other"),
+    ]
+    for number, (expected, chosen) in enumerate(pairs):
+        subject = replace(scored().subject, conversation_id=str(number), turn_id=f"t{number}")
+        view.add_evaluation(scored(number, subject=subject, label=chosen), 0, number, START.timestamp())
+        turn = a_turn("q", "a", turn_id=f"t{number}", conversation_id=str(number), expected_output=expected)
+        view.add_turn(turn, 100, 0, number)
+    api = PageApi(view, PageSettings(), Sources())
+    (shown,) = orjson.loads(orjson.dumps(api.overview(Filters(), scored().time.timestamp() + 60.0)))["tracks"]
+    assert shown["classified"]["accuracy"] == pytest.approx(2 / 3)
+    assert shown["classified"]["labels"]["refund"] == {"precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3)}
+    assert {"expected": "refund", "chosen": "other", "count": 1} in shown["classified"]["confusion"]
 
 
 @pytest.mark.parametrize("why", ["few", "weak", "drift"])
