@@ -3,13 +3,14 @@
 # ruff: noqa: INP001 - scripts beside the pages that they write
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from collector.cli import app
+from deploy.configuration_page import FEW
 
 INTRODUCTION = """\
 # Commands
@@ -18,10 +19,16 @@ INTRODUCTION = """\
 
 Exit status: 0 done, 1 the work failed, 2 the command or its configuration is wrong. Data goes to stdout, messages go
 to stderr. Wherever a command has them, `--config`, `-c` names the configuration file (`evalstream.yaml`), `--json`
-prints JSON, and `--to` is the end (exclusive) of the time that begins with `--from`. Colours appear only on a terminal,
+prints JSON, and `--from` and `--to` (exclusive; now by default) are times like 2026-11-20T09:00 (UTC), or durations
+before now like 24h. Colours appear only on a terminal,
 and not when `NO_COLOR` is set. `evalstream --install-completion` makes your shell complete commands and options.
 """
-EVERYWHERE = {"The configuration file.", "Print JSON.", "End (exclusive), written in the same way; now by default."}
+EVERYWHERE = {
+    "The configuration file.",
+    "Print JSON.",
+    "Start: a time like 2026-11-20T09:00 (UTC), or a duration before now like 24h.",
+    "End (exclusive), written in the same way; now by default.",
+}
 """The help of the options that the introduction explains."""
 
 
@@ -45,7 +52,7 @@ def _commands(path: str, command: Any) -> Iterator[str]:
         usage = [path, *common, *(["[OPTIONS]"] if own else []), *arguments]
         yield f"Usage: `{' '.join(usage)}`\n"
         if own:
-            yield "\n".join(["| option | default | meaning |", "|---|---|---|", *own]) + "\n"
+            yield "\n".join(_items(own) if len(own) <= FEW else _table(own)) + "\n"
 
 
 def _argument(argument: TyperArgument) -> str:
@@ -54,7 +61,19 @@ def _argument(argument: TyperArgument) -> str:
     return repeated if argument.required else f"[{repeated}]"
 
 
-def _row(option: TyperOption) -> str:
+def _table(options: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    yield from ("| option | default | meaning |", "|---|---|---|")
+    for name, default, meaning in options:
+        yield f"| {name} | {default} | {meaning.replace('|', chr(92) + '|')} |"
+
+
+def _items(options: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    for name, default, meaning in options:
+        yield f"- {name}{f' ({default})' * bool(default)}: {meaning}"
+
+
+def _row(option: TyperOption) -> tuple[str, str, str]:
+    """The names of an option, its default and its meaning."""
     names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
     default = (
         "required"
@@ -63,4 +82,4 @@ def _row(option: TyperOption) -> str:
         if option.default in (None, False, ()) or callable(option.default)
         else f"`{option.default}`"
     )
-    return f"| {names} | {default} | {(option.help or '').replace('|', chr(92) + '|')} |"
+    return names, default, option.help or ""

@@ -22,6 +22,10 @@ FIRST: Mapping[str, str] = yaml.safe_load(Path(__file__).with_name("first_keys.y
 """The keys of the first page, by their section."""
 
 
+FEW = 4
+"""So many rows at most are a list, which takes less to read than a table."""
+
+
 class Row(NamedTuple):
     """A key of the file."""
 
@@ -57,10 +61,19 @@ def own_keys(kind: str) -> tuple[Row, ...]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Keys as a Markdown table."""
+    """Keys as a Markdown table; a few of them as a list."""
+    if len(rows) <= FEW:
+        return "".join(map(_item, rows))
     lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def _item(row: Row) -> str:
+    name = row.key.strip("*")
+    key = f"**{name}**" if row.key != name else f"`{name}`"
+    default = f", default {row.default}" if row.default else ""
+    return f"- {key} ({row.type}{default}): {row.meaning}\n"
 
 
 def _all_sections() -> Iterator[Section]:

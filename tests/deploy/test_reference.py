@@ -28,10 +28,11 @@ def test_generated_pages_are_current(page: Path) -> None:
 
 def test_keys_have_types_and_defaults() -> None:
     lines = (document() + advanced()).splitlines()
+    assert any(line.startswith("- `tolerance` (number above 0 to 1, default `0.2`): ") for line in lines)
     rows = {tuple(line.split(" | ")[:3]) for line in lines if line.startswith("| ")}
     assert ("| **model**", "text", "") in rows
     assert ("| timeout", "duration", "`1m`") in rows
-    assert ("| usd_per_hour", "number above 0", "") in rows
+    assert "- `usd_per_hour` (number above 0): The most that an hour may cost." in lines
     assert ("| max_open_bytes", "integer from 1,048,576", "`268435456`") in rows
     assert ("| when_open", "`pause`, `shed`", "`pause`") in rows
 
@@ -39,7 +40,7 @@ def test_keys_have_types_and_defaults() -> None:
 def test_the_first_page_has_a_hundred_keys_that_exist() -> None:
     named = sorted(key for keys in FIRST.values() for key in keys.split())
     again = re.findall(r"`(\w+)`", "".join(re.findall(r"As in `[^`]+`:([^.]*)", document())))
-    shown = re.findall(r"^\| \**(\w+)\** \| (?!type)", document(), re.MULTILINE)
+    shown = re.findall(r"^(?:\| \**(?=\w+\** \| (?!type))|- [*`]+(?=\w+[*`]+ \())(\w+)", document(), re.MULTILINE)
     assert sorted([*again, *shown]) == named
     assert len(named) <= 100
 
