@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, ca
 import typer
 from typer.core import TyperGroup
 
+from collector.commands.usage import usage_sentence
 from collector.errors import ConfigError, EvalstreamError
 from collector.telemetry.plain import show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Generator, Mapping
 
     from collector.config.configured import Config
 
@@ -58,6 +60,9 @@ RENAMED = {
 """Commands of earlier releases, and what took their place. Some are groups now: those had no name after them."""
 
 
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
 class GroupedCommands(TyperGroup):
     """The root command, whose help lists the commands under headings."""
 
@@ -72,6 +77,26 @@ class GroupedCommands(TyperGroup):
                 formatter.write_dl(
                     [(f"{name:<{width}}", self.commands[name].get_short_help_str(limit)) for name in names]
                 )
+
+    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the options before the command."""
+        with self._in_a_sentence():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read the rest of the command line and run the command."""
+        with self._in_a_sentence():
+            return super().invoke(ctx)
+
+    @contextmanager
+    def _in_a_sentence(self) -> Generator[None]:
+        """Make one sentence of what the parser says; a command without its words prints its help."""
+        try:
+            yield
+        except _UsageError as error:
+            if type(error).__name__ == "NoArgsIsHelpError":
+                raise
+            raise ConfigError(usage_sentence(error, self.commands)) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; an earlier name runs the present one, and a line says so."""

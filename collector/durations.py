@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_WORDS = re.compile(r"(\d+(?:\.\d+)?) ?(days?|hours?|minutes?|mins?|seconds?|secs?)", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
@@ -15,8 +16,14 @@ def seconds(value: object) -> object:
         return value
     match = _DURATION.fullmatch(value.strip())
     if match is None:
-        raise ValueError("write a duration like 10s, 15m or 1h")
+        raise ValueError(f"write a duration like 10s, 15m or 1h{_in_words(value.strip())}")
     return float(match[1]) * _UNITS[match[2]]
+
+
+def _in_words(text: str) -> str:
+    """The duration that a number and a word are, like `7 days`."""
+    match = _WORDS.fullmatch(text)
+    return f"; for {text} write {match[1]}{match[2][0].lower()}" if match else ""
 
 
 Seconds = Annotated[float, BeforeValidator(seconds, json_schema_input_type=float | str), Field(ge=0)]

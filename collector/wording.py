@@ -50,6 +50,11 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def lowered(text: str) -> str:
+    """A sentence as it stands after a colon; `PEM file` and `URL` stay."""
+    return text if text[1:2].isupper() else f"{text[:1].lower()}{text[1:]}"
+
+
 def unknown(thing: str, name: str, known: Iterable[str]) -> str:
     """Says that a name does not exist, and what to write instead: `unknown judge 'smal'; did you mean 'small'?`."""
     return f"unknown {thing} {name!r}; {suggestion(name, known)}"

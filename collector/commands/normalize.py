@@ -197,6 +197,8 @@ def _what_it_is(data: bytes, path: Path) -> str:
     """Why a file that is no JSON cannot be read, with what to do."""
     if data.startswith(_GZIP):
         return "is compressed; decompress it first: gunzip"
+    if data.startswith(b"PK"):
+        return "is an archive or an Office document; unpack it, or save it as CSV or as JSON lines"
     if path.suffix in _JSON and not _is_text(data):
         return "is not UTF-8; save it as UTF-8"
     if path.suffix in _JSON or _is_text(data[:1000]):
@@ -293,7 +295,12 @@ def _load_line(line: bytes, number: int) -> object:
     try:
         return parse_exactly(line)
     except ValueError:
-        raise BadInput(f"line {number} is not JSON; write one JSON object a line, or remove it") from None
+        remedy = "write one JSON object a line, or remove it"
+        if line.rstrip().endswith(b","):
+            remedy = "remove the comma at its end"
+        elif line.lstrip().startswith(b"{'"):
+            remedy = "JSON has double quotes"
+        raise BadInput(f"line {number} is not JSON; {remedy}") from None
 
 
 def _find_signal(document: object) -> Literal["traces", "logs"] | None:

@@ -9,6 +9,7 @@ Its data take half a second to import, so an address that cannot be a vendor's i
 
 import ipaddress
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -120,12 +121,35 @@ def checked_endpoint(url: str) -> str:
         raise ValueError("contains a name or password, which would be printed; write api_key: ${env:NAME} instead")
     if not host:
         raise ValueError("has no host; write it like https://host/v1")
+    if url != url.strip() or " " in url:
+        raise ValueError("contains a space; remove it")
+    if parts.query or parts.fragment:
+        raise ValueError(
+            "ends with ?… or #…, after which no path can be added; write the base alone, like https://host/v1"
+        )
     for path in _ADDED:
         if parts.path.rstrip("/").endswith(path):
             raise ValueError(f"ends with {path}, which is added to it; write {url.split(path, maxsplit=1)[0]}")
     if host in _METADATA or _is_link_local(host):
         raise ValueError("is a link-local or metadata address; name the endpoint of a judge")
     return url
+
+
+_PLACEHOLDER = re.compile(r"<[^<>]*>|your[-_ ][^ ]{0,40}key[^ ]{0,40}|sk-\.{3}|\.{3}", re.IGNORECASE)
+
+
+def refuse_no_key(key: str) -> None:
+    """Refuse a text that no endpoint takes as a key. The message does not have it.
+
+    Raises:
+        ValueError: it is an example's, or more than the key.
+    """
+    if key.startswith("Bearer "):
+        raise ValueError("begins with Bearer, which is added to it; write the key alone")
+    if _PLACEHOLDER.fullmatch(key):
+        raise ValueError("is an example's text; write the key, usually as ${env:NAME}")
+    if any(sign.isspace() for sign in key):
+        raise ValueError("contains a space or an end of line; write the key alone")
 
 
 Cloud = Literal["azure", "aws", "google"]

@@ -14,11 +14,28 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from collector.config.settings import Settings
-from collector.wording import requirement, suggestion, unknown
+from collector.wording import lowered, requirement, suggestion, unknown
 
 _MAPPINGS = frozenset({"dict_type", "model_type", "model_attributes_type"})
 _MEMBERS = frozenset({"str", "int", "float", "bool"})
 _NAMED = re.compile(r"'([^']*)'")
+_JOINED = re.compile(r"\w+:\S")
+_AMOUNT = re.compile(r"[$€]? ?(\d{1,9}(?:[.,]\d{1,9})?) ?(?:USD|EUR|[$€])?")
+_ADDRESS = re.compile(r"([\w.-]+):(\d{1,5})")
+_HABITS: Mapping[str, str] = {
+    "topic": "traces, logs or turns",
+    "topics": "traces, logs or turns",
+    "endpoint": "host and port",
+    "otlp": "otlp_http or otlp_grpc",
+    "http": "otlp_http",
+    "grpc": "otlp_grpc",
+    "brokers": "bootstrap_servers",
+    "api_base": "base_url",
+    "sampling_rate": "sample",
+    "metrics": "evaluators",
+    "prompt": "criteria",
+}
+"""Names that other programs have for a key."""
 _PERCENT = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 
 
@@ -43,7 +60,8 @@ def error_sentences(error: ValidationError, model: type[BaseModel], prefix: Sequ
         ):
             continue
         if where in sentences and detail["type"] in _MAPPINGS:
-            sentence = f"{sentences[where]}, or a mapping"
+            requirement_before, separator, remedy = sentences[where].partition("; ")
+            sentence = f"{requirement_before}, or a mapping{separator}{remedy}"
         if where not in sentences or detail["type"] in _MAPPINGS:
             sentences[where] = sentence
     return list(sentences.values())
@@ -63,16 +81,18 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str
     path = [*prefix, *detail["loc"]]
     match detail["type"]:
         case "extra_forbidden":
-            known = sorted(_fields_at(model, detail["loc"][:-1]))
-            return f"{path_text(path)}: unknown key; {suggestion(str(detail['loc'][-1]), known)}"
+            key, known = str(detail["loc"][-1]), sorted(_fields_at(model, detail["loc"][:-1]))
+            return f"{path_text(path)}: {_unknown_key(key, known)}"
         case "missing":
             return f"{path_text(path)}: is missing; {_example(model, detail['loc'])}"
         case "string_pattern_mismatch":
             return f"{path_text(path)}: has the wrong form; {_example(model, detail['loc'])}"
         case "dict_type" | "model_type" | "model_attributes_type":
             keys = list(_fields_at(model, detail["loc"]))[:3]
-            some = f" such as {', '.join(keys)}" if keys else ""
-            return f"{path_text(path) or 'the file'}: must be a mapping, with key: value{some}"
+            some = f" such as {', '.join(keys)}" if keys else f"; write {detail['loc'][-1]}: {{NAME: …}}"
+            joined = isinstance(detail["input"], str) and _JOINED.match(detail["input"])
+            space = "; a space is missing after its colon" if joined else ""
+            return f"{path_text(path) or 'the file'}: must be a mapping, with key: value{some}{space}"
         case "list_type" | "tuple_type":
             value, key = detail.get("input"), next((part for part in reversed(path) if isinstance(part, str)), "key")
             # The value may be a secret, so it is not repeated.
@@ -82,12 +102,22 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str
             where = path_text(path)
             own = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
             message = (requirement(detail) or own) + _remedy(detail)
-            return f"{where}: {message[:1].lower()}{message[1:]}" if where else message
+            return f"{where}: {lowered(message)}" if where else message
 
 
 def _example(model: type[BaseModel], loc: Sequence[str | int]) -> str:
     field = _fields_at(model, loc[:-1]).get(str(loc[-1]))
-    return f"needed: {field[:1].lower()}{field[1:].rstrip('.')}" if field else f"write {loc[-1]}: …"
+    return f"needed: {lowered(field).rstrip('.')}" if field else f"write {loc[-1]}: …"
+
+
+def _unknown_key(key: str, known: Sequence[str]) -> str:
+    """The sentence on a key that is none of `known`."""
+    if any(sign.isspace() and sign != " " for sign in key):
+        return "a space that is none to YAML (a no-break space) stands before it or in it; write plain spaces"
+    if ":" in key and key.partition(":")[0] in known:
+        return f"a space is missing after the colon; write {key.partition(':')[0]}: …"
+    meant = _HABITS.get(key, "")
+    return f"unknown key; {f'write {meant}' if re.split('[, ]', meant)[0] in known else suggestion(key, known)}"
 
 
 def _remedy(detail: ErrorDetails) -> str:
@@ -98,8 +128,19 @@ def _remedy(detail: ErrorDetails) -> str:
     if detail["type"] == "literal_error" and isinstance(value, str):
         near = get_close_matches(value, _NAMED.findall(expected), n=1)
         return f"; did you mean {near[0]!r}?" if near else ""
-    percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
-    return f"; for {value} write {float(percent[1]) / 100:g}" if percent else ""
+    if isinstance(value, int | float):
+        in_percent = detail.get("ctx", {}).get("le") == 1 and 1 < value <= 100
+        as_share = f"; for {value:g} % write {value / 100:g}" if in_percent else ""
+        return f'; write "{value}" in quotes' if detail["type"] == "string_type" else as_share
+    if not isinstance(value, str):
+        return ""
+    if percent := _PERCENT.fullmatch(value):
+        return f"; for {value} write {float(percent[1]) / 100:g}"
+    if amount := _AMOUNT.fullmatch(value):
+        return f"; for {value} write {amount[1].replace(',', '.')}"
+    if detail["type"] == "int_parsing" and (address := _ADDRESS.fullmatch(value)):
+        return f"; write host: {address[1]} and port: {address[2]}"
+    return ""
 
 
 def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> Mapping[str, str]:

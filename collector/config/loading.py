@@ -394,6 +394,12 @@ def _tenant_redaction_mistakes(settings: Settings) -> Iterator[str]:
     for name in settings.redact.tenants:
         if name not in known:
             yield f"redact.tenants: {unknown('tenant', name, known)}"
+    installed = plugins.names(plugins.REDACTORS)
+    whose = {"redact": settings.redact, **{f"redact.tenants.{n}": own for n, own in settings.redact.tenants.items()}}
+    for place, redact in whose.items():
+        for name in redact.detectors:
+            if ":" not in name and name not in installed:
+                yield f"{place}.detectors: {unknown('detector', name, installed)}"
 
 
 def _trust_mistakes(settings: Settings) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from collector.config.alerts import AlertSettings, GoldenSettings, MonitorAlertSettings
 from collector.config.dialects import DialectSettings
-from collector.config.endpoints import checked_endpoint, list_prices, only_by_client, pair_named
+from collector.config.endpoints import checked_endpoint, list_prices, only_by_client, pair_named, refuse_no_key
 from collector.config.feedback import FeedbackSettings
 from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
@@ -20,6 +20,7 @@ from collector.logs.kafka_security import KafkaSecuritySettings
 from collector.otlp.span import EVENT_NAME
 from collector.page.settings import PageSettings
 from collector.receive.access import AuthSettings
+from collector.receive.addresses import BrokerAddresses
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.attributes import is_reserved
 from collector.redact.open_redactor import RedactSettings
@@ -41,7 +42,7 @@ class KafkaLogSettings(Section):
     And `.labels`, which is stored indefinitely, `.unlinked`, if conversations are linked, and with a page `.history`.
     """
 
-    bootstrap_servers: list[str] = Field(min_length=1)
+    bootstrap_servers: BrokerAddresses
     """Brokers, as host:port."""
     prefix: str = Field(default="evalstream", pattern=r"^[A-Za-z0-9._-]+$")
     """First part of every topic's name."""
@@ -82,7 +83,7 @@ class LogSettings(Section):
 class KafkaSourceSettings(Section):
     """Topics that others write: OTLP, as the OpenTelemetry Collector does, or ready-made turns."""
 
-    bootstrap_servers: list[str] = Field(min_length=1)
+    bootstrap_servers: BrokerAddresses
     """Brokers, as host:port."""
     traces: list[str] = Field(default_factory=list)
     """Topics with spans, like otlp_spans."""
@@ -494,6 +495,12 @@ class JudgeSettings(Section):
     @classmethod
     def _a_place_for_judged_text(cls, url: str) -> str:
         return checked_endpoint(url)
+
+    @field_validator("api_key")
+    @classmethod
+    def _as_it_is_sent(cls, key: SecretStr) -> SecretStr:
+        refuse_no_key(key.get_secret_value())
+        return key
 
     @field_validator("extra_body")
     @classmethod

@@ -23,8 +23,11 @@ _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 _NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 
-_WHOLE = re.compile(r"\$(?:\{[^{}]*\}|[A-Z_][A-Z0-9_]*)")
-"""A value that is meant to be replaced as a whole."""
+_WHOLE = re.compile(
+    r"\$(?:\{[^{}]*\}|\([^()]*\)|(?:env:)?[A-Z_][A-Z0-9_]*)|%[A-Z_][A-Z0-9_]*%|(?:os\.environ/|env:|process\.env\.)[A-Z_][A-Z0-9_]*"
+    r"|\{\{ *(?:env\.|\$)?[A-Z_][A-Z0-9_]* *\}\}"
+)
+"""A value that is meant to be replaced as a whole, as shells and other programs write it."""
 
 
 class _UnsafeYaml(ValueError):
@@ -58,7 +61,8 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
         _refuse_unsafe(data)
         value: Any = yaml.safe_load(data)
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{name}: is not valid YAML: {_yaml_problem(error)}") from error
+        quotes = '; “ and ” are no quotes in YAML: write "' if any(map(data.__contains__, _CURLED)) else ""
+        raise ConfigError(f"{name}: is not valid YAML: {_yaml_problem(error)}{quotes}") from error
     if not isinstance(value, dict):
         raise ConfigError(f"{name}: must be a mapping with keys such as judges, evaluators, monitors")
     return {str(key): item for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
@@ -127,6 +131,7 @@ def _yaml_problem(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else "it is nested too deeply; write it flatter"
 
 
+_CURLED = tuple(sign.encode() for sign in "“”„")
 _PLAIN = {
     "'\\t' that cannot start": "a tab indents this line; use spaces",
     "mapping values are not allowed": "a second colon in a line; begin a new line, or write the text in quotes",
@@ -136,6 +141,8 @@ _PLAIN = {
     "unexpected end of stream": "a quote or a bracket is not closed; close it",
     "expected ',' or": "a bracket is not closed, or a comma is missing",
     "cannot start any token": "a sign that begins no text; write the text in quotes",
+    "unknown escape character": "in double quotes \\ begins an escape; write the text in single quotes",
+    "found another document": "--- begins a second document; keep one",
 }
 """Parts of what YAML's reader says, with the meaning in a configuration."""
 

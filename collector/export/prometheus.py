@@ -16,6 +16,7 @@ from collector.export.exporter import ExportContext, ExporterSettings, Monitored
 from collector.export.feedback import by_monitor
 from collector.export.scrape import serve_metrics
 from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_segments, dimensions_of
+from collector.receive.addresses import ListeningHost
 from collector.records.audits import audit_of, audit_outcome
 from collector.records.feedback import FeedbackSubject, JoinedFeedback
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, audit_name, audited_weight
@@ -43,7 +44,7 @@ _MODELS = 1000
 class PrometheusSettings(ExporterSettings):
     """The address of /metrics, and the labels of scores."""
 
-    host: str = Field(default="127.0.0.1", min_length=1)
+    host: ListeningHost = "127.0.0.1"
     """Address to listen on."""
     port: int = Field(default=9464, ge=0, le=65535)
     """Port to listen on; 0 takes any free one."""

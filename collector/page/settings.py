@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from collector.durations import Seconds
 from collector.page.label_draw import LabelQueueSettings
 from collector.receive.access import AuthSettings, TlsSettings, is_loopback
+from collector.receive.addresses import ListeningHost
 from collector.section import Section
 
 Kind = Literal["grafana", "tempo", "jaeger", "phoenix", "langfuse", "template"]
@@ -60,7 +61,7 @@ class TraceLinkSettings(Section):
 class PageSettings(Section):
     """A page to look at the service with: on it people see conversations and label evaluations."""
 
-    host: str = Field(default="127.0.0.1", min_length=1)
+    host: ListeningHost = "127.0.0.1"
     """Address to listen on."""
     port: int = Field(default=8321, ge=0, le=65535)
     """Port to listen on; 0 takes any free one."""

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from collector.durations import Seconds
 from collector.receive.access import SenderAuthSettings, SenderTlsSettings, is_loopback
+from collector.receive.addresses import ListeningHost
 from collector.receive.tenants import Tenant, guaranteed_shares
 from collector.section import Section
 
@@ -19,7 +20,7 @@ class OtlpSettings(Section):
     too much now with 503 and with RESOURCE_EXHAUSTED and a RetryInfo.
     """
 
-    host: str = Field(default="127.0.0.1", min_length=1)
+    host: ListeningHost = "127.0.0.1"
     """Address to listen on."""
     port: int = Field(ge=0, le=65535)
     """Port to listen on; 0 takes any free one."""

@@ -23,6 +23,7 @@ from collector.export.otlp_client import OtlpClient
 from collector.logs.appending import Partitioner, size_of
 from collector.logs.kafka_security import KafkaSecuritySettings
 from collector.logs.log import Confirm, LogError, LogUnavailable, Record, RecordTooLarge
+from collector.receive.addresses import BrokerAddresses
 from collector.section import Section
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
@@ -52,7 +53,7 @@ class JudgedSpansOtlpSettings(Section):
 class JudgedSpansKafkaSettings(Section):
     """A topic for judged spans, which others read."""
 
-    bootstrap_servers: list[str] = Field(min_length=1)
+    bootstrap_servers: BrokerAddresses
     """Brokers, as host:port."""
     topic: str = Field(min_length=1)
     """The topic; it must exist."""

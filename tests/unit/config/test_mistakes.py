@@ -29,6 +29,21 @@ IN_MONITOR = (
     ("budget: 5", "monitors.all.budget: must be a mapping, with key: value such as usd_per_hour, usd_per_day, "),
     ("sampel: 0.1", "monitors.all.sampel: unknown key; did you mean 'sample'?"),
     ("match: {started_at: yesterday}", "monitors.all.match: 'started_at' is no field that can be matched"),
+    ('sample: "0,1"', "monitors.all.sample: write a share above 0 and at most 1, or auto; for 0,1 write 0.1"),
+    ("idle_timeout: 7 days", "monitors.all.idle_timeout: write a duration like 10s, 15m or 1h; for 7 days write 7d"),
+    ("match: {service: 3}", 'monitors.all.match.service: must be a string; write "3" in quotes'),
+    ("match: {Service: a}", "monitors.all.match: 'Service' is no field that can be matched; did you mean 'service'?"),
+    ('budget: {usd_per_day: "5 USD"}', "monitors.all.budget.usd_per_day: must be a number; for 5 USD write 5"),
+    ("alerts: {targets: {good: 75}}", "monitors.all.alerts.targets.good: must be at most 1.0; for 75 % write 0.75"),
+    (
+        "alerts: {targets: {god: 0.7}}",
+        "monitors.all.alerts.targets: 'god' is not an evaluator of this monitor; did you",
+    ),
+    ("sampling_rate: 0.1", "monitors.all.sampling_rate: unknown key; write sample"),
+    (
+        "budget: {usd_per_day: 5}",
+        "monitors.all.budget: the price of judge main is unknown; write judges.main.usd_per_mil",
+    ),
 )
 CHANGED = (
     ("criteria: x", "criteria: x, threshold: 60%", "evaluators.good.threshold: must be a number; for 60% write 0.6"),
@@ -39,7 +54,11 @@ CHANGED = (
     ("[input]", "[inptu]", "evaluators.good.evaluation_params[0]: must be 'input'"),
     ("[input]", "input", "evaluators.good.evaluation_params: must be a list; write evaluation_params: […]"),
     ("[good]", "good", "monitors.all.evaluators: must be a list; write evaluators: […]"),
-    ("[good]", "[yes]", f"{USE}: must be a string; yes, no, on and off are true and false in YAML: write it in quotes"),
+    (
+        "[good]",
+        "[yes]",
+        f"{USE}: must be a string, or a mapping; yes, no, on and off are true and false in YAML: write it in quotes",
+    ),
     ("[good]", "[3]", f"{USE}: must be a string, or a mapping"),
     ("[good]", "[[good]]", f"{USE}: must be a string, or a mapping"),
     ("[good]", "[{nme: good}]", f"{USE}.nme: unknown key; did you mean 'name'?"),
@@ -61,6 +80,55 @@ CHANGED = (
     ),
     ("http://127", "127", "judges.main.base_url: has the wrong form; needed: the endpoint, like https://host/v1"),
     ("{all: {", "{all: 3, b: {", "monitors.all: must be a mapping, with key: value such as "),
+    ("api_key: k", "api_key: os.environ/KEY", "judges.main.api_key: os.environ/KEY stands for nothing; an environment"),
+    ("api_key: k", 'api_key: "%KEY%"', "judges.main.api_key: %KEY% stands for nothing; an environment variable is"),
+    ("api_key: k", 'api_key: "env:KEY"', "judges.main.api_key: env:KEY stands for nothing; an environment variable is"),
+    (
+        "api_key: k",
+        'api_key: "{{ KEY }}"',
+        "judges.main.api_key: {{ KEY }} stands for nothing; an environment variable",
+    ),
+    ("api_key: k", 'api_key: "$(cat key)"', "judges.main.api_key: $(cat key) stands for nothing; an environment"),
+    (
+        "api_key: k",
+        'api_key: "Bearer k"',
+        "judges.main.api_key: begins with Bearer, which is added to it; write the key",
+    ),
+    ("api_key: k", 'api_key: "k\\n"', "judges.main.api_key: contains a space or an end of line; write the key alone"),
+    (
+        "api_key: k",
+        'api_key: "<your key>"',
+        "judges.main.api_key: is an example's text; write the key, usually as ${env:",
+    ),
+    (":1/v1", ":1/v1 ", "judges.main.base_url: contains a space; remove it"),
+    (
+        ":1/v1",
+        ":1/v1?api-key=k",
+        "judges.main.base_url: ends with ?… or #…, after which no path can be added; write the",
+    ),
+    (":1/v1", ":port/v1", "judges.main.base_url: is not a URL; write it like https://host/v1"),
+    ("base_url", "api_base", "judges.main.api_base: unknown key; write base_url"),
+    ("criteria: x", 'criteria: x, threshold: "0,7"', "evaluators.good.threshold: must be a number; for 0,7 write 0.7"),
+    ("criteria: x, ", "", "evaluators.good: criteria, evaluation_steps and preset: give exactly one of them; none is"),
+    ("[input]", "[“input”]", "evaluators.good.evaluation_params[0]: must be 'input'"),
+    ("[good]", "[good, good]", "monitors.all.evaluators: good is listed twice; keep one of them"),
+    ("{good: {", "[{", "is not valid YAML: line 2, column "),
+    ("{all: {evaluators: [good]}}", "", "monitors: must be a mapping, with key: value; write monitors: {NAME: …}"),
+)
+BROKERS = (
+    (
+        "[SASL_SSL://h:9093]",
+        "[0]: begins with SASL_SSL://, and a broker is host:port; write h:9093, and security: {prot",
+    ),
+    ("[http://h:9092/]", "[0]: begins with http://, and a broker is host:port; write h:9092"),
+    ('["a:9092,b:9092"]', "[0]: holds several brokers; write each as an item: [a:9092, b:9092]"),
+    ("a:9092,b:9092", ": must be a list; write bootstrap_servers: […]"),
+    ("\"['a:9092']\"", ": must be a list; write bootstrap_servers: […]"),
+    ('["host1:port1"]', "[0]: 'port1' is no port; write host:9092"),
+    ('["h:0"]', "[0]: '0' is no port; write host:9092"),
+    ('["h:99999"]', "[0]: '99999' is no port; write host:9092"),
+    ('["<host>:9092"]', "[0]: '<host>:9092' is no address of a broker; write host:9092"),
+    ("[]", ": must have at least 1 item"),
 )
 ADDED = (
     ("receive: {kafka: {topic: x}}", "receive.kafka: must be a list; begin each item with -"),
@@ -72,6 +140,21 @@ ADDED = (
     ("log: kafka", "log: must be a mapping, with key: value such as kind, path, "),
     ("log: {kind: kafka}", "log.kafka: is missing; write bootstrap_servers: [host:9092]"),
     ("monitor: {}", "monitor: unknown key; did you mean 'monitors'?"),
+    ("page:{port: 1}", "page:{port: a space is missing after the colon; write page: …"),
+    ("page:\n  port:9464", "page: must be a mapping, with key: value such as host, port, url; a space is missing after its"),
+    ("page:\n\u00a0\u00a0port: 9464", "\u00a0\u00a0port: a space that is none to YAML (a no-break space) stands before it"),
+    ('page: {port: "0.0.0.0:9464"}', "page.port: must be a whole number; write host: 0.0.0.0 and port: 9464"),
+    ('page: {host: "0.0.0.0:9464"}', "page.host: must be a host alone; write host: 0.0.0.0 and port: 9464"),
+    ('receive: {otlp_http: {host: "http://0.0.0.0"}}', "receive.otlp_http.host: must be a host alone; write host: 0.0.0.0"),
+    ("receive: {otlp_http: {endpoint: x}}", "receive.otlp_http.endpoint: unknown key; write host and port"),
+    ("receive: {otlp: {port: 1}}", "receive.otlp: unknown key; write otlp_http or otlp_grpc"),
+    ("receive: {kafka: [{bootstrap_servers: [h], topic: x}]}", "receive.kafka[0].topic: unknown key; write traces, logs or"),
+    ("receive: {otlp_http: {tls: {certificate: a}}}", "receive.otlp_http.tls.key: is missing; needed: PEM file with its"),
+    ("page: {port: 4318}\nreceive: {otlp_http: {port: 4318}}", "page.port: 4318 is the port of receive.otlp_http, too; choose"),
+    ("redact: {detectors: [emial]}", "redact.detectors: unknown detector 'emial'; choose from patterns"),
+    ("alerts: {watcher: {webhook: x.example}}", "alerts.watcher.webhook: has the wrong form; needed: URL that is"),
+    ("--- \npage: {}", "is not valid YAML: line 4, column 1: --- begins a second document; keep one"),
+    ('log: {path: "C:\\data"}', "is not valid YAML: line 4, column 17: in double quotes \\ begins an escape; write the text"),
     ("export: {promehteus: {}}", "export.promehteus: unknown exporter 'promehteus'; did you mean 'prometheus'?"),
     ("monitors: {b: {evaluators: [good]}}", "is not valid YAML: line 4, column 1: the key 'monitors' occurs twice"),
 )  # fmt: skip
@@ -103,6 +186,11 @@ CASES: tuple[tuple[str, object, str], ...] = (
     ("t.jsonl", '{"question": \n', "line 1 is not JSON; write one JSON object a line, or remove it"),
     ("t.jsonl", b'{"input": "\xe4", "output": "a"}', "is not UTF-8; save it as UTF-8"),
     ("t.jsonl", {"input": 3, "actual_output": "a"}, "input must be a string"),
+    ("t.jsonl", '{"input": "q", "output": "a"},\n{"input": "q", "output": "a"},\n', "line 1 is not JSON; remove the comma"),
+    ("t.jsonl", "{'input': 'q', 'output': 'a'}\n", "line 1 is not JSON; JSON has double quotes"),
+    ("t.csv", "question,answer\nq,a\n".encode("utf-16"), "not UTF-8; save it as CSV UTF-8"),
+    ("t.csv", "question,answer\nq,a,b\n", "line 2 has more cells than the first line has names"),
+    ("t.docx", b"PK\x03\x04", "is an archive or an Office document; unpack it, or save it as CSV or as JSON lines"),
 )  # fmt: skip
 READ: tuple[object, ...] = (
     {"question": "q", "answer": "a"},
@@ -110,6 +198,7 @@ READ: tuple[object, ...] = (
     {"prompt": "q", "completion": "a"},
     {"query": "q", "response": "a"},
     {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]},
+    b"\xef\xbb\xbf" + b'{"question": "q", "answer": "a"}',
     [{"question": "q", "answer": "a"}],
 )
 
@@ -136,6 +225,14 @@ def test_in_a_monitor(tmp_path: Path, key: str, expected: str) -> None:
 @pytest.mark.parametrize(("before", "after", "expected"), CHANGED)
 def test_a_value(tmp_path: Path, before: str, after: str, expected: str) -> None:
     good(complaint(tmp_path, FILE.replace(before, after)), expected)
+
+
+@pytest.mark.parametrize(("value", "expected"), BROKERS)
+def test_brokers(tmp_path: Path, value: str, expected: str) -> None:
+    text = f"{FILE}log: {{kind: kafka, kafka: {{bootstrap_servers: {value}}}}}\n"
+    if value[:2] == "a:":
+        text = f"{FILE}log:\n  kind: kafka\n  kafka:\n    bootstrap_servers: {value}\n"
+    good(complaint(tmp_path, text), f"log.kafka.bootstrap_servers{expected}")
 
 
 @pytest.mark.parametrize(("line", "expected"), ADDED)

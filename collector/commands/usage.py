@@ -1,0 +1,62 @@
+"""Mistakes in a command line, as one sentence with the remedy."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from collector.wording import suggestion
+
+_HABITS: Mapping[str, str] = {
+    "start": "run", "serve": "run", "up": "run", "validate": "check", "lint": "check", "eval": "score",
+    "evaluate": "score", "test": "score", "help": "--help", "version": "--version",
+}  # fmt: skip
+"""Commands of other programs, and what they are here."""
+_WORDS = (
+    (re.compile(r"Input should be a valid number.*"), "must be a number like 0.05, without % or $"),
+    (re.compile(r"Input should be a valid integer.*"), "must be a whole number"),
+    (re.compile(r"Input should be greater than or equal to (.*)"), r"must be at least \1"),
+    (re.compile(r"Input should be less than or equal to (.*)"), r"must be at most \1"),
+    (re.compile(r"(?:Value error, )?('.*') is not one of (.*?)\.?"), r"must be one of \2, and not \1"),
+    (re.compile(r"No such option: (\S+).*"), r"unknown option \1"),
+    (re.compile(r"Missing (?:option|parameter) '?(.*?)'?\.?"), r"\1 is missing"),
+    (re.compile(r"Option '(.*)' requires an argument\."), r"\1 needs a value"),
+    (re.compile(r"Got unexpected extra arguments?\(?s?\)? \((.*)\)"), r"\1: too many words"),
+)
+
+
+def usage_sentence(error: Any, commands: Mapping[str, object]) -> str:
+    """The mistake in a command line, by the parser's error; `commands` are those of the root."""
+    message: str = error.format_message()
+    command = re.fullmatch(r"No such command '(.*?)'.*", message)
+    if command is not None:
+        name = command[1]
+        remedy = f"write {_HABITS[name]}" if name in _HABITS else suggestion(name, sorted(commands))
+        return f"unknown command {name!r}; {remedy}"
+    prefix, _, value = message.removeprefix("Invalid value for ").partition("': ")
+    option = prefix.removeprefix("'") if message.startswith("Invalid value for '") else ""
+    sentence = f"{option}: {_in_our_words(value)}" if option else _in_our_words(message)
+    possible = getattr(error, "possibilities", None)
+    if possible:
+        return f"{sentence}; did you mean {' or '.join(possible)}?"
+    return f"{sentence}; {_remedy(sentence, error.ctx.command_path if error.ctx is not None else 'evalstream')}"
+
+
+def _in_our_words(message: str) -> str:
+    argument = re.fullmatch(r"Missing argument '(.*)'\.", message)
+    if argument is not None:
+        return f"{argument[1].upper()} is missing"
+    for pattern, words in _WORDS:
+        match = pattern.fullmatch(message)
+        if match is not None:
+            return match.expand(words).replace("' / '", " or ")
+    return message.rstrip(".")
+
+
+def _remedy(sentence: str, path: str) -> str:
+    if path == "evalstream" and "unknown option" in sentence:
+        return "options stand after the command, as in evalstream check -c FILE"
+    if re.match(r"\S+\.ya?ml: too many", sentence):
+        return "name a configuration with -c"
+    if "too many words" in sentence:
+        return "write a value of several words in quotes"
+    return f"{path} -h explains it"

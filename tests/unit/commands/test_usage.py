@@ -1,0 +1,51 @@
+"""Mistakes in a command line: one sentence with the remedy, and status 2."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from collector.cli import main
+
+MISTAKES = (
+    ("score t.jsonl --max-usd $5", "--max-usd: must be a number like 0.05, without % or $; evalstream score -h explains it"),
+    ("score t.jsonl --max-usd -1", "--max-usd: must be at least 0; evalstream score -h explains it"),
+    ("plan sampling --error 5%", "--error: must be a number like 0.05, without % or $; evalstream plan sampling -h"),
+    ("run --workers two", "--workers: must be a whole number; evalstream run -h explains it"),
+    ("run --workers 0", "--workers: must be at least 1; evalstream run -h explains it"),
+    ("run --port 8080", "unknown option --port; evalstream run -h explains it"),
+    ("rules --out x", "unknown option --out; did you mean --output or --format?"),
+    ("rejudge --what everything", "--what: must be one of 'failed', 'unscored', 'all', and not 'everything'; evalstream"),
+    ("check evalstream.yaml", "evalstream.yaml: too many words; name a configuration with -c"),
+    ("diagnose --from 7 days", "days: too many words; write a value of several words in quotes"),
+    ("check --config", "--config needs a value; evalstream -h explains it"),
+    ("-c evalstream.yaml check", "unknown option -c; options stand after the command, as in evalstream check -c FILE"),
+    ("serve", "unknown command 'serve'; write run"),
+    ("validate", "unknown command 'validate'; write check"),
+    ("calibrat", "unknown command 'calibrat'; did you mean 'calibrate'?"),
+    ("score", "PATHS is missing; evalstream score -h explains it"),
+    ("fetch langfuse", "--output or -o is missing; evalstream fetch -h explains it"),
+    ("gate", "--version is missing; evalstream gate -h explains it"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "expected"), MISTAKES)
+def test_one_sentence_and_status_2(
+    command: str, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["evalstream", *command.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2
+    assert sentence.startswith(f"evalstream: {expected}")
+
+
+def test_a_group_without_its_command_prints_its_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["evalstream", "plan"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "Propose targets" in "".join(capsys.readouterr())
