@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import orjson
@@ -30,7 +30,7 @@ from collector.otlp.own_items import EVALUATION_ID, OWN_SCOPE, OwnItems
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from evaluators.errors import JudgeError
-from evaluators.judges.answer_places import mapping
+from evaluators.judges.answer_places import answer_text, mapping
 from evaluators.judges.apis.payload import objects
 from evaluators.judges.connection import Connecting
 from evaluators.judges.endpoint import Prices
@@ -163,7 +163,7 @@ class _TracedConnection:
             "gen_ai.request.model": self._settings.model,
             "gen_ai.request.temperature": body.get("temperature"),
             "gen_ai.request.max_tokens": body.get("max_tokens") or body.get("max_completion_tokens"),
-            "gen_ai.input.messages": self._text(body.get("messages") or body.get("input")),
+            "gen_ai.input.messages": self._texts_of(body.get("messages") or body.get("input")),
             "server.address": address.hostname,
             "server.port": address.port,
             "evalstream.judge": self._name,
@@ -180,23 +180,35 @@ class _TracedConnection:
         except ValueError:
             return status
         choices = objects(answer.get("choices"))
-        answers = [choice.get("message") for choice in choices] or answer.get("content") or answer.get("output")
+        messages = [choice.get("message") for choice in choices] or answer.get("output")
+        answers = messages or answer.get("content")
         question = estimated_tokens(body.get("system"), body.get("messages") or body.get("input"))
         usage = with_estimates(usage_of(answer.get("usage")), question, estimated_tokens(answers))
-        reasons = [choice.get("finish_reason") for choice in choices] or [answer.get("stop_reason")]
+        ends = [choice.get("finish_reason") for choice in choices] or [answer.get("stop_reason")]
+        reasons = [reason for reason in ends if isinstance(reason, str)]
         return status | {
             "gen_ai.response.id": answer.get("id"),
             "gen_ai.response.model": answer.get("model"),
-            "gen_ai.response.finish_reasons": [reason for reason in reasons if isinstance(reason, str)] or None,
+            "gen_ai.response.finish_reasons": reasons or None,
             "gen_ai.usage.input_tokens": usage.input_tokens,
             "gen_ai.usage.output_tokens": usage.output_tokens,
-            "gen_ai.output.messages": self._text(answers),
+            "gen_ai.output.messages": self._texts_of(
+                messages or [answer], finish_reason=reasons[0] if reasons else "stop"
+            ),
             "evalstream.cost_usd": self._prices.cost(usage),
         }
 
-    def _text(self, value: Any) -> str | None:
-        """Messages as JSON, no more than a span is to hold; None unless texts are wanted."""
-        return orjson.dumps(value).decode()[:_MOST_TEXT] if self._texts and value else None
+    def _texts_of(self, messages: Any, **more: str) -> str | None:
+        """The texts of messages in the form of the GenAI conventions, each cut off; None unless texts are wanted."""
+        if not self._texts or not isinstance(messages, list):
+            return None
+        known = [(each, answer_text(mapping(each))[:_MOST_TEXT]) for each in cast("list[Any]", messages)]
+        shown = [
+            {"role": mapping(each).get("role") or "assistant", "parts": [{"type": "text", "content": text}], **more}
+            for each, text in known
+            if text
+        ]
+        return orjson.dumps(shown).decode()
 
 
 def _some(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from chat_server import rating, refusal, serving
 from hashed_env import hashed_python
 from made_up import Trace, chat
 from service import ServiceProcess, free_port
+from tools import tool
 
 from collector.commands.fetch.fetch import FetchOptions, fetch_traces
 from collector.commands.normalize import normalize
@@ -147,15 +149,91 @@ async def spans_fetched(source: str, url: str, folder: Path) -> list[str]:
     return sorted(str(each.span_id) for each in turns)
 
 
-async def test_phoenix(python: Path, tmp_path: Path) -> None:
+@asynccontextmanager
+async def phoenix(python: Path, folder: Path) -> AsyncIterator[str]:
     port, grpc = free_port(), free_port()
     environment = {
         "PHOENIX_PORT": str(port), "PHOENIX_GRPC_PORT": str(grpc), "PHOENIX_HOST": "127.0.0.1",
-        "PHOENIX_WORKING_DIR": str(tmp_path / "phoenix"), "PHOENIX_TELEMETRY_ENABLED": "false",
+        "PHOENIX_WORKING_DIR": str(folder / "phoenix"), "PHOENIX_TELEMETRY_ENABLED": "false",
     }  # fmt: skip
-    (tmp_path / "phoenix").mkdir()
+    (folder / "phoenix").mkdir()
     url = f"http://127.0.0.1:{port}"
-    command = [str(python), "-m", "phoenix.server.main", "serve"]
+    async with running([str(python), "-m", "phoenix.server.main", "serve"], environment, f"{url}/healthz", folder):
+        yield url
+
+
+COLLECTOR = """
+receivers: {{otlp: {{protocols: {{http: {{endpoint: "127.0.0.1:{port}"}}}}}}}}
+exporters: {{otlp_http: {{endpoint: "{url}", compression: none}}}}
+service:
+  telemetry: {{metrics: {{level: none}}}}
+  pipelines: {{traces: {{receivers: [otlp], exporters: [otlp_http]}}}}
+"""
+
+
+@asynccontextmanager
+async def collector_to(url: str, folder: Path) -> AsyncIterator[str]:
+    """A Collector that sends traces on."""
+    port, folder = free_port(), folder / "collector"
+    folder.mkdir()
+    (folder / "config.yaml").write_text(COLLECTOR.format(port=port, url=url))
+    command = [str(tool("otelcol")), f"--config={folder / 'config.yaml'}"]
+    async with running(command, {}, f"http://127.0.0.1:{port}/", folder):
+        yield f"http://127.0.0.1:{port}"
+
+
+async def test_judge_requests_in_phoenix_behind_a_collector(python: Path, tmp_path: Path) -> None:
+    trace = Trace(f"{7:032x}", start=time.time_ns()).span(1, "chat", chat("How much?", "five"), at=0)
+    [turn] = span_ids([trace])
+    evaluator = {
+        "kind": "g_eval", "judge": "main", "evaluation_steps": ["Is it right?"], "evaluation_params": ["actual_output"],
+    }  # fmt: skip
+
+    def respond(_body: dict[str, Any], number: int) -> Any:
+        return rating() if number else refusal(429, retry_after="0")
+
+    async with phoenix(python, tmp_path) as url, collector_to(url, tmp_path) as collector, serving(respond) as judge:
+        config = {
+            "log": {"kind": "sqlite", "path": "evalstream.db"},
+            "assemble": {"idle_timeout": "300ms"},
+            "judges": {"main": {"model": "m", "base_url": judge.base_url}},
+            "evaluators": {"helpful": evaluator},
+            "monitors": {"all": {"evaluators": ["helpful"]}},
+            "export": {"otlp": {"endpoint": collector, "judge_spans": True, "judge_texts": True}},
+        }
+        process = ServiceProcess(tmp_path, config)
+        try:
+            await process.start()
+            await post(f"{collector}/v1/traces", trace.spans.SerializeToString(), {})
+            assert await process.post("traces", trace.spans.SerializeToString()) == 200
+            async with asyncio.timeout(120):
+                while len(spans := (await fetch(f"{url}/v1/projects/default/spans?limit=100")).get("data", [])) < 4:
+                    await asyncio.sleep(0.5)
+            assert await process.stop() == 0
+        finally:
+            await process.end()
+    by_name = {span["name"]: span for span in spans}
+    refused, answered = sorted(
+        (span for span in spans if span["name"] == "chat m"), key=lambda span: span["start_time"]
+    )
+    assert {span["context"]["trace_id"] for span in spans} == {f"{7:032x}"}
+    assert by_name["evaluate helpful"]["parent_id"] == turn
+    for span in (refused, answered):
+        assert span["parent_id"] == by_name["evaluate helpful"]["context"]["span_id"]
+        assert span["span_kind"] == "LLM"
+        assert "five" in span["attributes"]["llm.input_messages.1.message.content"]
+    assert (refused["status_code"], answered["status_code"]) == ("ERROR", "UNSET")
+    assert refused["status_message"] == "HTTP 429"
+    shown = answered["attributes"]
+    assert (shown["llm.model_name"], shown["llm.token_count.prompt"], shown["evalstream.judge.attempt"]) == (
+        "m",
+        1000,
+        2,
+    )
+    assert "score" in shown["llm.output_messages.0.message.content"]
+
+
+async def test_phoenix(python: Path, tmp_path: Path) -> None:
     sent = traces()
     query = "&".join(f"span_ids={each}" for each in span_ids(sent))
 
@@ -163,7 +241,7 @@ async def test_phoenix(python: Path, tmp_path: Path) -> None:
         answer = await fetch(f"{url}/v1/projects/default/span_annotations?{query}&limit=1000")
         return answer.get("data", [])
 
-    async with running(command, environment, f"{url}/healthz", tmp_path):
+    async with phoenix(python, tmp_path) as url:
         for each in sent[:-1]:
             await post(f"{url}/v1/traces", each.spans.SerializeToString(), {})
 

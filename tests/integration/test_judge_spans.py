@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +89,12 @@ async def test_a_request_is_a_client_span_below_the_evaluation(tmp_path: Path) -
 async def test_texts_go_out_on_request_alone(tmp_path: Path) -> None:
     spans, _ = await spans_of(tmp_path, TURN, judge_spans=True, judge_texts=True)
     [span] = [span for span in spans if span.name == "chat m"]
-    assert "What?" in values(span)["gen_ai.input.messages"]
-    assert "score" in values(span)["gen_ai.output.messages"]
+    system, user = json.loads(values(span)["gen_ai.input.messages"])
+    assert (system["role"], user["role"]) == ("system", "user")
+    assert "What?" in user["parts"][0]["content"]
+    [answer] = json.loads(values(span)["gen_ai.output.messages"])
+    assert answer["role"] == "assistant"
+    assert '"score":7' in answer["parts"][0]["content"]
 
 
 @pytest.mark.parametrize(
