@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -133,18 +133,22 @@ def decides(judge: Judge) -> bool:
     return bool(getattr(judge, "decides", False))
 
 
-class NoJudge:
+class WholeJudge:
+    """A judge that answers no single question: `evaluators.evaluate` knows what it does with a whole case."""
+
+    refusal: ClassVar[str]
+
+    async def ask(self, *_: Any, **_options: Any) -> Verdict[Any]:
+        """Refuse.
+
+        Raises:
+            JudgeRejected: always.
+        """
+        raise JudgeRejected(self.refusal)
+
+
+class NoJudge(WholeJudge):
     """The judge of evaluators that ask nobody."""
 
+    refusal = "this evaluator has no judge"
     model = ""
-
-    async def ask(
-        self,
-        prompt: Prompt,  # noqa: ARG002 - the port's signature
-        reply: type[R],  # noqa: ARG002
-        *,
-        logprobs: bool = False,  # noqa: ARG002
-        samples: int = 1,  # noqa: ARG002
-    ) -> Verdict[R]:
-        """Reject every question: there is nobody to answer it."""
-        raise JudgeRejected("this evaluator has no judge")

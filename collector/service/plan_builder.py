@@ -24,7 +24,7 @@ from collector.judging.batches import at_batch_prices
 from collector.records.attributes import text_at
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version
-from evaluators.judge import Judge, NoJudge
+from evaluators.judge import Judge, NoJudge, WholeJudge
 from evaluators.judges.audited import Audited
 from evaluators.judges.cascade import cascade_model
 from evaluators.judges.divided import divided_model
@@ -52,8 +52,10 @@ def build_plan(config: Config, judges: Mapping[str, Judge], key: str = "") -> Pl
     )
 
 
-class _UnaskedJudge(NoJudge):
+class _UnaskedJudge(WholeJudge):
     """A judge that is known by its model alone."""
+
+    refusal = "nobody is asked here"
 
     def __init__(self, model: str) -> None:
         self.model = model

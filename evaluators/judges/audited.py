@@ -6,10 +6,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeVar
 
 from evaluators.cases import Conversation, Turn
-from evaluators.errors import JudgeRejected
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version, subject_id_of
-from evaluators.judge import Judge, Prompt, R, Verdict
+from evaluators.judge import Judge, WholeJudge
 from evaluators.texts.draw import draw
 
 PATIENCE = 60.0
@@ -18,7 +17,7 @@ AuditResult = TypeVar("AuditResult")
 
 
 @dataclass(eq=False, repr=False)
-class Audited:
+class Audited(WholeJudge):
     """A judge, and another one that judges a hash-drawn `share` of the same cases again: the audit.
 
     The score is the first one's; the audit's stands in its details, as `audit`, with the probability of the draw. So
@@ -33,6 +32,8 @@ class Audited:
     Raises:
         ValueError: the share is not in (0, 1], or the other evaluator judges another scope.
     """
+
+    refusal = "an audited judge answers no single question: give it to evaluators.evaluate"
 
     judge: Judge
     auditor: Judge
@@ -72,17 +73,6 @@ class Audited:
     def model(self) -> str:
         """The first judge's: its scores mean the same with and without audits."""
         return self.judge.model
-
-    async def ask(
-        self,
-        prompt: Prompt,  # noqa: ARG002 - the port's signature
-        reply: type[R],  # noqa: ARG002
-        *,
-        logprobs: bool = False,  # noqa: ARG002
-        samples: int = 1,  # noqa: ARG002
-    ) -> Verdict[R]:
-        """Refuse: which cases are audited is decided for a case, not for a question."""
-        raise JudgeRejected("an audited judge answers no single question: give it to evaluators.evaluate")
 
     def audit_version(self, evaluator: Evaluator[Any]) -> str:
         """The version of an evaluator's audits: 12 hex digits, another one where their scores may be others."""

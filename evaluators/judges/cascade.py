@@ -17,10 +17,9 @@ from math import isfinite
 from typing import Any
 
 from evaluators.cases import Conversation, Json, Turn
-from evaluators.errors import JudgeRejected
 from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of, turn_id_of
-from evaluators.judge import Judge, Prompt, R, Verdict
+from evaluators.judge import Judge, WholeJudge
 from evaluators.results import Escalation, Failure, Outcome, Score
 from evaluators.texts.draw import draw
 
@@ -38,7 +37,7 @@ def cascade_model(first: str, then: str, doubt: float, share: float) -> str:
     return f"{then} where {first} doubts ({doubt:g}, {share:g})"
 
 
-class Cascade:
+class Cascade(WholeJudge):
     """Two judges; `evaluators.evaluate` asks `then` only where `first` does not suffice.
 
     `first` makes the whole evaluation. Where its doubt is above `doubt`, or unknown, or its answer cannot be read,
@@ -50,6 +49,8 @@ class Cascade:
     Raises:
         ValueError: `doubt` or `share` is outside [0, 1].
     """
+
+    refusal = "a cascade answers no single question: give it to evaluators.evaluate"
 
     def __init__(
         self, first: Judge, then: Judge, *, doubt: float = DOUBT, share: float = SHARE, salt: str = ""
@@ -67,17 +68,6 @@ class Cascade:
     def model(self) -> str:
         """See `cascade_model`."""
         return cascade_model(self.first.model, self.then.model, self.doubt, self.share)
-
-    async def ask(
-        self,
-        prompt: Prompt,  # noqa: ARG002 - the port's signature
-        reply: type[R],  # noqa: ARG002
-        *,
-        logprobs: bool = False,  # noqa: ARG002
-        samples: int = 1,  # noqa: ARG002
-    ) -> Verdict[R]:
-        """Refuse: which of the two answers is decided by a whole evaluation."""
-        raise JudgeRejected("a cascade answers no single question: give it to evaluators.evaluate")
 
     def escalation(self, evaluator: Evaluator[Any], case: Turn | Conversation, outcome: Outcome) -> Escalation | None:
         """The decision after the first judge's outcome; None where that is the end, for there is no score by it."""

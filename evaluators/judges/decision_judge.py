@@ -1,24 +1,23 @@
 """A judge behind an endpoint whose model decides: it gives probabilities for typed questions, and writes nothing."""
 
-import asyncio
 import re
 import secrets
 from collections.abc import Sequence
-from types import TracebackType
-from typing import ClassVar, Self, Unpack
+from functools import partial
+from typing import ClassVar, Unpack
 
 from evaluators.answers.decided_answers import decided_answer
 from evaluators.asking.prompt_isolation import wrap_for_decision
-from evaluators.errors import JudgeError, JudgeUnavailable, MethodUnavailable
+from evaluators.errors import MethodUnavailable
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.apis.deciding import (
     DecisionRequest,
     NumberedQuestion,
     number_questions,
 )
-from evaluators.judges.endpoint import CostTracker, Prices
+from evaluators.judges.endpoint import CostTracker
+from evaluators.judges.endpoint_judge import EndpointJudge
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
-from evaluators.judges.notices import Notices
 from evaluators.judges.settings import DecidingOptions, DecidingSettings
 from evaluators.judges.usage import estimated_tokens
 from evaluators.questions import Decision, deciding_model
@@ -27,7 +26,7 @@ _TOO_MANY = frozenset({400, 413, 422, 501})
 _NUMBER = re.compile(r"\d{1,6}")
 
 
-class DecisionJudge:
+class DecisionJudge(EndpointJudge):
     """A judge behind an endpoint of decisions.
 
     Args:
@@ -55,17 +54,10 @@ class DecisionJudge:
 
     def __init__(self, model: str, **options: Unpack[DecidingOptions]) -> None:
         settings = DecidingSettings(**options)
-        self._model = model
+        super().__init__(model, settings, settings.endpoint(settings.api))
         self._api = settings.api
-        self._timeout = settings.timeout
-        self._prices = Prices(
-            settings.input_price, settings.output_price, settings.cached_input_price, settings.cache_write_price
-        )
-        self._notices = Notices(model)
-        self._extra_body = dict(settings.extra_body or {})
         self._secret = secrets.token_bytes(32)
         self._most = settings.api.most
-        self._endpoint = settings.endpoint(settings.api)
 
     @property
     def model(self) -> str:
@@ -77,18 +69,6 @@ class DecisionJudge:
         """How many questions the endpoint is believed to take in one request."""
         return self._most
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._endpoint.aclose()
-
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:  # noqa: ARG002 - a decision has its probabilities, always
         """See `Judge.ask`. The probabilities come with one answer, which stands for any number of samples.
 
@@ -97,18 +77,12 @@ class DecisionJudge:
         """
         if not prompt.groups:
             raise MethodUnavailable("this judge decides and cannot write; name another that extracts")
-        bill = CostTracker(self._prices, self._notices)
-        await self._endpoint.connected()  # not the endpoint's time
-        try:
-            async with asyncio.timeout(self._timeout):
-                questions = number_questions(prompt.groups, prompt.material)
-                decisions = await self._decide(prompt, questions, bill)
-                answer = _answer(reply, prompt, questions, decisions)
-        except TimeoutError:
-            error = JudgeUnavailable(f"no answer within {self._timeout:g} s", type="judge_timeout")
-            raise bill.attach(error) from None
-        except JudgeError as error:
-            raise bill.attach(error) from None
+        return await self._billed(partial(self._ask, prompt, reply))
+
+    async def _ask(self, prompt: Prompt, reply: type[R], bill: CostTracker) -> Verdict[R]:
+        questions = number_questions(prompt.groups, prompt.material)
+        decisions = await self._decide(prompt, questions, bill)
+        answer = _answer(reply, prompt, questions, decisions)
         return Verdict([answer], bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
 
     async def _decide(

@@ -1,8 +1,8 @@
 """A model of embeddings behind any OpenAI-compatible endpoint, as a judge that answers with vectors."""
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Unpack, cast
 
 import orjson
@@ -10,23 +10,24 @@ import orjson
 from evaluators.answers.reply_parser import parse_reply
 from evaluators.cases import Json
 from evaluators.embeddings import Embeddings
-from evaluators.errors import JudgeError, JudgeRejected, JudgeUnavailable, NoCompletion
+from evaluators.errors import JudgeRejected, NoCompletion
 from evaluators.judge import Answer, Prompt, R, Verdict
-from evaluators.judges.apis.payload import parsed
+from evaluators.judges.apis.payload import parsed, text
 from evaluators.judges.apis.writing import bearer
+from evaluators.judges.completions import Completion
 from evaluators.judges.connection import Connecting
-from evaluators.judges.endpoint import Endpoint, Prices
+from evaluators.judges.endpoint import CostTracker, Endpoint
+from evaluators.judges.endpoint_judge import EndpointJudge
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
-from evaluators.judges.notices import Notices
 from evaluators.judges.settings import EndpointOptions, EndpointSettings
-from evaluators.judges.usage import estimated_tokens, usage_of, with_estimates
+from evaluators.judges.usage import estimated_tokens, usage_of
 
 OPENAI = "https://api.openai.com/v1"
 _PATH = "/embeddings"
 _NO_KEY = "none"
 
 
-class EmbeddingJudge:
+class EmbeddingJudge(EndpointJudge):
     """A model of embeddings behind an OpenAI-compatible `/embeddings` endpoint; it answers with vectors alone.
 
     The arguments are those of `OpenAIJudge`; `input_price` is in US dollars per million tokens. One event loop at a
@@ -34,16 +35,9 @@ class EmbeddingJudge:
     """
 
     def __init__(self, model: str, **options: Unpack[EndpointOptions]) -> None:
+        self._settings = settings = replace(EndpointSettings(**options), output_price=0.0)
+        super().__init__(model, settings, Endpoint(self._connect, settings.on_headers, settings.retries))
         self.model = model
-        self._settings = settings = EndpointSettings(**options)
-        self._prices = Prices(settings.input_price, 0.0)
-        self._notices = Notices(model)
-        self._extra_body = dict(settings.extra_body or {})
-        self._endpoint = Endpoint(self._connect, settings.on_headers, settings.retries)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._endpoint.aclose()
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:  # noqa: ARG002 - the port's signature
         """Embed the texts of the prompt's material.
@@ -54,29 +48,20 @@ class EmbeddingJudge:
         texts = prompt.material.get("texts")
         if not issubclass(reply, Embeddings) or not texts:
             raise JudgeRejected("a model of embeddings answers no questions; name a judge that writes")
+        return await self._billed(partial(self._embed, cast("Sequence[Json]", texts), reply))
+
+    async def _embed(self, texts: Sequence[Json], reply: type[R], bill: CostTracker) -> Verdict[R]:
         body: dict[str, Json] = {"model": self.model, "input": texts, "encoding_format": "float", **self._extra_body}
         try:
-            async with asyncio.timeout(self._settings.timeout):
-                answered = await self._endpoint.post(body)
-        except TimeoutError:
-            raise JudgeUnavailable(f"no answer within {self._settings.timeout:g} s", type="judge_timeout") from None
+            answered = await self._endpoint.post(body)
         except HttpStatusError as refusal:
             raise to_judge_error(refusal, " ".join(map(str, texts))) from None
-        return self._verdict(answered.content, reply, estimated_tokens(texts))
-
-    def _verdict(self, content: bytes, reply: type[R], question_tokens: int) -> Verdict[R]:
-        payload = _payload(content)
-        usage = with_estimates(replace(usage_of(payload.get("usage")), output_tokens=0), question_tokens, 0)
-        self._notices.look_at(usage)
-        cost = self._prices.cost(usage)
-        text = orjson.dumps({"vectors": _vectors(payload)}).decode()
-        try:
-            answer = Answer(parse_reply(text, reply), "")
-        except JudgeError as error:
-            error.usage, error.cost_usd = usage, cost
-            raise
-        model = payload.get("model")
-        return Verdict([answer], model if isinstance(model, str) and model else self.model, None, usage, cost)
+        payload = _payload(answered.content)
+        usage = replace(usage_of(payload.get("usage")), output_tokens=0)
+        bill.add(Completion((), text(payload.get("model")), None, usage), estimated_tokens(texts), 0)
+        vectors = orjson.dumps({"vectors": _vectors(payload)}).decode()
+        answer = Answer(parse_reply(vectors, reply), "")
+        return Verdict([answer], bill.model or self.model, None, bill.usage, bill.cost_usd)
 
     def _connect(self) -> Connecting:
         settings = self._settings

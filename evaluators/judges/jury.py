@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evaluators.cases import Json
-from evaluators.errors import JudgeRejected
 from evaluators.evaluator import Evaluator
-from evaluators.judge import Judge, Prompt, R, Verdict
+from evaluators.judge import Judge, WholeJudge
 from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped
 
 Combine = Literal["mean", "median", "majority"]
@@ -22,7 +21,7 @@ def jury_model(combine: Combine, models: Sequence[str]) -> str:
     return f"{combine}({', '.join(models)})"
 
 
-class Jury:
+class Jury(WholeJudge):
     """Judges that each make the whole evaluation; `evaluators.evaluate` combines what they come to.
 
     `mean` and `median` are those of the scores. `majority`: the best score if more than half of them pass (the
@@ -33,6 +32,8 @@ class Jury:
     Raises:
         ValueError: there are fewer than two judges, or the quorum is out of reach.
     """
+
+    refusal = "a panel answers no single question: give it to evaluators.evaluate"
 
     def __init__(self, judges: Sequence[Judge], *, combine: Combine = "median", quorum: int | None = None) -> None:
         if len(judges) < 2:
@@ -47,17 +48,6 @@ class Jury:
     def model(self) -> str:
         """See `panel_model`."""
         return jury_model(self.combine, [judge.model for judge in self.judges])
-
-    async def ask(
-        self,
-        prompt: Prompt,  # noqa: ARG002 - the port's signature
-        reply: type[R],  # noqa: ARG002
-        *,
-        logprobs: bool = False,  # noqa: ARG002
-        samples: int = 1,  # noqa: ARG002
-    ) -> Verdict[R]:
-        """Refuse: a panel has no common answer to a question, only a common score."""
-        raise JudgeRejected("a panel answers no single question: give it to evaluators.evaluate")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,21 +8,20 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import ClassVar, Self, Unpack, cast
+from typing import ClassVar, Unpack, cast
 
 from evaluators.answers.alternatives import alternatives_for
 from evaluators.answers.reply_parser import parse_answer
 from evaluators.answers.schemas import has_reasons, schema_of, schema_with_key
 from evaluators.asking.prompt_isolation import key_request, subject_text
 from evaluators.cases import Json
-from evaluators.errors import JudgeError, JudgeReplyInvalid, JudgeUnavailable
+from evaluators.errors import JudgeError, JudgeReplyInvalid
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.capabilities import Capabilities, LearntCapabilities, QuestionAttempt
 from evaluators.judges.completions import Choice, Completion
-from evaluators.judges.endpoint import CostTracker, Prices, RequestOutdated
+from evaluators.judges.endpoint import CostTracker, RequestOutdated
+from evaluators.judges.endpoint_judge import EndpointJudge
 from evaluators.judges.error_mapping import ABOUT_QUESTION, HttpStatusError, complaint_text, meaning_of, to_judge_error
-from evaluators.judges.notices import Notices
 from evaluators.judges.own_words import words_beside
 from evaluators.judges.requests import (
     ALONE,
@@ -51,7 +50,7 @@ _QUOTED = 2000
 _FAULT = 500
 
 
-class OpenAIJudge:
+class OpenAIJudge(EndpointJudge):
     """A judge behind an OpenAI-compatible chat completions endpoint, or another one whose model writes its answers.
 
     Args:
@@ -100,15 +99,9 @@ class OpenAIJudge:
     takes_packs: ClassVar[bool] = True
 
     def __init__(self, model: str, **options: Unpack[WritingOptions]) -> None:
-        settings = WritingSettings(**options)
+        self._settings = settings = WritingSettings(**options)
         api, secret = settings.api, settings.secret
-        self._model = model
-        self._settings = settings
-        self._prices = Prices(
-            settings.input_price, settings.output_price, settings.cached_input_price, settings.cache_write_price
-        )
-        self._notices = Notices(model)
-        self._extra_body = dict(settings.extra_body or {})
+        super().__init__(model, settings, settings.posting(settings.endpoint(api)))
         of_questions = secret or secrets.token_bytes(32)
         self._secret = of_questions if settings.answer_key else None
         self._subject_secret = of_questions if settings.subject_first else None
@@ -118,7 +111,6 @@ class OpenAIJudge:
         self._has_cache_key = settings.subject_first and api.takes_cache_key
         self._learnt = LearntCapabilities(api.abilities(self._hopes()))
         self._api = api
-        self._endpoint = settings.posting(settings.endpoint(api))
 
     def _hopes(self) -> Capabilities:
         """The endpoint's assumed capabilities before the first answer."""
@@ -140,30 +132,9 @@ class OpenAIJudge:
         """The endpoint's capabilities, as far as known."""
         return self._learnt.current
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._endpoint.aclose()
-
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """See `Judge.ask`. With several samples, those that do not parse are left out, unless none does."""
-        bill = CostTracker(self._prices, self._notices)
-        await self._endpoint.connected()  # not the endpoint's time
-        try:
-            async with asyncio.timeout(self._settings.timeout):
-                return await self._ask(prompt, reply, logprobs, samples, bill)
-        except TimeoutError:
-            error = JudgeUnavailable(f"no answer within {self._settings.timeout:g} s", type="judge_timeout")
-            raise bill.attach(error) from None
-        except JudgeError as error:
-            raise bill.attach(error) from None
+        return await self._billed(partial(self._ask, prompt, reply, logprobs, samples))
 
     async def _ask(self, prompt: Prompt, reply: type[R], logprobs: bool, samples: int, bill: CostTracker) -> Verdict[R]:
         if isinstance(prompt, PackPrompt):

@@ -14,7 +14,7 @@ from evaluators.judges.apis.deciding import DecidingApi
 from evaluators.judges.apis.decisions import DECISIONS
 from evaluators.judges.apis.writing import WritingApi, key_of
 from evaluators.judges.connection import Connecting, Connection
-from evaluators.judges.endpoint import Endpoint, PostsRequests, at_once
+from evaluators.judges.endpoint import Endpoint, PostsRequests, Prices, at_once
 
 if TYPE_CHECKING:
     import ssl
@@ -39,6 +39,9 @@ class EndpointOptions(TypedDict, total=False):
     api_key: str | None
     timeout: float
     input_price: float | None
+    output_price: float | None
+    cached_input_price: float | None
+    cache_write_price: float | None
     headers: Headers | None
     fresh_headers: Callable[[], Headers] | None
     extra_body: Mapping[str, Json] | None
@@ -54,9 +57,6 @@ class DecidingOptions(EndpointOptions, total=False):
     """The keyword arguments of `DecisionJudge`."""
 
     api: DecidingApi
-    output_price: float
-    cached_input_price: float | None
-    cache_write_price: float | None
 
 
 class WritingOptions(EndpointOptions, total=False):
@@ -66,9 +66,6 @@ class WritingOptions(EndpointOptions, total=False):
     temperature: float
     max_tokens: int | None
     top_logprobs: int | None
-    output_price: float | None
-    cached_input_price: float | None
-    cache_write_price: float | None
     optional: Mapping[str, Json] | None
     answer_key: bool
     subject_first: bool
@@ -85,6 +82,9 @@ class EndpointSettings:
     api_key: str | None = None
     timeout: float = 60.0
     input_price: float | None = None
+    output_price: float | None = None
+    cached_input_price: float | None = None
+    cache_write_price: float | None = None
     headers: Headers | None = None
     fresh_headers: Callable[[], Headers] | None = None
     extra_body: Mapping[str, Json] | None = None
@@ -94,6 +94,11 @@ class EndpointSettings:
     client: AsyncOpenAI | Callable[[], AsyncOpenAI] | None = None
     retries: int = 2
     tracing: Callable[[Connecting], Connecting] = as_it_is
+
+    @property
+    def prices(self) -> Prices:
+        """The prices of the model's tokens."""
+        return Prices(self.input_price, self.output_price, self.cached_input_price, self.cache_write_price)
 
     def connection(self, base_url: str, path: str, headers: Headers) -> Connecting:
         """Open a connection to a path of the endpoint; configured headers replace `headers` of the same name."""
@@ -122,9 +127,7 @@ class DecidingSettings(EndpointSettings):
     """The values of `DecidingOptions`, with defaults."""
 
     api: DecidingApi = DECISIONS
-    output_price: float = 0.0
-    cached_input_price: float | None = None
-    cache_write_price: float | None = None
+    output_price: float | None = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +138,6 @@ class WritingSettings(EndpointSettings):
     temperature: float = 0.0
     max_tokens: int | None = None
     top_logprobs: int | None = None
-    output_price: float | None = None
-    cached_input_price: float | None = None
-    cache_write_price: float | None = None
     optional: Mapping[str, Json] | None = None
     answer_key: bool = True
     subject_first: bool = False

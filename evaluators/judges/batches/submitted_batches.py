@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TypeVar
 
-from evaluators.errors import JudgeDenied, JudgeError, JudgeUnavailable, Remedy
+from evaluators.errors import JudgeDenied, JudgeError, Remedy
 from evaluators.judges.batches.batch_terms import BatchProgress, BatchTerms
 from evaluators.judges.batches.journal import BatchJournal, OpenBatch
 from evaluators.judges.batches.patient_calls import PatientCalls
@@ -23,7 +23,7 @@ from evaluators.judges.batches.provider import (
     Undecided,
 )
 from evaluators.judges.batches.request_waits import RequestWaits
-from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
+from evaluators.judges.error_mapping import HttpStatusError
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ GONE = "gone"
 """The status of a batch that was submitted, and that the provider does not know any more."""
 _NOT_AGAIN = frozenset({"cancelled", GONE})
 """How batches end whose requests somebody does not want, or has been billed for: they are not submitted again."""
-_HTTP_404 = 404
+_HTTP_404, _SERVER_FAULT = 404, 500
 
 
 @dataclass(eq=False, repr=False)
@@ -137,24 +137,23 @@ class SubmittedBatches:
 
     async def _submitted(self, key: str, items: Sequence[BatchItem]) -> str:
         """The id of the batch, submitted once: where nobody knows whether it was, it is looked for first."""
-        names, wait = [item.name for item in items], self._pace.first_retry
-        while True:
+        names = [item.name for item in items]
+        began: float | None = None
+
+        async def submit() -> str:
+            nonlocal began
+            if began is not None and (batch := await self._search(key, names, began)) is not None:
+                return batch
             began = self.clock()
             await self.terms.confirm()
             try:
                 return await self.provider.submit(key, items)
-            except (HttpStatusError, JudgeUnavailable) as error:
-                if isinstance(error, HttpStatusError):
-                    await self._raise_if_absent(error)
-                problem = to_judge_error(error) if isinstance(error, HttpStatusError) else error
-                refused = isinstance(error, HttpStatusError) and error.status < 500
-                if not isinstance(problem, JudgeUnavailable) and not self.calls.passes(error):
-                    raise problem from None
-                self.terms.on_problem(problem)
-            await self.sleep(max(wait, getattr(problem, "retry_after", None) or 0.0))
-            wait = min(2 * wait, self._pace.longest_look)
-            if not refused and (batch := await self._search(key, names, began)) is not None:
-                return batch
+            except HttpStatusError as error:
+                began = began if error.status >= _SERVER_FAULT else None  # else it was not, for sure
+                await self._raise_if_absent(error)
+                raise
+
+        return await self._call(submit)
 
     async def _raise_if_absent(self, error: HttpStatusError) -> None:
         """Raise `NoBatches` where a refused submission means that there are none. A 404 may be about something else."""
