@@ -202,13 +202,13 @@ class _TracedConnection:
         """The texts of messages in the form of the GenAI conventions, each cut off; None unless texts are wanted."""
         if not self._texts or not isinstance(messages, list):
             return None
-        known = [(each, answer_text(mapping(each))[:_MOST_TEXT]) for each in cast("list[Any]", messages)]
-        shown = [
-            {"role": mapping(each).get("role") or "assistant", "parts": [{"type": "text", "content": text}], **more}
-            for each, text in known
+        texts = [(mapping(each), answer_text(mapping(each))[:_MOST_TEXT]) for each in cast("list[Any]", messages)]
+        parts = [
+            {"role": message.get("role") or "assistant", "parts": [{"type": "text", "content": text}], **more}
+            for message, text in texts
             if text
         ]
-        return orjson.dumps(shown).decode()
+        return orjson.dumps(parts).decode()
 
 
 def _some(attributes: Mapping[str, Any]) -> dict[str, Any]:
