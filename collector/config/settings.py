@@ -16,11 +16,11 @@ from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
 from collector.evaluate.guardrails import CanarySettings
 from collector.evaluate.sampling.strata import MAX_BOOST
+from collector.logs.addresses import BrokerAddresses
 from collector.logs.kafka_security import KafkaSecuritySettings
 from collector.otlp.span import EVENT_NAME
 from collector.page.settings import PageSettings
 from collector.receive.access import AuthSettings
-from collector.receive.addresses import BrokerAddresses
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.attributes import is_reserved
 from collector.redact.open_redactor import RedactSettings

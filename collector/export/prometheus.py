@@ -16,7 +16,7 @@ from collector.export.exporter import ExportContext, ExporterSettings, Monitored
 from collector.export.feedback import by_monitor
 from collector.export.scrape import serve_metrics
 from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_segments, dimensions_of
-from collector.receive.addresses import ListeningHost
+from collector.logs.addresses import ListeningHost
 from collector.records.audits import audit_of, audit_outcome
 from collector.records.feedback import FeedbackSubject, JoinedFeedback
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, audit_name, audited_weight

@@ -8,9 +8,9 @@ from urllib.parse import quote
 from pydantic import Field, model_validator
 
 from collector.durations import Seconds
+from collector.logs.addresses import ListeningHost
 from collector.page.label_draw import LabelQueueSettings
 from collector.receive.access import AuthSettings, TlsSettings, is_loopback
-from collector.receive.addresses import ListeningHost
 from collector.section import Section
 
 Kind = Literal["grafana", "tempo", "jaeger", "phoenix", "langfuse", "template"]

@@ -5,8 +5,8 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from collector.durations import Seconds
+from collector.logs.addresses import ListeningHost
 from collector.receive.access import SenderAuthSettings, SenderTlsSettings, is_loopback
-from collector.receive.addresses import ListeningHost
 from collector.receive.tenants import Tenant, guaranteed_shares
 from collector.section import Section
 

@@ -20,10 +20,10 @@ from collector.durations import Seconds
 from collector.errors import ConfigError
 from collector.export.exporter import ExporterSettings
 from collector.export.otlp_client import OtlpClient
+from collector.logs.addresses import BrokerAddresses
 from collector.logs.appending import Partitioner, size_of
 from collector.logs.kafka_security import KafkaSecuritySettings
 from collector.logs.log import Confirm, LogError, LogUnavailable, Record, RecordTooLarge
-from collector.receive.addresses import BrokerAddresses
 from collector.section import Section
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
