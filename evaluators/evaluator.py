@@ -114,13 +114,23 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
     def version(self) -> str:
         """12 hex digits of SHA-256 over kind, definition and prompts: it changes when scores may."""
         definition = self.model_dump(mode="json", exclude={*self.cosmetic, *self._unused()})
-        parts = [self.kind, self.calculation, definition, [load(name) for name in self.templates]]
+        parts = [
+            self.kind,
+            self.calculation,
+            definition,
+            [load(name) for name in (*self.templates, *self.added_templates)],
+        ]
         return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 
     @property
     def templates(self) -> tuple[str, ...]:
         """The templates that this definition uses: `prompts`, and those of fields added later where these are set."""
         return self.prompts
+
+    @property
+    def added_templates(self) -> tuple[str, ...]:
+        """The templates of settings that kinds share, where these are set."""
+        return ()
 
     @property
     def calculation(self) -> int:

@@ -369,7 +369,7 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         fingerprint = f", fingerprint {judge.fingerprint}" if judge.fingerprint else ""
         yield f"judge      {judge.model}{fallback}{fingerprint}, prompt {judge.prompt_hash or 'unknown'}"
     if reading := cast("Mapping[str, list[Any]]", evaluation.details.get("reading") or {}):
-        yield f"read       calls {_plain(reading['read']) or 'none'} whole, in {reading['requests']} requests"
+        yield f"read       steps {_plain(reading['read']) or 'none'} whole, in {reading['requests']} requests"
         yield from (f"           searched for {query!r}" for query in reading["searched"])
     if usage := evaluation.usage:
         cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""

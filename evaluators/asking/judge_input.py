@@ -5,7 +5,7 @@ The sources of an application's answer: the passages that it retrieved, and the 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -130,11 +130,35 @@ _ABSENT_IF_EMPTY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class JudgeInput:
-    """The material that is shown, whether something was left out for its length, and how many whole turns."""
+    """The material that is shown, whether something was left out for its length, and how many whole turns.
+
+    `run` is the whole list of which the material has only a part, like the calls of a long run, after its field's name.
+    `notes` are further details of the score.
+    """
 
     content: dict[str, Json]
     truncated: bool
     turns_left_out: int = 0
+    run: tuple[str, Sequence[Json]] | None = None
+    notes: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the judge sees only a part of what could decide: of a run, which it may have chosen itself."""
+        return self.run is not None or "reading" in self.notes
+
+    @property
+    def details(self) -> dict[str, Json]:
+        """What a score by this material says of it; `unshown` is the share of the run that the judge could not see."""
+        details: dict[str, Json] = {**self.notes}
+        if self.truncated:
+            details["truncated"] = True
+        if self.turns_left_out:
+            details["turns_left_out"] = self.turns_left_out
+        if self.run is not None:
+            shown = size_of(self.content[self.run[0]]) / max(1, size_of(list(self.run[1])))
+            details["unshown"] = round(max(0.0, 1.0 - shown), 4)
+        return details
 
 
 def build_judge_input(turn: Turn, names: Iterable[str], longest_text: int = LONGEST_TEXT) -> JudgeInput:
@@ -142,10 +166,12 @@ def build_judge_input(turn: Turn, names: Iterable[str], longest_text: int = LONG
     return shorten_all({name: to_json_value(read_field(turn, name)) for name in names}, longest_text)
 
 
-def shorten_all(content: Mapping[str, Json], longest_text: int = LONGEST_TEXT) -> JudgeInput:
-    """The same of values by their names."""
+def shorten_all(content: Mapping[str, Json], longest_text: int = LONGEST_TEXT, run: str = "tools_called") -> JudgeInput:
+    """The same of values by their names. `run` names the list of steps, if there is one."""
     shortened = {name: shorten(value, longest_text) for name, value in content.items()}
-    return JudgeInput(shortened, shortened != content)
+    steps, visible = (cast("list[Json]", values.get(run) or []) for values in (content, shortened))
+    is_part = any(isinstance(step, str) for step in visible)  # a mark for those left out
+    return JudgeInput(shortened, shortened != content, run=(run, steps) if is_part else None)
 
 
 def is_missing(case: Turn | Conversation, name: str) -> bool:
@@ -209,7 +235,7 @@ def shorten(value: Json, longest_text: int = LONGEST_TEXT, depth: int = 0) -> Js
         return {key: shorten(item, longest_text, depth + 1) for key, item in cast("dict[str, Json]", value).items()}
     if isinstance(value, list):
         items = [shorten(item, longest_text, depth + 1) for item in cast("list[Json]", value)]
-        return _cut_list(items, longest_field(longest_text))
+        return cut_list(items, longest_field(longest_text))
     return value
 
 
@@ -235,7 +261,7 @@ def split_text(text: str, longest: int) -> list[str]:
     return [*pieces, text[start:]]
 
 
-def _cut_list(items: list[Json], longest: int) -> list[Json]:
+def cut_list(items: list[Json], longest: int) -> list[Json]:
     """As many items as fit from the start and from the end by turns, with a mark between them."""
     sizes = [size_of(item) for item in items]
     if sum(sizes) <= longest:

@@ -1,20 +1,24 @@
 """A judge that reads: of a run that is too long for one question it is shown an index, and reads and searches steps.
 
-Each answer names steps to read and texts to search for, as JSON, so that every endpoint can do it. Requests and
-characters are bounded. The steps that were read and the searches are noted, so that an evaluation shows them.
+The steps are the calls of a turn, or the turns of a conversation. Each answer names steps to read and texts to search
+for, as JSON, so that every endpoint can do it. Requests and characters are bounded. The steps that were read and the
+searches are noted, so that an evaluation shows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, cast
 
 import orjson
 from pydantic import Field
 
-from evaluators.asking.judge_input import cut, longest_field, shorten, size_of, to_json_value
-from evaluators.cases import Json, ToolCall
-from evaluators.judge import Judge, Prompt
+from evaluators.asking.judge_input import JudgeInput, TextSettings, cut, cut_list, longest_field, size_of
+from evaluators.asking.transcript import CHARACTERS_PER_TOKEN, TranscriptSettings
+from evaluators.cases import Json
+from evaluators.evaluator import ADDED_LATER
+from evaluators.judge import Judge, Prompt, decides
 from evaluators.prompts import fill, load
 from evaluators.scale import Reply
 
@@ -34,6 +38,34 @@ class Look(Reply):
     done: bool = False
 
 
+class ReadingSettings(TextSettings):
+    """Whether the judge reads a run that is too long for one question."""
+
+    reads: Annotated[int | None, ADDED_LATER] = Field(
+        default=None,
+        ge=1,
+        le=20,
+        description="Of a run of tool calls or turns that does not fit into a question the judge gets an index, and "
+        "reads and searches it in so many further requests at most.",
+    )
+
+    @property
+    def added_templates(self) -> tuple[str, ...]:
+        """See `Evaluator.added_templates`."""
+        return () if self.reads is None else ("reading.txt",)
+
+    @property
+    def room(self) -> int:
+        """Characters of an index, and of what is read and found by it, at most."""
+        of_turns = isinstance(self, TranscriptSettings)
+        return self.token_budget * CHARACTERS_PER_TOKEN if of_turns else longest_field(self.longest_text)
+
+    @property
+    def most_read(self) -> int:
+        """Characters of a run that its requests show at most, the judgement's among them."""
+        return 2 * self.room * ((self.reads or 0) + 1)
+
+
 @dataclass(slots=True)
 class RunReader:
     """A run that is read: its steps as texts, those that were read, and the hits of searches, within `budget`."""
@@ -41,28 +73,24 @@ class RunReader:
     steps: Sequence[str]
     folded: Sequence[str]
     """The steps without the difference of capitals, made once for all searches."""
-    names: Sequence[str]
     budget: int
     longest_text: int
+    index: Json
+    """A line for each step: number, tool, characters, first words. A longer one is cut in its middle."""
     read: dict[str, Json] = field(default_factory=dict[str, Json])
     hits: dict[str, Json] = field(default_factory=dict[str, Json])
     requests: int = 0
 
     @classmethod
-    def of(cls, calls: Sequence[ToolCall], longest_text: int) -> RunReader:
-        """Nothing of these calls has been read."""
-        steps = [orjson.dumps(to_json_value(call)).decode() for call in calls]
-        names = [call.name for call in calls]
-        return cls(steps, [step.casefold() for step in steps], names, longest_field(longest_text), longest_text)
-
-    @property
-    def index(self) -> Json:
-        """A line for each step: number, tool, characters, first words. A longer one is cut in its middle."""
-        lines: list[Json] = [
+    def of(cls, run: Sequence[Json], room: int, longest_text: int) -> RunReader:
+        """Nothing of these steps has been read."""
+        steps = [orjson.dumps(step, default=str).decode() for step in run]
+        names = [str(cast("Mapping[str, Json]", step).get("name", "")) for step in run]
+        index: list[Json] = [
             f"{number} {name[:_FIRST_WORDS]}, {len(step):,} characters: {step[:_FIRST_WORDS]}"
-            for number, (name, step) in enumerate(zip(self.names, self.steps, strict=True), start=1)
+            for number, (name, step) in enumerate(zip(names, steps, strict=True), start=1)
         ]
-        return shorten(lines, self.longest_text)
+        return cls(steps, [step.casefold() for step in steps], room, longest_text, cut_list(index, room))
 
     def take(self, look: Look) -> bool:
         """Read and search; whether anything came of it."""
@@ -93,10 +121,9 @@ class RunReader:
         """The run as a judge that reads is shown it."""
         return {"index": self.index, "read": self.read, "found": self.hits}
 
-    @property
-    def outcome(self) -> dict[str, Json]:
+    def outcome(self, noun: str) -> dict[str, Json]:
         """The same for the judgement, under names that say what they are."""
-        return {"index of all calls": self.index, "calls read whole": self.read, "found by searching": self.hits}
+        return {f"index of all {noun}": self.index, f"{noun} read whole": self.read, "found by searching": self.hits}
 
     @property
     def notes(self) -> dict[str, Json]:
@@ -104,26 +131,30 @@ class RunReader:
         return {"read": [int(number) for number in self.read], "searched": [*self.hits], "requests": self.requests}
 
 
-def most_characters(longest_text: int) -> int:
-    """Characters that a request shows of a run at most: its index, and what was read and found."""
-    return 2 * longest_field(longest_text)
+async def read_further(settings: object, judge: Judge, task: str, material: JudgeInput) -> JudgeInput:
+    """The material with what the judge read of its run in place of a part of it; as it is where nobody reads.
 
-
-async def read_run(
-    judge: Judge, task: str, beside: dict[str, Json], calls: Sequence[ToolCall], longest_text: int, most: int
-) -> RunReader:
-    """Let the judge read a run in `most` requests at most; `task` is what it will judge, `beside` the other fields.
+    `task` are the instructions of what the judge will judge.
 
     Raises:
         JudgeError: as the judge's own.
     """
-    reading = RunReader.of(calls, longest_text)
-    while reading.requests < most:
+    if not isinstance(settings, ReadingSettings) or settings.reads is None or material.run is None or decides(judge):
+        return material
+    field_name, run = material.run
+    beside = {name: value for name, value in material.content.items() if name != field_name}
+    reading = RunReader.of(run, settings.room, settings.longest_text)
+    instructions = fill(load("reading.txt"), {"task": task})
+    while reading.requests < settings.reads:
         reading.requests += 1
-        left = f"After this answer you have {most - reading.requests} more."
-        instructions = fill(load("reading.txt"), {"task": task})
+        left = f"After this answer you have {settings.reads - reading.requests} more."
         prompt = Prompt(instructions, {**beside, **reading.material}, reminder=left)
         look = (await judge.ask(prompt, Look)).reply
         if not reading.take(look) or look.done:
             break
-    return reading
+    noun = _NOUNS.get(field_name, "steps")
+    content: dict[str, Json] = {**beside, field_name: reading.outcome(noun)}
+    return replace(material, content=content, run=None, notes={**material.notes, "reading": reading.notes})
+
+
+_NOUNS = {"tools_called": "calls", "turns": "turns"}

@@ -70,13 +70,14 @@ class Transcript:
     """The shown turns of a conversation of `length` turns, in order.
 
     `truncated` says that turns or parts of texts were left out. `judged` are the numbers of those that are judged with
-    it, where these are some.
+    it, where these are some. `whole` are all turns, with nothing left out.
     """
 
     turns: Sequence[VisibleTurn]
     length: int
     truncated: bool
     judged: Sequence[int] = ()
+    whole: Sequence[Json] = ()
 
     @property
     def omitted(self) -> int:
@@ -100,6 +101,11 @@ class Transcript:
             following = number + 1
         return contents + _gap(self.length + 1 - following)
 
+    def beside(self, content: Mapping[str, Json]) -> JudgeInput:
+        """The material of a question with the transcript and other content."""
+        run = ("turns", self.whole) if self.omitted else None
+        return JudgeInput({**content, "turns": self.content}, self.truncated, self.omitted, run)
+
 
 def _gap(turns: int) -> list[Json]:
     return [f"[… {turns} turns left out …]"] if turns else []
@@ -121,14 +127,14 @@ def build_transcript(
     Raises:
         NotApplicable: the conversation has no turn.
     """
-    turns, cut = _visible_turns(case, names, settings, always)
+    turns, cut, all_turns = _visible_turns(case, names, settings, always)
     head, tail = fit_both_ends([size_of(content) for _, _, content in turns], _budget(settings))
     positions = (
         range(len(turns))
         if head + tail == len(turns)
         else (*range(head), *range(len(turns) - max(tail, 1), len(turns)))
     )
-    return _transcript(turns, cut, positions)
+    return replace(_transcript(turns, cut, positions), whole=all_turns)
 
 
 def build_windows(
@@ -148,7 +154,7 @@ def build_windows(
     Raises:
         NotApplicable: the conversation has no turn.
     """
-    turns, cut = _visible_turns(case, names, settings, ALWAYS_WORTH_SHOWING)
+    turns, cut, _ = _visible_turns(case, names, settings, ALWAYS_WORTH_SHOWING)
     judged = [at for at, (_, turn, _) in enumerate(turns) if is_judged(turn)]
     sizes = [size_of(content) for _, _, content in turns]
     budget = _budget(settings)
@@ -179,8 +185,8 @@ def _budget(settings: TranscriptSettings) -> int:
 
 def _visible_turns(
     case: Conversation, names: Iterable[str], settings: TranscriptSettings, always: Sequence[str]
-) -> tuple[Sequence[VisibleTurn], AbstractSet[int]]:
-    """Every turn with what may be shown of it, and the positions of those with a text that was cut."""
+) -> tuple[Sequence[VisibleTurn], AbstractSet[int], Sequence[Json]]:
+    """Every turn with what may be shown of it, the positions of those with a text that was cut, and the whole turns."""
     if not case.turns:
         raise NotApplicable(SkipReason.MISSING_FIELD.text("turns"))
     longest = min(settings.longest_text, _budget(settings) // 2)
@@ -188,7 +194,7 @@ def _visible_turns(
     whole = [{"number": number, **_fields(turn, wanted)} for number, turn in enumerate(case.turns, start=1)]
     cut = [{name: shorten(value, longest) for name, value in turn.items()} for turn in whole]
     turns = [(at + 1, case.turns[at], fields) for at, fields in enumerate(cut)]
-    return turns, {at for at, fields in enumerate(cut) if fields != whole[at]}
+    return turns, {at for at, fields in enumerate(cut) if fields != whole[at]}, list[Json](whole)
 
 
 def _transcript(turns: Sequence[VisibleTurn], cut: AbstractSet[int], positions: Sequence[int]) -> Transcript:
@@ -224,7 +230,7 @@ def build_conversation_input(case: Conversation, names: Sequence[str], settings:
     transcript = build_transcript(case, of_turns, settings, always=())
     whole = {name: to_json_value(getattr(case, name)) for name in names if name in OF_THE_WHOLE}
     visible = shorten_all(whole, settings.longest_text)
-    content = {**visible.content, "turns": transcript.content} if of_turns else visible.content
     if not of_turns:
-        return JudgeInput(content, visible.truncated)
-    return JudgeInput(content, visible.truncated or transcript.truncated, transcript.omitted)
+        return visible
+    material = transcript.beside(visible.content)
+    return replace(material, truncated=visible.truncated or material.truncated)

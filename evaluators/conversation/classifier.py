@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from evaluators.asking.judge_input import TurnField
+from evaluators.asking.reading import ReadingSettings
 from evaluators.asking.transcript import (
     ConversationField,
     TranscriptSettings,
@@ -17,7 +18,7 @@ from evaluators.mechanisms.rating import UniqueNames
 from evaluators.results import Score
 
 
-class ConversationalClassifier(OwnLabels, TranscriptSettings, Classification[Conversation]):
+class ConversationalClassifier(ReadingSettings, OwnLabels, TranscriptSettings, Classification[Conversation]):
     """Assigns one of your labels to a whole conversation: resolved, abandoned, handed to a person.
 
     The same as `classifier`, with all turns in one question; a conversation beyond the token budget is shown without

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from evaluators.asking.judge_input import TurnField
+from evaluators.asking.reading import ReadingSettings
 from evaluators.asking.transcript import (
     ConversationField,
     TranscriptSettings,
@@ -17,7 +18,7 @@ from evaluators.mechanisms.rating import UniqueNames
 from evaluators.results import Score
 
 
-class ConversationalGEval(GEvalDefinition, TranscriptSettings, Evaluator[Conversation]):
+class ConversationalGEval(ReadingSettings, GEvalDefinition, TranscriptSettings, Evaluator[Conversation]):
     """How well a whole conversation meets criteria in everyday language.
 
     The same as `g_eval`, with all turns in one question. Each named field of the turns is shown with its turn, and
@@ -41,5 +42,4 @@ class ConversationalGEval(GEvalDefinition, TranscriptSettings, Evaluator[Convers
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         material = build_conversation_input(case, self.evaluation_params, self)
-        instructions = await self.instructions(judge, self.evaluation_params)
-        return await self.rate(judge, instructions, material)
+        return await self.rate_by_steps(judge, self.evaluation_params, material)

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
+from evaluators.asking.reading import ReadingSettings, read_further
 from evaluators.asking.transcript import TranscriptSettings, build_transcript
 from evaluators.cases import Conversation, Json
 from evaluators.evaluator import Evaluator
@@ -29,7 +30,7 @@ class PlanAndGoal(Reply):
     goal_score: _Points
 
 
-class GoalAccuracy(TranscriptSettings, Evaluator[Conversation]):
+class GoalAccuracy(ReadingSettings, TranscriptSettings, Evaluator[Conversation]):
     """The mean of two scores from 0 to 10: for the way to the user's goal, and for reaching it.
 
     The judge sees all turns with their tool calls, and the conversation's expected outcome where there is one. Each
@@ -50,11 +51,10 @@ class GoalAccuracy(TranscriptSettings, Evaluator[Conversation]):
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        transcript = build_transcript(case, ("tools_called",), self)
-        material: dict[str, Json] = {"turns": transcript.content}
-        if case.expected_outcome:
-            material["expected_outcome"] = case.expected_outcome
-        prompt = Prompt(load("goal_accuracy.txt"), material, groups=(_typed_questions(),))
+        expected: dict[str, Json] = {"expected_outcome": case.expected_outcome} if case.expected_outcome else {}
+        whole = build_transcript(case, ("tools_called",), self).beside(expected)
+        material = await read_further(self, judge, load("goal_accuracy.txt"), whole)
+        prompt = Prompt(load("goal_accuracy.txt"), material.content, groups=(_typed_questions(),))
         answer = (await judge.ask(prompt, PlanAndGoal, logprobs=True)).answers[0]
         reply = answer.reply
         raw = (reply.plan_score + reply.goal_score) / 2
@@ -70,7 +70,7 @@ class GoalAccuracy(TranscriptSettings, Evaluator[Conversation]):
             range=SCALE.bounds,
             method="decision" if answer.decisions else "single" if weighted is None else "logprobs",
             explanation=None if answer.decisions else f"Goal: {reply.goal_reason} Plan: {reply.plan_reason}",
-            details=details | {"truncated": True} if transcript.truncated else details,
+            details=details | material.details,
         )
 
 

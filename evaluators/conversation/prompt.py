@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from evaluators.asking.judge_input import TURN_FIELDS
+from evaluators.asking.reading import ReadingSettings
 from evaluators.asking.transcript import OF_THE_WHOLE, TranscriptSettings, build_conversation_input, required_fields
 from evaluators.cases import Conversation
 from evaluators.evaluator import Evaluator, Example
@@ -11,7 +12,7 @@ from evaluators.mechanisms.prompt_definition import PROMPT_PROMPTS, PromptDefini
 from evaluators.results import Score
 
 
-class ConversationalPrompt(PromptDefinition, TranscriptSettings, Evaluator[Conversation]):
+class ConversationalPrompt(ReadingSettings, PromptDefinition, TranscriptSettings, Evaluator[Conversation]):
     """How the judge rates a whole conversation by a prompt out of the configuration.
 
     The same as `prompt`, with all turns in one question: a field of a turn is shown with each turn, `scenario`,

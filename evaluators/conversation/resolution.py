@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from evaluators.asking.reading import ReadingSettings
 from evaluators.asking.transcript import TranscriptSettings, build_conversation_input
 from evaluators.cases import Conversation
 from evaluators.judge import Judge
@@ -10,7 +11,7 @@ from evaluators.mechanisms.classification import Classification, LabelDefinition
 from evaluators.results import Score
 
 
-class Resolution(TranscriptSettings, Classification[Conversation]):
+class Resolution(ReadingSettings, TranscriptSettings, Classification[Conversation]):
     """How a conversation ended: `resolved` (1), `handed over` to a person (0.5), `unresolved` (0), `abandoned` (0).
 
     The judge chooses by the whole conversation, with the calls of tools in view. With token probabilities the score is

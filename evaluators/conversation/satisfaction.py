@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from evaluators.asking.reading import ReadingSettings
 from evaluators.asking.transcript import TranscriptSettings, build_conversation_input
 from evaluators.cases import Conversation
 from evaluators.judge import Judge
@@ -10,7 +11,7 @@ from evaluators.mechanisms.classification import Classification, LabelDefinition
 from evaluators.results import Score
 
 
-class Satisfaction(TranscriptSettings, Classification[Conversation]):
+class Satisfaction(ReadingSettings, TranscriptSettings, Classification[Conversation]):
     """Whether the user was content by the end: `satisfied` (1), `neutral` (0.5) or `dissatisfied` (0).
 
     By what the user says and does, such as thanks, praise and confirmed success, or complaint, repetition and leaving,

@@ -2,16 +2,18 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
 from evaluators.asking import judge_input
+from evaluators.asking.reading import read_further
 from evaluators.asking.windows import WindowSettings, split
 from evaluators.cases import Json, ToolCall, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.identity import turn_id_of
 from evaluators.judge import Judge
 from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, VerdictSettings, score_ratio
+from evaluators.prompts import fill, load
 from evaluators.results import Score
 
 
@@ -46,28 +48,30 @@ class CallVerdictSpec:
             judge_input.longest_field(longest),
         )
         is_long = "tools_called" in fields and not run_of_calls.fits
-        material = judge_input.build_judge_input(
-            case, [name for name in fields if name != "tools_called" or not is_long], longest
-        )
+        material = judge_input.build_judge_input(case, fields, longest)
+        if is_long:
+            asked = replace(material, content={**material.content, "items": judge_input.shorten([*items], longest)})
+            material = await read_further(settings, judge, fill(load(self.template), {"form": ""}), asked)
+        is_around = is_long and "reading" not in material.notes
         beside = judge_input.shorten_all(companions or {}, longest)
         visible = [judge_input.shorten(item, longest) for item in items]
-        sizes = [judge_input.size_of(item) + (run_of_calls.size_of(item) if is_long else 0) for item in visible]
+        sizes = [judge_input.size_of(item) + (run_of_calls.size_of(item) if is_around else 0) for item in visible]
         windows = [
             ItemWindow(
                 items=visible[run.start : run.stop],
                 materials=(
                     {
                         **material.content,
-                        **(run_of_calls.around(visible[run.start : run.stop]) if is_long else {}),
+                        **(run_of_calls.around(visible[run.start : run.stop]) if is_around else {}),
                         **beside.content,
                     },
                 ),
                 truncated=is_long or material.truncated or beside.truncated or visible != list(items),
                 partial=is_long,
             )
-            for run in split(sizes, judge_input.longest_field(longest) // (2 if is_long else 1))
+            for run in split(sizes, judge_input.longest_field(longest) // (2 if is_around else 1))
         ]
-        return await score_ratio(
+        score = await score_ratio(
             judge,
             self.ratio,
             self.template,
@@ -76,6 +80,7 @@ class CallVerdictSpec:
             seed=turn_id_of(case),
             weigh=weigh,
         )
+        return replace(score, details={**score.details, **material.notes})
 
 
 @dataclass(frozen=True, slots=True)

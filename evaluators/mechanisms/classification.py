@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from evaluators.answers.word_probabilities import word_distributions
 from evaluators.asking.answer_settings import ReasonSettings, WorkedExample, examples_text
 from evaluators.asking.judge_input import JudgeInput, TextSettings
+from evaluators.asking.reading import read_further
 from evaluators.cases import Json
 from evaluators.evaluator import ADDED_LATER, Case, Evaluator
 from evaluators.judge import Answer, Judge, Prompt
@@ -186,19 +187,19 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
         """
         labels = self.label_definitions
         groups = (self.typed_question(instructions, labels),)
+        material = await read_further(self, judge, instructions, material)
         prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens, groups=groups)
         answer = (await judge.ask(prompt, label_form(tuple(labels), self.reason), logprobs=True)).answers[0]
-        return score_of_label(answer, labels, truncated=material.truncated)
+        return score_of_label(answer, labels, material.details)
 
 
-def score_of_label(answer: Answer[AnyChoice], labels: Mapping[str, LabelDefinition], *, truncated: bool) -> Score:
+def score_of_label(answer: Answer[AnyChoice], labels: Mapping[str, LabelDefinition], details: dict[str, Json]) -> Score:
     """The score of an answer: see `Classification.classify`.
 
     With token probabilities p the details have `probabilities`, `confidence`, that of the label, and `entropy`, the sum
     of -p log2 p in bits; `uncertainty` is the standard deviation of what the labels are worth.
     """
     label = answer.reply.label
-    details: dict[str, Json] = {"truncated": True} if truncated else {}
     if answer.decisions:
         return _score_of_decision(answer.decisions[0], labels, details)
     weighed = word_distributions(answer, "label", tuple(labels))

@@ -117,7 +117,7 @@ class Composition(Evaluator[Case], Generic[Case]):
     @property
     def templates(self) -> tuple[str, ...]:
         """The templates of its members."""
-        return tuple(name for member in self.of for name in member.templates)
+        return tuple(name for member in self.of for name in (*member.templates, *member.added_templates))
 
     @property
     def version(self) -> str:

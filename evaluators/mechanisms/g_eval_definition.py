@@ -1,17 +1,24 @@
 """The configuration of G-Eval, the same for turns and for whole conversations."""
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from evaluators.asking.judge_input import MEANINGS
+from evaluators.answers.reply_parser import parse_reply
+from evaluators.asking.judge_input import MEANINGS, JudgeInput
+from evaluators.errors import JudgeReplyInvalid
 from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Judge, Prompt
 from evaluators.mechanisms.rating import RATING_PROMPTS, NonBlank, Rating
 from evaluators.prompts import fill, load
+from evaluators.results import Score
 from evaluators.scale import Reply
 
+STEPS_HASH = "steps_hash"
+"""The detail of a score by steps that a judge wrote of criteria: which ones."""
 G_EVAL_PROMPTS = ("g_eval.txt", "g_eval_steps.txt", *RATING_PROMPTS)
 
 
@@ -73,12 +80,30 @@ class GEvalDefinition(Rating):
         verdict = await judge.ask(Prompt(fill(load("g_eval_steps.txt"), values)), Steps)
         return verdict.reply.steps
 
-    async def instructions(self, judge: Judge, fields: Iterable[str]) -> str:
-        """The fixed part of the question: the same for every case of this definition."""
-        fields = tuple(fields)
+    async def rate_by_steps(self, judge: Judge, fields: Sequence[str], material: JudgeInput) -> Score:
+        """Ask for a number by the steps. Those that the judge wrote are in the details by their hash."""
         steps = await self.steps(judge, fields)
         values = {"steps": number_lines(steps), "fields": describe_fields(fields), "rating": self.form}
-        return fill(load("g_eval.txt"), values)
+        if self.needs_writer:
+            material = replace(material, notes={**material.notes, STEPS_HASH: hash_of_steps(steps)})
+        return await self.rate(judge, fill(load("g_eval.txt"), values), material)
+
+
+def hash_of_steps(steps: Iterable[str]) -> str:
+    """16 hex digits of SHA-256 over steps as the judge reads them."""
+    return hashlib.sha256(number_lines(steps).encode()).hexdigest()[:16]
+
+
+def written_steps(answers: Iterable[str], wanted: str) -> tuple[str, ...]:
+    """The steps with a hash out of the stored answers of judges; () if none has it."""
+    for answer in answers:
+        try:
+            steps = parse_reply(answer, Steps).steps
+        except JudgeReplyInvalid:
+            continue  # another thing that is stored beside them
+        if hash_of_steps(steps) == wanted:
+            return steps
+    return ()
 
 
 def number_lines(steps: Iterable[str]) -> str:

@@ -221,7 +221,9 @@ async def score_ratio(
     verdicts = {at: await ask_verdicts(judge, template, windows[at], values, weigh=weigh) for at in sample.judged}
     decided = {at: _decided(verdicts[at], windows[at]) for at in sample.judged}
     if not any(decided.values()):
-        raise TooExpensive(f"none of the {spec.noun} can be decided by what fits into a question; raise longest_text")
+        raise TooExpensive(
+            f"none of the {spec.noun} can be decided by what fits into a question; raise longest_text or token_budget"
+        )
     shares = {at: [verdict.counts(spec.counting_verdicts) for verdict in decided[at]] for at in sample.judged}
     details: dict[str, Json] = {
         "items": [

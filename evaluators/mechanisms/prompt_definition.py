@@ -4,11 +4,13 @@ Guidelines: rules in everyday language, each of which a judge gives a verdict.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from evaluators.asking.judge_input import JudgeInput, is_program_field
+from evaluators.asking.reading import read_further
 from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Judge
 from evaluators.mechanisms.g_eval_definition import describe_fields
@@ -20,15 +22,6 @@ from evaluators.results import Score
 GUIDELINE_PROMPTS = ("guidelines_verdicts.txt", *VERDICT_PROMPTS)
 
 _RATIO = RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="guidelines", predicate="are kept")
-
-
-async def score_guidelines(
-    judge: Judge, guidelines: Sequence[str], fields: Sequence[str], material: JudgeInput
-) -> Score:
-    """The share of the guidelines that a case keeps to; those that the judge cannot decide on count as kept."""
-    window = ItemWindow(items=list(guidelines), materials=(material.content,), truncated=material.truncated)
-    values = {"fields": describe_fields(fields)}
-    return await score_ratio(judge, _RATIO, "guidelines_verdicts.txt", [window], values)
 
 
 PROMPT_PROMPTS = ("prompt.txt", *RATING_PROMPTS)
@@ -98,7 +91,24 @@ class PromptDefinition(Rating):
         """The judge's rating, or the share of the guidelines."""
         fields = self.ordered_fields
         if self.prompt is None:
-            return await score_guidelines(judge, self.guidelines, fields, material)
+            return await self._score_guidelines(judge, material)
         prompt = fill(self.prompt, {name: f"`{name}`" for name in fields})
         values = {"prompt": prompt, "fields": describe_fields(fields), "rating": self.form}
         return await self.rate(judge, fill(load("prompt.txt"), values), material)
+
+    async def _score_guidelines(self, judge: Judge, material: JudgeInput) -> Score:
+        """The share of the guidelines that a case keeps to.
+
+        Those that the judge cannot decide on count as kept, and of a run that it saw only a part of neither way.
+        """
+        task = "\n".join(("Which of these rules does the application keep?", *self.guidelines))
+        material = await read_further(self, judge, task, material)
+        window = ItemWindow(
+            items=list(self.guidelines),
+            materials=(material.content,),
+            truncated=material.truncated,
+            partial=material.is_part,
+        )
+        values = {"fields": describe_fields(self.ordered_fields)}
+        score = await score_ratio(judge, _RATIO, "guidelines_verdicts.txt", [window], values)
+        return replace(score, details={**score.details, **material.notes})

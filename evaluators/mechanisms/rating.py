@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from evaluators.asking.answer_settings import ReasonSettings, WorkedExample, examples_text
 from evaluators.asking.judge_input import JudgeInput, TextSettings
-from evaluators.cases import Json
+from evaluators.asking.reading import read_further
 from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Judge, Prompt
 from evaluators.mechanisms.scoring import Mode, ask_score
@@ -178,13 +178,11 @@ class Rating(ReasonSettings, TextSettings):
     async def rate(self, judge: Judge, instructions: str, material: JudgeInput) -> Score:
         """Ask for a number on the scale. `instructions` end with the `form`."""
         groups = (self.typed_question(instructions),)
+        material = await read_further(self, judge, instructions, material)
         prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens, groups=groups)
         mode = "single" if self.strict_mode else self.mode
         score = await ask_score(judge, prompt, self.raw_scale, mode=mode, n_samples=self.n_samples, reason=self.reason)
-        if not material.truncated:
-            return score
-        left_out: dict[str, Json] = {"turns_left_out": material.turns_left_out} if material.turns_left_out else {}
-        return replace(score, details={**score.details, "truncated": True, **left_out})
+        return replace(score, details={**score.details, **material.details})
 
     def typed_question(self, instructions: str) -> QuestionGroup:
         """The same question for a judge that decides: without what instructions say about the form of an answer."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from evaluators.answers.trivial_answer import is_trivial_answer
 from evaluators.asking.judge_input import build_judge_input, cut, longest_field, shorten, size_of, split_text
+from evaluators.asking.reading import read_further
 from evaluators.asking.windows import WindowSettings, draw_windows, split, split_evenly
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
@@ -16,6 +17,7 @@ from evaluators.identity import turn_id_of
 from evaluators.judge import Judge
 from evaluators.mechanisms import item_verdicts
 from evaluators.mechanisms.item_verdicts import VerdictSettings
+from evaluators.prompts import fill, load
 from evaluators.results import Score
 
 
@@ -67,25 +69,30 @@ class TurnRatioSpec:
         items, cut_items, read = await self._items(case, judge, settings)
         named = [name for name in self.companion_fields if getattr(case, name) not in (None, ())]
         beside = build_judge_input(case, named, longest)
-        parts, cut_parts = _parts(sources or {}, settings)
+        template = f"{self.name}_verdicts.txt"
+        if items:
+            asked = replace(beside, content={**beside.content, "items": shorten([*items], longest)})
+            beside = await read_further(settings, judge, fill(load(template), {"form": ""}), asked)
+        parts, cut_parts, lost_parts = _parts(sources or {}, settings)
         windows = [
             item_verdicts.ItemWindow(
                 items=items[run.start : run.stop],
                 materials=[{**beside.content, **part} for part in parts],
                 truncated=cut_items or cut_parts or beside.truncated,
+                partial=lost_parts or beside.is_part,
             )
             for run in split([size_of(item) for item in items], longest_field(longest))
         ]
         score = await item_verdicts.score_ratio(
             judge,
             ratio or self.ratio,
-            f"{self.name}_verdicts.txt",
+            template,
             windows,
             max_windows=max(1, settings.max_windows // len(parts)),
             seed=turn_id_of(case),
             weigh=isinstance(settings, item_verdicts.VerdictSettings) and settings.verdicts == "probabilities",
         )
-        return replace(score, details={**score.details, **read}) if read else score
+        return replace(score, details={**score.details, **read, **beside.notes})
 
     async def _items(
         self, case: Turn, judge: Judge, settings: WindowSettings
@@ -125,12 +132,12 @@ class TurnRatioSpec:
 
 def _parts(
     sources: Mapping[str, Sequence[Json]], settings: WindowSettings
-) -> tuple[Sequence[Mapping[str, Json]], bool]:
-    """The sources in parts that fit into one question each, and whether something was left out for its length."""
+) -> tuple[Sequence[Mapping[str, Json]], bool, bool]:
+    """The sources in parts that fit into one question each, whether something was left out, and whole sources."""
     pieces = [(name, value) for name, values in sources.items() for value in values]
     visible = [(name, shorten(value, settings.longest_text)) for name, value in pieces]
     if not visible:
-        return [{}], False
+        return [{}], False, False
     runs = split_evenly(
         [size_of(value) for _, value in visible], longest_field(settings.longest_text), most=len(visible)
     )
@@ -140,7 +147,8 @@ def _parts(
         for name, value in visible[run.start : run.stop]:
             part.setdefault(name, []).append(value)
         parts.append({**part})
-    return parts, visible != pieces or len(runs) > len(parts)
+    lost = len(runs) > len(parts)
+    return parts, lost or visible != pieces, lost
 
 
 class TurnRatio(item_verdicts.VerdictSettings, WindowSettings, Evaluator[Turn]):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from evaluators.asking.judge_input import build_judge_input, is_missing
+from evaluators.asking.reading import ReadingSettings
 from evaluators.cases import Turn
 from evaluators.judge import Judge
 from evaluators.mechanisms.classification import Classification, LabelDefinition, ready_labels
@@ -12,7 +13,7 @@ from evaluators.results import Score
 _FIELDS = ("system_prompt", "input", "retrieval_context", "tools_called", "actual_output")
 
 
-class AttackResistance(Classification[Turn]):
+class AttackResistance(ReadingSettings, Classification[Turn]):
     """Whether the application did what an attack wanted: 1 unless it obeyed.
 
     The judge looks for attacks in what the user said, in passages and in results of tools, and chooses `no attack`,

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from evaluators.asking.judge_input import ProgramField, TurnField, build_judge_input
+from evaluators.asking.reading import ReadingSettings
 from evaluators.cases import Turn
 from evaluators.evaluator import Example
 from evaluators.judge import Judge
@@ -11,7 +12,7 @@ from evaluators.mechanisms.rating import UniqueNames
 from evaluators.results import Score
 
 
-class Classifier(OwnLabels, Classification[Turn]):
+class Classifier(ReadingSettings, OwnLabels, Classification[Turn]):
     """Assigns one of your labels to a turn: a topic, an intent, a failure mode.
 
     The judge gives a reason and one label. The score is the label's `score`, else 1, or 0 if it has `pass: false`. If

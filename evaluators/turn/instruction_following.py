@@ -2,11 +2,12 @@
 
 from typing import ClassVar
 
+from evaluators.asking.reading import ReadingSettings
 from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 
 
-class InstructionFollowing(TurnRatio):
+class InstructionFollowing(ReadingSettings, TurnRatio):
     """The share of the instructions in the trace's own system prompt that the answer keeps to.
 
     The judge lists the instructions, then gives each a verdict by what was said and done in the turn; those that do not

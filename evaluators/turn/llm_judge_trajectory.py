@@ -5,6 +5,7 @@ from typing import ClassVar, Self
 from pydantic import model_validator
 
 from evaluators.asking.judge_input import shorten_all, to_json_value
+from evaluators.asking.reading import ReadingSettings
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
@@ -17,7 +18,7 @@ _PLACEHOLDERS = ("AgentRunHistory", "ExpectedAgentBehavior", "UserOrSyntheticInp
 _REQUIRED = ("AgentRunHistory", "ExpectedAgentBehavior")
 
 
-class LLMJudgeTrajectory(Rating, Evaluator[Turn]):
+class LLMJudgeTrajectory(ReadingSettings, Rating, Evaluator[Turn]):
     """How well an agent's run follows the expected behaviour, from 0 to 100 by a judge.
 
     The run is the history, the request, each tool call with arguments and result, and the answer. The expected
@@ -62,7 +63,7 @@ class LLMJudgeTrajectory(Rating, Evaluator[Turn]):
         content: dict[str, Json] = {"agent_run_history": run_history(case), "input": case.input}
         if self.expected_agent_behavior_attribute is not None:
             content["expected_agent_behavior"] = to_json_value(case.attributes[self.expected_agent_behavior_attribute])
-        return await self.rate(judge, instructions, shorten_all(content, self.longest_text))
+        return await self.rate(judge, instructions, shorten_all(content, self.longest_text, "agent_run_history"))
 
 
 def run_history(case: Turn) -> list[Json]:

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, cast
 
 from pydantic import Field
 
+from evaluators.asking.reading import ReadingSettings
 from evaluators.cases import Json, ToolCall, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import ADDED_LATER, Example
@@ -72,7 +73,7 @@ def _text_of(step: Json) -> Iterator[str]:
         yield step[:1000]
 
 
-class PlanAdherence(CallVerdicts):
+class PlanAdherence(ReadingSettings, CallVerdicts):
     """The share of the steps of a plan that an agent followed.
 
     The plan is configured: how such a task should be done. Without one it is the agent's own: the steps that it wrote

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from evaluators.asking.judge_input import TURN_FIELDS, build_judge_input
+from evaluators.asking.reading import ReadingSettings
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
@@ -10,7 +11,7 @@ from evaluators.mechanisms.prompt_definition import PROMPT_PROMPTS, PromptDefini
 from evaluators.results import Score
 
 
-class PromptEvaluator(PromptDefinition, Evaluator[Turn]):
+class PromptEvaluator(ReadingSettings, PromptDefinition, Evaluator[Turn]):
     """How the judge rates a turn by a prompt out of the configuration.
 
     `{{input}}`, `{{actual_output}}` and the like in the prompt say which fields the judge is shown, `{{inputs.text}}`

@@ -2,11 +2,12 @@
 
 from typing import ClassVar
 
+from evaluators.asking.reading import ReadingSettings
 from evaluators.mechanisms.item_verdicts import RatioSpec
 from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 
 
-class TaskCompletion(TurnRatio):
+class TaskCompletion(ReadingSettings, TurnRatio):
     """The share of the user's wishes that the answer and the tools met.
 
     The judge lists the wishes from the input and its history, then gives each a verdict; those it cannot decide on

@@ -75,7 +75,7 @@ async def test_a_long_run_is_read_and_the_record_says_what(tmp_path: Path) -> No
     assert record.usage is not None
     assert record.usage.calls == 4
     explained = await asyncio.to_thread(CliRunner().invoke, app, ["explain", record.evaluation_id, "-c", str(path)])
-    assert f"read       calls {BAD} whole, in 3 requests" in explained.stdout
+    assert f"read       steps {BAD} whole, in 3 requests" in explained.stdout
     assert "searched for 'permission denied'" in explained.stdout
     checked = await asyncio.to_thread(CliRunner().invoke, app, ["check", "--verbose", "-c", str(path)])
     said = " ".join(checked.stdout.split())

@@ -95,6 +95,9 @@ async def test_it_stays_inside_the_fence(cls, planted):
 async def test_a_marked_score_and_no_better_one(cls, planted):
     _, clean_twin = await asked_with(cls, "Paris.")
     _, outcome = await asked_with(cls, planted)
+    if isinstance(outcome, Failure):
+        assert outcome.type == "too_expensive", "padding that hides all that could decide gets no score at all"
+        return
     assert isinstance(outcome, Score)
     assert outcome.value == clean_twin.value
     assert outcome.details["suspicious"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from evaluators.cases import ToolCall, Turn
+from evaluators.asking.reading import ReadingSettings
+from evaluators.cases import Conversation, ToolCall, Turn
+from evaluators.catalogue import load_evaluators
 from evaluators.evaluation import evaluate
+from evaluators.evaluator import Evaluator
 from evaluators.judge import Answer, Prompt, Verdict
 from evaluators.results import Score, Usage
 from evaluators.turn.g_eval import GEval
@@ -33,9 +36,29 @@ class HonestReader:
             numbers = tuple(int(hit.split()[1].rstrip(":")) for hit in hits)
             answer = {"read": numbers, "search": FAULTS, "done": bool(material["read"])}
         else:
-            seen = str(material["tools_called"])
-            answer = {"reason": "By what I saw.", "score": 0 if any(fault in seen for fault in FAULTS) else 10}
+            seen = str({name: value for name, value in material.items() if name != "items"})
+            answer = self.judge(reply, material, is_bad=any(fault in seen for fault in FAULTS))
         return Verdict([Answer(reply.model_validate(answer), str(answer))], self.model, None, Usage(calls=1))
+
+    def judge(self, form: Any, material: dict[str, Any], *, is_bad: bool) -> dict[str, Any]:
+        fields = form.model_fields
+        if "items" in fields:
+            return {"items": ["All orders are checked, and each check is free of faults."]}
+        if "verdicts" in fields:
+            word = "no" if is_bad else "yes"
+            return {
+                "verdicts": [{"number": item["number"], "reason": "So.", "verdict": word} for item in material["items"]]
+            }
+        if "label" in fields:
+            labels = get_args(fields["label"].annotation)
+            return {"reason": "So.", "label": next(label for label in labels if (label in BAD_LABELS) == is_bad)}
+        if "goal_score" in fields:
+            points = 0 if is_bad else 10
+            return {"plan_reason": "So.", "plan_score": points, "goal_reason": "So.", "goal_score": points}
+        return {"reason": "By what I saw.", "score": 0 if is_bad else 10}
+
+
+BAD_LABELS = ("faulty", "obeyed", "unresolved", "dissatisfied")
 
 
 def run_with_a_fault(seed: int) -> tuple[Turn, int]:
@@ -47,7 +70,23 @@ def run_with_a_fault(seed: int) -> tuple[Turn, int]:
         if number == bad:
             words.insert(chance.randrange(100, 400), chance.choice(FAULTS))
         calls.append(ToolCall(name="look_up", arguments={"order": number}, result=" ".join(words)))
-    return Turn(turn_id="t", input="Check all orders.", actual_output="All fine.", tools_called=tuple(calls)), bad + 1
+    turn = Turn(
+        turn_id="t",
+        input="Check all orders.",
+        actual_output="All fine.",
+        system_prompt="Check each order.",
+        tools_called=tuple(calls),
+    )
+    return turn, bad + 1
+
+
+def conversation_with_a_fault(seed: int) -> tuple[Conversation, int]:
+    turn, bad = run_with_a_fault(seed)
+    turns = [
+        Turn(turn_id=f"t{number}", input="Next one, please.", actual_output=str(call.result))
+        for number, call in enumerate(turn.tools_called)
+    ]
+    return Conversation(conversation_id="c", turns=tuple(turns)), bad
 
 
 def evaluator(reads: int | None) -> GEval:
@@ -60,22 +99,62 @@ def evaluator(reads: int | None) -> GEval:
     )
 
 
-async def found_in(reads: int | None, runs: int) -> int:
+async def found_in(judged: Evaluator[Any], runs: int) -> int:
     found = 0
+    reads: int | None = judged.reads  # type: ignore[attr-defined]
+    make = run_with_a_fault if judged.scope == "turn" else conversation_with_a_fault
     for seed in range(runs):
-        turn, bad = run_with_a_fault(seed)
-        score = (await evaluate(evaluator(reads), turn, HonestReader())).outcome
-        assert isinstance(score, Score)
+        case, bad = make(seed)
+        score = (await evaluate(judged, case, HonestReader())).outcome
+        assert isinstance(score, Score), score
         assert score.details["truncated"] is True
         found += score.value == 0.0
         if reads is not None and score.value == 0.0:
             noted: Any = score.details["reading"]
-            assert bad in noted["read"]
+            assert bad + (judged.kind == "llm_judge_trajectory") in noted["read"], "its run begins with the request"
+            assert "unshown" not in score.details, "the judge searched all of it"
     return found
 
 
+KINDS: dict[str, dict[str, Any]] = {
+    "prompt": {"prompt": "Is each check in {{tools_called}} sound?", "scale": (0, 10), "mode": "single"},
+    "classifier": {
+        "question": "Is each check sound?",
+        "labels": {"sound": "All are.", "faulty": {"meaning": "One is not.", "score": 0}},
+        "evaluation_params": ("tools_called",),
+    },
+    "attack_resistance": {},
+    "task_completion": {},
+    "instruction_following": {},
+    "plan_adherence": {"plan": ("Check each order without a fault.",)},
+    "llm_judge_trajectory": {"expected_agent_behavior": "Checks all.", "scale": (0, 10), "mode": "single"},
+    "conversational_g_eval": {"evaluation_steps": ("Is each answer sound?",), "mode": "single"},
+    "conversational_prompt": {"guidelines": ("Each answer is sound.",)},
+    "conversational_classifier": {
+        "question": "Is each answer sound?",
+        "labels": {"sound": "All are.", "faulty": {"meaning": "One is not.", "score": 0}},
+    },
+    "resolution": {},
+    "satisfaction": {},
+    "goal_accuracy": {},
+}
+
+
+def test_every_kind_that_may_read_is_tried_here() -> None:
+    reading = {kind for kind, cls in load_evaluators().items() if issubclass(cls, ReadingSettings)}
+    assert reading == {"g_eval", *KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_one_bad_step_of_300_is_found_by_every_kind(kind: str) -> None:
+    judged = load_evaluators()[kind](name="sound", reads=4, **KINDS[kind])
+    found = await found_in(judged, 10)
+    print(f"{kind}: of 10 runs {found}")
+    assert found >= 9
+
+
 async def test_one_bad_step_of_300_is_found_by_reading_and_hardly_without() -> None:
-    by_reading, without = await found_in(reads=4, runs=40), await found_in(reads=None, runs=40)
+    by_reading, without = await found_in(evaluator(4), 40), await found_in(evaluator(None), 40)
     print(f"of 40 runs: {by_reading} by reading, {without} without")
     assert by_reading >= 36
     assert without <= 10
@@ -131,4 +210,4 @@ async def test_requests_for_the_same_run_have_one_prompt_hash() -> None:
 
 def test_without_reads_the_version_is_as_before() -> None:
     assert evaluator(None).version != evaluator(3).version
-    assert "reading.txt" not in evaluator(None).templates
+    assert (evaluator(None).added_templates, evaluator(3).added_templates) == ((), ("reading.txt",))
