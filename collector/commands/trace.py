@@ -56,6 +56,8 @@ class EvaluationTrace:
     explained: ExplainedTrace | None
     places: dict[str, Committed | None]
     draw_key: DrawKey = PUBLIC
+    written: Sequence[str] = ()
+    """The steps that a judge wrote of the evaluator's criteria."""
 
 
 async def trace_evaluation(config: Config, evaluation_id: str, say: Callable[[str], None], *, as_json: bool) -> int:
@@ -95,7 +97,7 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
     turns = await _turns(logs.turns, evaluation, copies[0].partition)
     spans = await _spans(logs.spans, evaluation)
     pieces = [_piece(record) for record in spans]
-    trace_id = evaluation.subject.trace_id or ""
+    trace_id, definitions = evaluation.subject.trace_id or "", await logs.generated_steps()
     return EvaluationTrace(
         evaluation=evaluation,
         record=copies[0],
@@ -110,7 +112,8 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
             each: (await logs.evaluations.committed(group_of(each))).get(copies[0].partition)
             for each in config.settings.export
         },
-        draw_key=await draw_key(await logs.generated_steps()),
+        draw_key=await draw_key(definitions),
+        written=await definitions.steps_of(evaluation.details),
     )
 
 
@@ -271,6 +274,7 @@ def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
         "started_at": evaluation.started_at,
         "seconds": (evaluation.ended_at - evaluation.started_at).total_seconds(),
         "judge": evaluation.judge,
+        "steps": traced.written,
         "fallback": evaluation.attributes.get("fallback_judge"),
         "usage": evaluation.usage,
         "cost_usd": evaluation.cost_usd,
@@ -368,6 +372,8 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         fallback = " (fallback)" if judged["fallback"] else ""
         fingerprint = f", fingerprint {judge.fingerprint}" if judge.fingerprint else ""
         yield f"judge      {judge.model}{fallback}{fingerprint}, prompt {judge.prompt_hash or 'unknown'}"
+    for number, step in enumerate(traced.written, start=1):
+        yield f"{'steps' if number == 1 else '':<10} {number}. {' '.join(step.split())}"
     if reading := cast("Mapping[str, list[Any]]", evaluation.details.get("reading") or {}):
         yield f"read       steps {_plain(reading['read']) or 'none'} whole, in {reading['requests']} requests"
         yield from (f"           searched for {query!r}" for query in reading["searched"])

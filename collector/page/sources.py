@@ -88,7 +88,8 @@ class TrafficView:
 class ReleaseView:
     """A version compared with its baseline by one evaluator. `started` in seconds since the epoch.
 
-    Means and effective numbers of conversations are those of the baseline and of the version.
+    Means, effective numbers of conversations and `lost`, the shares of cases without a score, are those of the baseline
+    and of the version.
     """
 
     monitor: str
@@ -105,6 +106,7 @@ class ReleaseView:
     high: float | None
     method: str | None
     state: str
+    lost: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,8 +119,10 @@ async def questions_of(process: Process, evaluation: Evaluation, case: Turn | Co
         return None
     (assignment,) = assignments
     redactor = process.resources.redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
-    prompts = await judge_questions(assignment, RedactedCase(case, redactor, from_logs=True), process.steps)
+    visible, details = RedactedCase(case, redactor, from_logs=True), evaluation.details
+    prompts = await judge_questions(assignment, visible, process.steps, details.get("reading"))
     return {
+        "steps": list(await process.steps.steps_of(details)) if process.steps else [],
         "questions": [asdict(question) for question in prompts[:MOST_QUESTIONS]],
         "total": len(prompts),
         "same": evaluation.evaluator_version in (assignment.version, assignment.fallback_version),

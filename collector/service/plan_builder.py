@@ -22,6 +22,8 @@ from collector.evaluate.sampling.draw import UpstreamTrust
 from collector.evaluate.sampling.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
 from collector.judging.batches import at_batch_prices
 from collector.records.attributes import text_at
+from evaluators.asking.reading import ReadingSettings
+from evaluators.asking.transcript import CHARACTERS_PER_TOKEN
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version
 from evaluators.judge import Judge, NoJudge, WholeJudge
@@ -185,6 +187,19 @@ def known_usd(config: Config, name: str) -> float | None:
     """The same, but None if a judge that it asks has no price."""
     members = {member for judge in judges_of(name, config.evaluators) for member in config.settings.members(judge)}
     return expected_usd(config, name) if all(config.settings.judges[each].priced for each in members) else None
+
+
+def reading_usd(config: Config, name: str) -> float | None:
+    """The most that reading a run adds to an evaluation; None without prices, or where nobody reads."""
+    configured = config.evaluators[name]
+    evaluator, members = configured.evaluator, config.settings.members(configured.judge) if configured.judge else ()
+    if not isinstance(evaluator, ReadingSettings) or evaluator.reads is None:
+        return None
+    prices = [config.settings.judges[member].prices for member in members]
+    if not prices or None in prices:
+        return None
+    of_run = evaluator.most_read / CHARACTERS_PER_TOKEN * sum(price[0] for price in prices if price) / 1e6
+    return of_run + evaluator.reads * _guess_of(configured.judge, config)
 
 
 def _guess_of(judge: str | None, config: Config) -> float:

@@ -9,6 +9,7 @@ from collector.config.configured import Config
 from collector.dead_letters import Stage
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED, PlanHistory
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.consumer_runner import SlewedClock
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Log, OpenFold
@@ -20,7 +21,6 @@ from collector.service.process_resources import ProcessResources
 from collector.service.tasks import Tasks
 from collector.service.workers.worker import Worker
 from collector.telemetry.registry import Telemetry
-from evaluators.judges.definition_cache import AnswerStore
 
 Apply = Callable[["Process"], Awaitable[None]]
 """Lets a stage take over from a process with another configuration. It cannot fail."""
@@ -62,7 +62,7 @@ class Process:
     changes: list[PrepareChange] = field(default_factory=list[PrepareChange])
     """The steps of each stage to take another configuration, in this order."""
     clock: Callable[[], float] = field(default_factory=SlewedClock)
-    steps: AnswerStore | None = None
+    steps: GeneratedStepsStore | None = None
     """The answers that judges wrote once and all share."""
     worker: Worker | None = None
     """Its place among the processes that one command has started."""

@@ -122,6 +122,7 @@ def release_view(release: Release) -> ReleaseView:
         high=difference.high if difference and difference.has_interval else None,
         method=difference.method if difference else None,
         state=release.state,
+        lost=release.lost,
     )
 
 

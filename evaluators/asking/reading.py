@@ -7,9 +7,9 @@ searches are noted, so that an evaluation shows them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import orjson
 from pydantic import Field
@@ -36,6 +36,16 @@ class Look(Reply):
     read: tuple[int, ...] = ()
     search: tuple[str, ...] = Field(default=())
     done: bool = False
+
+
+def looks_of(notes: Json) -> Iterator[Look]:
+    """The looks by which a judge reads again what the notes of a reading say that it read."""
+    noted = cast("dict[str, list[Any]]", notes) if isinstance(notes, dict) else dict[str, list[Any]]()
+    read, searched = noted.get("read", []), noted.get("searched", [])
+    length = max(len(read), len(searched))
+    for at in range(0, length, MOST_AT_ONCE):
+        end = at + MOST_AT_ONCE
+        yield Look(read=tuple(read[at:end]), search=tuple(searched[at:end]), done=end >= length)
 
 
 class ReadingSettings(TextSettings):
@@ -119,7 +129,7 @@ class RunReader:
     @property
     def material(self) -> dict[str, Json]:
         """The run as a judge that reads is shown it."""
-        return {"index": self.index, "read": self.read, "found": self.hits}
+        return {"index": self.index, "read": {**self.read}, "found": {**self.hits}}
 
     def outcome(self, noun: str) -> dict[str, Json]:
         """The same for the judgement, under names that say what they are."""

@@ -98,7 +98,7 @@ def written_steps(answers: Iterable[str], wanted: str) -> tuple[str, ...]:
     """The steps with a hash out of the stored answers of judges; () if none has it."""
     for answer in answers:
         try:
-            steps = parse_reply(answer, Steps).steps
+            steps = parse_reply(answer, Steps).steps if "steps" in answer else ()
         except JudgeReplyInvalid:
             continue  # another thing that is stored beside them
         if hash_of_steps(steps) == wanted:

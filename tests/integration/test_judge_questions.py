@@ -11,8 +11,10 @@ import pytest
 from configurations import checked
 from running_service import ledger, put
 
+from collector.commands.trace import trace_evaluation
 from collector.demo.judge import StandInJudge, serve_judge
 from collector.service.app import running
+from evaluators.mechanisms.g_eval_definition import hash_of_steps
 
 
 def configuration(folder: Path, url: str, **sections: Any) -> Any:
@@ -44,7 +46,7 @@ async def questions(page: str, evaluation_id: str) -> tuple[int, Any]:
 
 async def test_the_prompt_as_sent_is_shown_with_the_steps_that_the_judge_wrote(tmp_path: Path) -> None:
     judge = StandInJudge()
-    async with serve_judge(judge) as url, running(configuration(tmp_path, url)) as service:
+    async with serve_judge(judge) as url, running(config := configuration(tmp_path, url)) as service:
         await put(service, [7])
         async with asyncio.timeout(30):
             while not (records := await ledger(service)):
@@ -59,6 +61,11 @@ async def test_the_prompt_as_sent_is_shown_with_the_steps_that_the_judge_wrote(t
     assert "What is 7?" not in question["instructions"]
     assert "1. " in question["instructions"], "the steps"
     assert judge.calls == before, "nobody is asked"
+    assert records[0].details["steps_hash"] == hash_of_steps(answer["steps"])
+    assert all(f"{number}. {step}" in question["instructions"] for number, step in enumerate(answer["steps"], start=1))
+    said: list[str] = []
+    await trace_evaluation(config, records[0].evaluation_id, said.append, as_json=False)
+    assert f"steps      1. {answer['steps'][0]}" in said
 
 
 @pytest.mark.parametrize("hidden", [{"store_text": False}])

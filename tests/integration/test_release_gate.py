@@ -38,8 +38,12 @@ def recipe(name: str) -> Any:
 
 
 def turns() -> list[Turn]:
-    """1.42 is right in 8 of 10 turns, 1.43 in 7; a flag's arms share them alike; 1.44 has hardly been seen."""
-    numbers = [("1.42", 8, EACH), ("1.43", 7, EACH), ("1.44", 8, 5)]
+    """1.42 is right in 8 of 10 turns, 1.43 in 7; a flag's arms share them alike; 1.44 has hardly been seen.
+
+    Of 1.46 the wrong ones cannot be scored, so it looks perfect.
+    """
+    arms = ("treatment", "control")
+    numbers = [("1.42", 8, EACH), ("1.43", 7, EACH), ("1.44", 8, 5), ("1.46", 7, EACH)]
     return [
         Turn(
             turn_id=f"{version}-{number}",
@@ -47,8 +51,8 @@ def turns() -> list[Turn]:
             service="shop",
             input="Which one?",
             actual_output="this" if number % 10 < right else "that",
-            expected_output="this",
-            attributes={"service_version": version, "arm": "control" if number // 10 % 2 else "treatment"},
+            expected_output=None if version == "1.46" and number % 10 >= right else "this",
+            attributes={"service_version": version, "arm": arms[number // 10 % 2] if version != "1.46" else "none"},
         )
         for version, right, count in numbers
         for number in range(count)
@@ -70,7 +74,7 @@ async def judged(folder: Path) -> AsyncIterator[str]:
         await service.logs.turns.append([Record(turn.turn_id.encode(), turn_to_json(turn)) for turn in sent])
         page = f"http://127.0.0.1:{service.page_port}"
         async with asyncio.timeout(60):
-            while value(service, "evalstream_evaluations_total", outcome="scored") < len(sent):
+            while value(service, "evalstream_evaluations_total") < len(sent):
                 await asyncio.sleep(0.2)
             for version in ("1.43", "1.44"):
                 while await is_behind(page, version):
@@ -140,6 +144,10 @@ async def test_a_canary_that_is_worse_by_a_tenth_is_rolled_back_by_every_control
         assert (status, worse["decision"]) == (200, "roll back")
         assert "exact of all (shop) is worse for sure: -0.100, between" in worse["reason"]
         assert worse["comparisons"][0]["conversations"] == [EACH, EACH]
+        status, failing = await asked(page, "service_version/1.46?against=1.42")
+        assert (status, failing["decision"]) == (200, "hold")
+        assert "30.0% of the cases of 1.46 have no score, and 0.0% of those of 1.42" in failing["reason"]
+        assert failing["comparisons"][0]["lost"] == [0.0, pytest.approx(0.3)]
         status, alike = await asked(page, "arm/treatment?against=control")
         assert (status, alike["decision"]) == (200, "promote")
         status, unseen = await asked(page, "service_version/1.45")

@@ -10,6 +10,10 @@ over the blocks,
 is the estimate and the variance of its sum, and `confidence.radius(V, α) / Σ h` the half width of its interval. Means
 and variances are those of the estimator: weights 1 / p, conversations as clusters.
 
+What has no score may depend on the version: its judge refuses its worse answers, or the application fails. So the
+interval is wider by the bounds of Manski (1989) for the share e of the new version's cases that have no score beyond
+the old one's share: with the mean m, e m downwards and e (1 - m) upwards. What both lose alike is taken to be alike.
+
 Without a block, where the new version has replaced the old one at once, each of its hours is compared with the same
 hour of the week before, in the same blocks: neither the time of day nor the day of the week is in the difference. Other
 changes within a week are, so the alert wants more than `drift`. If the old one did not run a week before, or scores of
@@ -20,7 +24,7 @@ then, so that says nothing of the version, and has no interval.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import hypot
 from typing import Literal
 
@@ -89,9 +93,18 @@ class Pair:
     new: Hourly
     started: int
     """The hour in which the new version came."""
+    excess: float = 0.0
+    """The share of the new version's cases without a score beyond that of the old one's."""
 
     def difference(self, error_rate: float) -> Difference | None:
         """The difference, wrong in a share `error_rate` of all releases at any time; None of too few scores."""
+        found = self._of_scores(error_rate)
+        if found is None or not self.excess:
+            return found
+        mean = total(self.new.values()).mean
+        return replace(found, low=found.low - self.excess * mean, high=found.high + self.excess * (1.0 - mean))
+
+    def _of_scores(self, error_rate: float) -> Difference | None:
         blocks = _blocks(self.old, self.new, self.started)
         if blocks:
             return _difference(blocks, error_rate, "side by side")

@@ -2,14 +2,16 @@
 
 - `roll back`: an evaluator is worse for sure, at the rules' error rate over all evaluators that are asked.
 - `promote`: of every evaluator that scored the baseline, the interval of 95 % ends above a fall by `tolerance`.
-- `hold`: everything else, so that missing scores never promote.
+- `hold`: everything else, so that missing scores never promote. Where more of the version's cases than of the
+  baseline's have no score, because evaluations fail, are skipped or judges were not shown all, the intervals are wider
+  by what that may hide.
 
 The intervals hold at any time, so the gate may be asked as often as a controller likes.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from collector.alerting.releases.hourly_scores import HOUR, ComparedPlace, HourlyScores, Versions, merge
 from collector.alerting.releases.releases import (
@@ -64,20 +66,30 @@ def decide(parts: Iterable[HourlyScores], rules: ReleaseRules, question: GateQue
         return GateAnswer("hold", f"{version} has had no score for a day")
     baselines = _baselines(places, question)
     number = sum(len(rules.evaluators[place.monitor]) for place in places)
-    needed: list[tuple[ComparedPlace, str, str]] = []
+    needed: list[_Needed] = []
     releases: list[Release] = []
     for place, versions in places.items():
         baseline = baselines.get(place.within)
         if baseline is None or baseline not in versions or baseline == version:
             continue
         used = rules.evaluators[place.monitor]
-        scored = dict.fromkeys(judged.evaluator for judged in versions[baseline] if judged.evaluator in used)
-        needed += [(place, name, baseline) for name in scored]
+        scored = dict.fromkeys(by.evaluator for by in versions[baseline] if by.evaluator in used and not by.lost)
+        tried = {judged.evaluator for judged in versions.get(version, ())}
+        needed += [_Needed(place, name, baseline, is_tried=name in tried) for name in scored]
         if version in versions:
             started = max(seen_hours(versions[baseline])[0], seen_hours(versions[version])[0])
             compared = compared_versions(place, versions, (baseline, version, started), rules, number)
             releases += [release for release in compared if release.judged.evaluator in used]
     return _decided(needed, releases, rules, question)
+
+
+class _Needed(NamedTuple):
+    """An evaluator that scored the baseline; whether it was also tried on the version."""
+
+    place: ComparedPlace
+    evaluator: str
+    baseline: str
+    is_tried: bool
 
 
 def _concerns(place: ComparedPlace, question: GateQuestion) -> bool:
@@ -100,9 +112,7 @@ def _baselines(places: Mapping[ComparedPlace, Versions], question: GateQuestion)
     return {within: baseline for within, baseline in releases.items() if baseline is not None}
 
 
-def _decided(
-    needed: list[tuple[ComparedPlace, str, str]], releases: list[Release], rules: ReleaseRules, question: GateQuestion
-) -> GateAnswer:
+def _decided(needed: list[_Needed], releases: list[Release], rules: ReleaseRules, question: GateQuestion) -> GateAnswer:
     compared = tuple(releases)
     worse = [release for release in releases if release.is_worse]
     if worse:
@@ -112,11 +122,12 @@ def _decided(
         before = question.against or "no version before it"
         return GateAnswer("hold", f"{before} has no scores to compare {question.version} with", compared)
     decisive: list[tuple[float, Release]] = []
-    for place, evaluator, baseline in needed:
-        own = [release for release in releases if (release.place, release.judged.evaluator) == (place, evaluator)]
+    for one in needed:
+        own = [release for release in releases if (release.place, release.judged.evaluator) == one[:2]]
         if not own:
-            reason = f"{evaluator} of {place.monitor} has scored {baseline}, but not {question.version}"
-            return GateAnswer("hold", reason, compared)
+            failing = ": every evaluation of it failed or was skipped" if one.is_tried else ""
+            reason = f"{one.evaluator} of {one.place.monitor} has scored {one.baseline}, but not {question.version}"
+            return GateAnswer("hold", reason + failing, compared)
         release = max(own, key=lambda release: min(release.conversations))  # a judge that changed has two
         worst = _worst(release, rules)
         if worst is None or worst <= -question.tolerance:
@@ -155,9 +166,17 @@ def _figures(release: Release) -> str:
     if difference is None:
         return _numbers(release)
     interval = f"{difference.estimate:+.3f}, between {difference.low:+.3f} and {difference.high:+.3f}"
-    return f"{interval}, {difference.method}, {_numbers(release)}"
+    return f"{interval}, {difference.method}, {_numbers(release)}{_unscored(release)}"
 
 
 def _numbers(release: Release) -> str:
     old, new = (f"{count:,.0f}" for count in release.conversations)
     return f"{old} effective conversations of {release.baseline} and {new} of {release.version}"
+
+
+def _unscored(release: Release) -> str:
+    """The shares without a score, where they make the interval wider."""
+    old, new = release.lost
+    if new <= old:
+        return ""
+    return f"; {new:.1%} of the cases of {release.version} have no score, and {old:.1%} of those of {release.baseline}"

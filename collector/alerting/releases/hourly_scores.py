@@ -14,6 +14,7 @@ from collector.statistics.bounded_sums import BoundedSums, Weight
 from collector.statistics.estimator import Sums
 from evaluators.cases import Json
 from evaluators.results import Evaluation
+from evaluators.skip_reasons import SkipReason
 
 HOUR = 3600.0
 VALUES = 16
@@ -47,10 +48,13 @@ class ComparedPlace(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """By what."""
+    """By what. Of `lost` ones the sums are not of scores, but of the shares of each case that have none: 1 or part of
+    it where the evaluation failed, was skipped, or its judge was not shown all.
+    """
 
     evaluator: str
     version: str
+    lost: bool = False
 
 
 Hours = dict[int, Sums]
@@ -71,26 +75,34 @@ class HourlyScores:
         self.places: dict[ComparedPlace, Versions] = {}
 
     def add(self, evaluation: Evaluation) -> None:
-        """Count a score, if there is one."""
+        """Count a score, if there is one, and what has none."""
         attributes = self._compared.get(evaluation.monitor)
-        if evaluation.score is None or not attributes:
+        if not attributes or evaluation.reason_code == SkipReason.GATED:
             return
-        time = evaluation.ended_at.timestamp()
-        judged = Judged(evaluation.evaluator, evaluation.evaluator_version)
-        sums = self._sums.add(
-            (evaluation.monitor, judged),
-            evaluation.subject.conversation_id,
-            weight=Weight.of(evaluation.sampling),
-            score=evaluation.score,
-            time=time,
-        ).mean
+        hour = int(evaluation.ended_at.timestamp() // HOUR)
+        grown = list(self._grown(evaluation))
         for attribute in attributes:
             value = text_of(evaluation.attributes.get(attribute.name))
             versions = self._versions(attribute, evaluation, value)
             if versions is not None:
-                hours = versions.setdefault(value, {}).setdefault(judged, {})
-                hour = int(time // HOUR)
-                hours[hour] = hours.get(hour, _NOTHING) + sums
+                for judged, sums in grown:
+                    hours = versions.setdefault(value, {}).setdefault(judged, {})
+                    hours[hour] = hours.get(hour, _NOTHING) + sums
+
+    def _grown(self, evaluation: Evaluation) -> Iterator[tuple[Judged, Sums]]:
+        """What an evaluation adds; one that was made in place of a failed one takes that back."""
+        by = Judged(evaluation.evaluator, evaluation.evaluator_version)
+        counted = [(by._replace(lost=True), 1.0 if evaluation.score is None else evaluation.unshown)]
+        counted += [] if evaluation.score is None else [(by, evaluation.score)]
+        for judged, amount in counted:
+            sums = self._sums.add(
+                (evaluation.monitor, judged),
+                evaluation.subject.conversation_id,
+                weight=Weight.of(evaluation.sampling),
+                score=amount,
+                time=evaluation.ended_at.timestamp(),
+            ).mean
+            yield judged, sums - Sums(w=sums.w, wy=sums.w) if judged.lost and evaluation.retry else sums
 
     def reconfigure(self, compared: Mapping[str, Sequence[ComparedAttribute]]) -> None:
         """From now on these attributes are compared; the scores of those that stay as they are stay."""

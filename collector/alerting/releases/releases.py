@@ -69,6 +69,8 @@ class Release:
     lower_is_better: bool
     means: tuple[float | None, float | None]
     conversations: tuple[float, float]
+    lost: tuple[float, float] = (0.0, 0.0)
+    """The shares of their cases that have no score."""
 
     @property
     def is_candidate(self) -> bool:
@@ -149,7 +151,8 @@ def seen_hours(judged: Mapping[Judged, Hours]) -> tuple[int, int]:
 
 def _number(judged: Mapping[Judged, Hours], within: range | None = None) -> float:
     """The effective number of conversations, of the evaluator with most."""
-    chosen = ([sums for hour, sums in hours.items() if within is None or hour in within] for hours in judged.values())
+    scored = [hours for by, hours in judged.items() if not by.lost]
+    chosen = ([sums for hour, sums in hours.items() if within is None or hour in within] for hours in scored)
     return max((total(each).n_eff for each in chosen), default=0.0)
 
 
@@ -159,8 +162,12 @@ def compared_versions(
     """A baseline and a version, by each evaluator, of `number` that share the rules' error rate; since that hour."""
     baseline, version, started = chosen
     for judged, new in versions[version].items():
+        if judged.lost:
+            continue
         known = versions[baseline].get(judged, {})
-        pair = Pair({hour: sums for hour, sums in known.items() if hour >= started - WEEK}, new, started)
+        lost = _lost(versions[baseline], judged, started), _lost(versions[version], judged, started)
+        old = {hour: sums for hour, sums in known.items() if hour >= started - WEEK}
+        pair = Pair(old, new, started, max(0.0, lost[1] - lost[0]))
         difference, lower = pair.difference(INTERVAL_ERROR), judged.evaluator in rules.lower
         is_weekly = difference is not None and difference.method == "week before"
         old = pair.week_before if is_weekly else {hour: pair.old[hour] for hour in pair.old if hour >= started - BEFORE}
@@ -175,7 +182,15 @@ def compared_versions(
             lower_is_better=lower,
             means=(_mean(old), _mean(new)),
             conversations=(total(old.values()).n_eff, total(new.values()).n_eff),
+            lost=lost,
         )
+
+
+def _lost(by: Mapping[Judged, Hours], judged: Judged, started: int) -> float:
+    """The share of a version's cases without a score: beside the other one, or before it came."""
+    hours = by.get(judged._replace(lost=True), {})
+    whole = total([sums for hour, sums in hours.items() if hour >= started] or hours.values())
+    return min(1.0, max(0.0, whole.mean)) if whole.w > 0 else 0.0
 
 
 def _mean(hours: Mapping[int, Sums]) -> float | None:

@@ -39,9 +39,10 @@ from collector.receive.settings import OtlpSettings
 from collector.records.audits import FEWEST_AUDITS
 from collector.service.kafka_settings import security_of
 from collector.service.open_logs import names_of
-from collector.service.plan_builder import build_unasked_plan
+from collector.service.plan_builder import build_unasked_plan, reading_usd
 from collector.service.wanted import why_all_are_wanted
 from collector.wording import listed, plural
+from evaluators.asking.reading import ReadingSettings
 from evaluators.evaluator import Evaluator
 
 
@@ -247,6 +248,11 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
             yield f"             {_audit(configured.audit, monitor.rate_of(use))}"
         if evaluator.cost_note:
             yield f"             {evaluator.cost_note}"
+        if isinstance(evaluator, ReadingSettings) and evaluator.reads is not None:
+            usd = reading_usd(config, each)
+            cost = "" if usd is None else f": ≈ {usd:.2g} USD more at most"
+            requests = f"up to {plural(evaluator.reads, 'request')} more with {evaluator.most_read:,} characters of it"
+            yield f"             of a run too long for one question, {requests}{cost}"
     more = (*_packs(monitor, config), *cache_lines(monitor, config), *deferred_lines(name, config))
     yield from (f"           {line}" for line in more)
     calls = judge_calls(monitor, config)

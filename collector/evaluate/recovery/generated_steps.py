@@ -5,9 +5,13 @@ All processes read the same log; where two generated at the same time, the first
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from collector.backoff import Backoff
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.logs.log import Log, LogUnavailable, Record
+from evaluators.cases import Json
+from evaluators.mechanisms.g_eval_definition import STEPS_HASH, written_steps
 
 
 class GeneratedStepsStore:
@@ -43,6 +47,14 @@ class GeneratedStepsStore:
         await append_with_retry(self._log, Record(key.encode(), text.encode(), partition=0), backoff=self._backoff)
         await self._catch_up_with_retry()
         return self._answers[key]
+
+    async def steps_of(self, details: Mapping[str, Json]) -> tuple[str, ...]:
+        """The steps that a judge wrote for an evaluation with these details; () where it wrote none."""
+        wanted = details.get(STEPS_HASH)
+        if wanted is None:
+            return ()
+        await self._catch_up_with_retry()
+        return written_steps(self._answers.values(), str(wanted))
 
     async def _catch_up_with_retry(self) -> None:
         await self._backoff.repeat(self._catch_up, LogUnavailable, action="reading the definitions log")

@@ -136,6 +136,9 @@ function provenance({ evaluation }) {
     ["judge's fingerprint", judge?.fingerprint, "code"],
     ["prompt hash", judge?.prompt_hash, "code"],
     ["evaluator's version", evaluation.evaluator_version, "code"],
+    ["the judge's steps", evaluation.details?.steps_hash, "code"],
+    ["not shown to the judge", evaluation.details?.unshown === undefined ? null : `${percent(evaluation.details.unshown)} of the run`],
+    ["the judge read", evaluation.details?.reading ? readings(evaluation.details.reading) : null],
     ["cost", evaluation.cost_usd === undefined ? null : money(evaluation.cost_usd)],
     ["tokens", usage ? `${compact(usage.input_tokens ?? 0)} in${usage.cached_input_tokens ? ` (${compact(usage.cached_input_tokens)} cached)` : ""}, ${compact(usage.output_tokens ?? 0)} out, ${usage.calls ?? 0} calls` : null],
     ["attempt", evaluation.retry ? `${evaluation.retry.attempt}; the one before: ${evaluation.retry.reason}` : null],
@@ -153,6 +156,11 @@ function provenance({ evaluation }) {
   ];
 }
 
+function readings({ read, searched, requests }) {
+  const said = [read.length ? `steps ${read.join(", ")}` : null, searched.length ? `searched for ${searched.map((text) => `“${text}”`).join(", ")}` : null];
+  return `${said.filter(Boolean).join("; ") || "nothing"}, in ${requests} requests`;
+}
+
 /** What the judge was shown, and each of its verdicts: asked for when it is opened. */
 function shown({ details }, ask) {
   const body = h("div", {});
@@ -161,9 +169,10 @@ function shown({ details }, ask) {
     if (!folded.open || body.childElementCount) return;
     put(body, h("p", { class: "what" }, "One moment."));
     try {
-      const { questions, total, same, pack } = await ask();
+      const { questions, steps, total, same, pack } = await ask();
       put(body,
         h("p", { class: "what" }, `${same ? "By the definition of this evaluation" : "The definition has changed since: by the present one"}${pack.length ? `; asked together with ${pack.join(", ")}` : ""}. ${total > questions.length ? `The first ${questions.length} of ${total} questions.` : "Questions that follow from an answer are not here."}`),
+        steps.length ? [h("h4", {}, "Steps that the judge wrote of the criteria"), h("ol", {}, steps.map((step) => h("li", { dir: "auto" }, step)))] : null,
         questions.flatMap(({ instructions, message, pictures }) => [
           h("h4", {}, "Instructions"), h("pre", { tabindex: "0" }, instructions),
           h("h4", {}, `Material${pictures ? `, with ${pictures} pictures` : ""}`), h("pre", { tabindex: "0" }, message)]),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from importlib.resources import files
 from typing import Any, get_args
 
 import pytest
@@ -205,9 +207,16 @@ async def test_requests_for_the_same_run_have_one_prompt_hash() -> None:
     judge = HonestReader()
     await evaluate(evaluator(4), run_with_a_fault(3)[0], judge)
     assert len({prompt.hash for prompt in judge.prompts}) == 2
+    assert all("Is every step free of faults?" in prompt.instructions for prompt in judge.prompts), "it knows the task"
     assert judge.prompts[0].reminder != judge.prompts[1].reminder
 
 
 def test_without_reads_the_version_is_as_before() -> None:
     assert evaluator(None).version != evaluator(3).version
     assert (evaluator(None).added_templates, evaluator(3).added_templates) == ((), ("reading.txt",))
+
+
+def test_no_template_has_a_placeholder_that_is_never_filled() -> None:
+    templates = files("evaluators.prompts").iterdir()
+    texts = {path.name: path.read_text() for path in templates if path.name.endswith(".txt")}
+    assert {name for name, text in texts.items() if re.search(r"(?<!\{)\{[a-z_]+\}(?!\})", text)} == set()

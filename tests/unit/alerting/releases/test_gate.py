@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
-from release_traffic import BEGAN, Traffic, rules
+from release_traffic import BEGAN, SAMPLE, Traffic, rules
 
 from collector.alerting.releases.gate import GateAnswer, GateQuestion, decide
 from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, ComparedPlace, HourlyScores, Judged
 from collector.alerting.releases.releases import ReleaseRules
 from collector.statistics.estimator import Sums
+from evaluators.results import ErrorDetail, Retry, Subject
 
 ASKED = GateQuestion(attribute="service_version", version="1.43", against="1.42")
 
@@ -87,16 +90,87 @@ def test_every_evaluator_of_the_baseline_has_to_agree_and_other_services_are_not
     assert at(traffic, 30).decision == "promote", "another service stays on 1.42"
 
 
+def lose(traffic: Traffic, hours: int, version: str, each: int, **changes: Any) -> None:
+    """Cases of a version without a score, so many an hour."""
+    for hour in range(hours):
+        for number in range(each):
+            at, name = datetime.fromtimestamp(BEGAN + hour * HOUR + 60.0, UTC), f"lost {version} {hour} {number}"
+            known = {"service": "shop", "service_version": version}
+            kept = {"subject": Subject(conversation_id=name), "attributes": known, "ended_at": at}
+            traffic.parts[0].add(replace(SAMPLE, **{"outcome": "failed", "score": None, **kept, **changes}))
+
+
+FAILED = {"error": ErrorDetail(type="judge_refused", message="no")}
+
+
+@pytest.mark.parametrize(
+    "why", [FAILED, {"outcome": "skipped", "reason": "application_error"}, {"outcome": "skipped", "reason": "shed"}]
+)
+def test_a_version_whose_evaluations_fail_more_is_held_with_the_reason(why: dict[str, Any]) -> None:
+    traffic = both(30, 100, 0.8)
+    lose(traffic, 30, "1.43", 20, **why)
+    answer = at(traffic, 30)
+    assert answer.decision == "hold"
+    assert re.search(r"1\d\.\d% of the cases of 1\.43 have no score, and 0\.0% of those of 1\.42", answer.reason), (
+        answer
+    )
+    assert answer.compared[0].lost[0] == 0.0
+    lose(traffic, 30, "1.42", 20, **why)
+    assert at(traffic, 30).decision == "promote", "both lose alike"
+
+
+def test_lost_cases_neither_roll_back_nor_hide_a_fall() -> None:
+    traffic = both(10, 100, 0.6)
+    lose(traffic, 10, "1.43", 20, **FAILED)
+    assert at(traffic, 10).decision == "roll back", "a tenth that is lost cannot make up for it"
+    lose(traffic, 10, "1.43", 100, **FAILED)
+    assert at(traffic, 10).decision == "hold", "half of it could"
+
+
+def test_a_failure_that_was_made_again_is_not_lost_and_one_by_design_never_was() -> None:
+    traffic = both(30, 100, 0.8)
+    lose(traffic, 30, "1.43", 20, **FAILED)
+    lose(traffic, 30, "1.43", 20, outcome="scored", score=0.8, retry=Retry(attempt=2, reason="judge_refused"))
+    lose(traffic, 30, "1.43", 100, outcome="skipped", reason="gated: cheap")
+    answer = at(traffic, 30)
+    assert (answer.decision, answer.compared[0].lost) == ("promote", (0.0, pytest.approx(0.0)))
+
+
+def test_what_a_judge_was_not_shown_is_lost_in_part() -> None:
+    traffic = both(30, 100, 0.8)
+    lose(traffic, 30, "1.43", 100, outcome="scored", score=1.0, details={"unshown": 0.9})
+    answer = at(traffic, 30)
+    assert answer.decision == "hold"
+    assert answer.compared[0].lost[1] == pytest.approx(0.4, abs=0.05)
+
+
+def test_a_version_of_which_every_evaluation_failed_is_no_unknown_one() -> None:
+    traffic = both(3, 100, 0.8)
+    for hours in traffic.parts[0].places.values():
+        del hours["1.43"]
+    lose(traffic, 3, "1.43", 50, **FAILED)
+    reason = "helpful of all has scored 1.42, but not 1.43: every evaluation of it failed or was skipped"
+    assert (at(traffic, 3).decision, at(traffic, 3).reason) == ("hold", reason)
+
+
 def test_lower_is_better_turns_it_around() -> None:
     lower = rules(lower=frozenset({"helpful"}))
     assert at(both(10, 100, 0.6), 10, lower).decision == "promote"
     assert at(both(10, 100, 0.95), 10, lower).decision == "roll back"
 
 
-def asked_often(streams: int, per_hour: float, share: float, wave: float, fall: float = 0.0) -> dict[str, float]:
+def asked_often(
+    streams: int,
+    per_hour: float,
+    share: float,
+    wave: float,
+    fall: float = 0.0,
+    refused: tuple[float, float] = (0.0, 0.0),
+) -> dict[str, float]:
     """Shares of canaries that are ever rolled back, and ever promoted, in 33 looks of four days at two evaluators.
 
     Conversations arrive by chance, scores are 0 or 1 with a mean of 0.8 and a daily wave; the canary's share grows.
+    `refused` are the shares of the wrong answers of each version that the judge gives no score.
     """
     chance = np.random.default_rng(int(per_hour * 100 + share * 10))
     two = replace(rules(), evaluators={"all": ("helpful", "safe")})
@@ -108,15 +182,20 @@ def asked_often(streams: int, per_hour: float, share: float, wave: float, fall: 
     for _ in range(streams):
         scores = HourlyScores({"all": (attribute,)}, 1e9)
         arms: dict[str, list[list[Sums]]] = {}
-        for version, shares, change in (("1.42", 1.0 - part, 0.0), ("1.43", part, -fall)):
+        for (version, shares, change), hidden in zip(
+            (("1.42", 1.0 - part, 0.0), ("1.43", part, -fall)), refused, strict=True
+        ):
             number = chance.poisson(per_hour * shares, (2, len(hours)))
             good = chance.binomial(number, mean + change)
+            lost = chance.binomial(number - good, hidden)
+            counted = [*zip(number - lost, good, strict=True), *zip(number, lost, strict=True)]
             arms[version] = [
                 [Sums(n, y, n, y, y) for n, y in zip(row.tolist(), right.tolist(), strict=True)]
-                for row, right in zip(number.astype(float), good.astype(float), strict=True)
+                for row, right in ((row.astype(float), right.astype(float)) for row, right in counted)
             ]
+        names = [Judged(name, "1", lost) for lost in (False, True) for name in ("helpful", "safe")]
         places = scores.places[ComparedPlace("all", "service_version", "shop")] = {
-            version: {Judged(name, "1"): {0: Sums()} for name in ("helpful", "safe")} for version in arms
+            version: {judged: {0: Sums()} for judged in names} for version in arms
         }
         found: set[str] = set()
         for hour in hours.tolist():
@@ -143,6 +222,23 @@ def test_of_canaries_that_change_nothing_one_in_a_hundred_is_rolled_back_at_most
     ever = asked_often(streams, per_hour, share, wave)
     print(f"{per_hour} an hour, {share}, ±{wave}: {ever}")
     assert ever["roll back"] <= 0.01
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("streams", [3, pytest.param(100, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    ("fall", "refused"), [(0.1, (0.0, 0.4)), (0.1, (0.1, 0.5)), (0.0, (0.3, 0.3))], ids=["new", "more", "alike"]
+)
+def test_refusals_of_wrong_answers_promote_no_worse_version_and_roll_back_no_alike_one(
+    fall: float, refused: tuple[float, float], streams: int
+) -> None:
+    """With 0.4 of its wrong answers refused a version that is worse by 0.1 scores 0.80 in place of 0.70."""
+    ever = asked_often(streams, 150.0, 0.3, 0.06, fall, refused)
+    print(f"worse by {fall}, refused {refused}: {ever}")
+    if fall:
+        assert ever["promote"] == 0.0
+    else:
+        assert ever["roll back"] <= 0.01
 
 
 @pytest.mark.timeout(900)
