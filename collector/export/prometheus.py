@@ -201,6 +201,7 @@ class PrometheusExporter:
         self._telemetry.histogram(metrics.SCORE, *labels).observe(score, trace)
         grown = self._estimate(evaluation, score, labels)
         self._corrected.count(evaluation, score, labels)
+        self._telemetry.counter(metrics.UNSHOWN, *labels).inc(evaluation.unshown)
         self._record_success(evaluation.evaluator, evaluation.monitor, evaluation.ended_at.timestamp())
         self._count_label(evaluation, labels, grown)
         self._count_audit(evaluation, score, labels, grown)
@@ -337,6 +338,7 @@ def _descriptions(watched: MonitoredEvaluator) -> Iterator[tuple[str, ...]]:
 def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: str) -> None:
     """Make the series of an evaluator at 0: an increase from nothing to 1 is one that Prometheus does not see."""
     labels = (watched.evaluator, watched.evaluator_version, watched.monitor, segment)
+    telemetry.counter(metrics.UNSHOWN, *labels)
     shares = (share_name(watched.evaluator, label) for label in watched.watched_labels)
     for name in (watched.evaluator, *shares):
         telemetry.histogram(metrics.SCORE, name, *labels[1:])

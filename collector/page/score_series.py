@@ -96,7 +96,8 @@ class Bin:
     weight that is left out of all sums, as no conversation may outweigh the others. `audited` are the sums by which
     audits correct the mean, all 0 where there are no audits. `week` is what the sums of `across_columns` are larger by
     over seven days, as `collector.statistics.conversations` has it. `unscored` is the weight of what should have a
-    score and has none, and `unaudited` that of what should have an audit's.
+    score and has none, `unaudited` that of what should have an audit's, and `unshown` that of what scores do not cover,
+    as their judges were not shown it.
     """
 
     within_column: ScoreSums
@@ -113,12 +114,13 @@ class Bin:
     week: Sums = field(default_factory=Sums)
     unscored: float = 0.0
     unaudited: float = 0.0
+    unshown: float = 0.0
 
     @property
     def bounds(self) -> MeanInterval | None:
         """The least and the largest mean of all, with what has no score; None without any of that, or of scores."""
         mean = self.across_columns.mean
-        return bounds_of_all(mean, self._unscored_share) if mean is not None and self.unscored else None
+        return bounds_of_all(mean, self._unscored_share) if mean is not None and self._unscored_share else None
 
     def audited_bounds(self, mean: float) -> MeanInterval | None:
         """The same of the mean by audits, with what has no audit's score."""
@@ -130,7 +132,7 @@ class Bin:
     @property
     def _unscored_share(self) -> float:
         scored = self.across_columns.sums.w + self.clipped
-        return self.unscored / (self.unscored + scored) if self.unscored else 0.0
+        return min(1.0, (self.unscored + self.unshown) / max(self.unscored + scored, 1e-9))
 
     @property
     def clipped_share(self) -> float:
@@ -142,6 +144,7 @@ class Bin:
         self.skipped += evaluation.outcome == "skipped"
         self.failed += evaluation.outcome == "failed"
         self.unscored += _unscored(evaluation)
+        self.unshown += Weight.of(evaluation.sampling).own * evaluation.unshown
         self.cost_usd += evaluation.cost_usd or 0.0
         if evaluation.usage:
             self.calls += evaluation.usage.calls
@@ -173,20 +176,21 @@ class Bin:
             *astuple(self.week),
             self.unscored,
             self.unaudited,
+            self.unshown,
         ]
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> Bin:
         """A column out of its numbers; those that are left out at the end are 0."""
         parts = (slice(7), slice(7, 15), slice(15, 22), slice(22, _NUMBERS - 5), slice(_NUMBERS - 5, _NUMBERS))
-        filled = [*numbers, *[0.0] * (_NUMBERS + 2)]
+        filled = [*numbers, *[0.0] * (_NUMBERS + 3)]
         across, others, less, audited, week = (filled[part] for part in parts)
         passed, verdicts, clipped, skipped, failed, cost, calls, tokens = others
         within = [each + more for each, more in zip(across, less, strict=True)]
         return cls(
             ScoreSums.from_numbers(within), ScoreSums.from_numbers(across), passed, verdicts, clipped,
             int(skipped), int(failed), cost, int(calls), int(tokens), AuditedSums(tuple(audited)), Sums(*week),
-            filled[_NUMBERS], filled[_NUMBERS + 1],
+            *filled[_NUMBERS : _NUMBERS + 3],
         )  # fmt: skip
 
     def add(self, other: Bin) -> None:
@@ -205,6 +209,7 @@ class Bin:
         self.week += other.week
         self.unscored += other.unscored
         self.unaudited += other.unaudited
+        self.unshown += other.unshown
 
 
 def _unscored(evaluation: Evaluation) -> float:

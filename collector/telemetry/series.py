@@ -82,6 +82,10 @@ AUDITS = counter("evalstream_audits_total", ("evaluator", "monitor", "outcome"))
 ESTIMATOR_CLIPPED = counter("evalstream_estimator_clipped_total", _EVALUATION).about(
     "Weight left out of the sum of w, as its conversation would weigh more than 20 times the mean of the last 1,000."
 )
+UNSHOWN = counter("evalstream_unshown_total", _EVALUATION).about(
+    "Sum over scored evaluations of the share of the case that the score does not cover: steps of a long run that the "
+    "judge was not shown, items that it could not decide on by what it was shown."
+)
 CORRECTED_WY = counter("evalstream_corrected_wy_total", _EVALUATION).about(
     "Of cascades: sum of w times (corrected score + shift). Over the estimator's w, less shift: the corrected mean."
 )

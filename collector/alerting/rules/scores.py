@@ -107,10 +107,10 @@ def _means(by: Sequence[str], corrected: CorrectedMeans | None) -> Iterator[Reco
     yield RecordingRule(series.SCORE_STDERR, _or(error, corrected and corrected.error))
     hour, here = f"{mean}{selector(window='1h')}", "on (evaluator, monitor) group_left ()"
     lost = corrected and corrected.lost
-    lowest, highest = f"{hour} * {here} (1 - {series.UNSCORED_SHARE})", f"{series.SCORE_LOWEST} + {here} "
+    lowest, highest = f"{hour} * {here} (1 - {series.UNCOVERED_SHARE})", f"{series.SCORE_LOWEST} + {here} "
     by_audits = lost and f"{mean}{day} * {here} (1 - {lost})"
     yield RecordingRule(series.SCORE_LOWEST, _or(lowest, by_audits))
-    above = _or(highest + series.UNSCORED_SHARE, lost and highest + lost)
+    above = _or(highest + series.UNCOVERED_SHARE, lost and highest + lost)
     yield RecordingRule(series.SCORE_HIGHEST, above)
     clipped = series.ESTIMATOR_CLIPPED_INCREASE
     yield RecordingRule(series.SCORE_CLIPPED, f"{clipped} / ({sums['w']} + {clipped} > 0)")

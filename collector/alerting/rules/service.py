@@ -84,6 +84,9 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
     wanted = _wanted(timing)
     without = f"(({failed}) + ({lost} or {failed} * 0) or {lost})"
     yield RecordingRule(series.UNSCORED_SHARE, f"{without} / ((({wanted}) + ({lost} or {wanted} * 0) or {lost}) > 0)")
+    unshown = f"{_SUBJECTS % (metrics.UNSHOWN.name, '', hour)} / ({wanted} > 0)"
+    share = series.UNSCORED_SHARE
+    yield RecordingRule(series.UNCOVERED_SHARE, f"clamp_max({share} + ({unshown} or {share} * 0), 1)")
     yield AlertingRule(
         name=UNSCORED,
         board="trust",

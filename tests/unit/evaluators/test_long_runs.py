@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from evaluation_samples import scored
 
-from evaluators.cases import ToolCall, Turn
+from evaluators.cases import ToolCall, ToolDefinition, Turn
 from evaluators.catalogue import load_evaluators
 from evaluators.evaluation import evaluate
 from evaluators.results import Failure, Score
-from evaluators.testing import ScriptedJudge, a_moment
+from evaluators.testing import ScriptedJudge, a_moment, answer_any_form
 
 
 def run_of(calls: int, characters: int) -> Turn:
@@ -18,6 +20,7 @@ def run_of(calls: int, characters: int) -> Turn:
     return Turn(
         input="Check all orders.",
         actual_output="Done.",
+        tools_offered=(ToolDefinition(name="look"),),
         tools_called=tuple(
             ToolCall(name="look", arguments={"order": n}, result=("BAD " if n % 3 == 0 else "good ") + "x" * characters)
             for n in range(1, calls + 1)
@@ -34,7 +37,8 @@ def honest(prompt: Any, _form: Any) -> dict[str, Any]:
     }
     verdicts: list[dict[str, Any]] = []
     for item in prompt.material["items"]:
-        call = visible.get(item["item"]["call"])
+        number = item["item"].get("call")
+        call = visible.get(number) if number else {"result": "of no call"}
         word = "unclear" if call is None else "no" if call["result"].startswith("BAD") else "yes"
         verdicts.append({"number": item["number"], "reason": "so", "verdict": word})
     return {"verdicts": verdicts}
@@ -55,6 +59,70 @@ async def test_a_third_that_is_misused_is_found(calls: int, characters: int) -> 
     assert score.explanation.count("Item") == min(3, calls // 3), "the failures are named"
     shown = [sum(len(str(call)) for call in question.prompt.material["tools_called"]) for question in judge.questions]
     assert max(shown) < 100_000
+
+
+@pytest.mark.parametrize("kind", ["result_use", "argument_grounding", "tool_selection", "step_efficiency"])
+async def test_every_call_travels_with_its_own_result_through_all_windows(kind: str) -> None:
+    score, judge = await judged(kind, run_of(300, 4_000), max_windows=1000)
+    assert isinstance(score, Score)
+    items = 300 + (kind == "tool_selection")
+    assert score.value == pytest.approx(1 - 100 / items), "a third is bad, and every one of it is seen"
+    assert sum(len(question.prompt.material["items"]) for question in judge.questions) == items
+    assert "undecided" not in score.details
+    assert recorded(score).unshown == 0.0
+
+
+def recorded(score: Any) -> Any:
+    return replace(scored(1), details=score.details)
+
+
+GENERAL: dict[str, dict[str, Any]] = {
+    "g_eval": {"evaluation_steps": ("Is it sound?",), "evaluation_params": ("tools_called",)},
+    "prompt": {"prompt": "Is {{tools_called}} sound?"},
+    "classifier": {
+        "question": "Is it sound?",
+        "labels": {"a": "Yes.", "b": "No."},
+        "evaluation_params": ("tools_called",),
+    },
+    "attack_resistance": {},
+    "llm_judge_trajectory": {"expected_agent_behavior": "Checks all."},
+}
+
+
+@pytest.mark.parametrize("kind", GENERAL)
+async def test_a_number_for_a_whole_run_says_which_share_of_it_the_judge_did_not_see(kind: str) -> None:
+    score, _ = await judged(kind, run_of(300, 4_000), answer_any_form(), **GENERAL[kind])
+    assert isinstance(score, Score), score
+    assert score.details["truncated"] is True
+    assert recorded(score).unshown == score.details["unshown"] == pytest.approx(0.95, abs=0.01)
+    whole, _ = await judged(kind, run_of(3, 400), answer_any_form(), **GENERAL[kind])
+    assert "unshown" not in whole.details
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("task_completion", {}),
+        ("instruction_following", {}),
+        ("plan_adherence", {"plan": ("Look the order up.", "Check it.", "Say so.")}),
+        ("prompt", {"guidelines": ("Say so.", "Be brief.", "Be kind."), "guideline_params": ("input", "tools_called")}),
+    ],
+)
+async def test_of_a_run_that_was_shown_in_part_an_unclear_item_counts_neither_way(kind: str, fields: Any) -> None:
+    def respond(prompt: Any, _form: Any) -> dict[str, Any]:
+        if "items" not in prompt.material:
+            return {"items": ["One.", "Two.", "Three."]}
+        words = ("no", "unclear", "yes")
+        return {"verdicts": [{"number": at + 1, "reason": "so", "verdict": word} for at, word in enumerate(words)]}
+
+    turn = replace(run_of(300, 4_000), system_prompt="Be brief.")
+    score, _ = await judged(kind, turn, respond, **fields)
+    assert isinstance(score, Score), score
+    assert (score.value, score.details["undecided"]) == (0.5, 1)
+    assert recorded(score).unshown == pytest.approx(1 / 3)
+    short, _ = await judged(kind, replace(turn, tools_called=turn.tools_called[:3]), respond, **fields)
+    assert "undecided" not in short.details, "all was shown: an unclear one counts as its kind says"
+    assert recorded(short).unshown == 0.0
 
 
 async def test_a_sample_of_windows_has_no_verdict_on_what_is_not_shown() -> None:

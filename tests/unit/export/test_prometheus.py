@@ -61,6 +61,22 @@ async def test_scores_are_observed_and_weighted():
     assert seen["evalstream_estimator_w2y2_total"] == 13.0
 
 
+@pytest.mark.parametrize(
+    ("details", "unshown"),
+    [
+        ({"unshown": 0.95, "truncated": True}, 0.95),
+        ({"undecided": 1, "items": [{}] * 4}, 0.25),
+        ({"truncated": True}, 0.0),
+        ({"unshown": "all"}, 0.0),
+        ({"undecided": "3", "items": [{}]}, 0.0),
+        ({"undecided": 7, "items": [{}]}, 1.0),
+    ],
+)
+async def test_what_judges_were_not_shown_is_counted(details: Any, unshown: float):
+    seen = await exported(scored(1, score=0.75, details=details), scored(2, score=0.5))
+    assert seen["evalstream_unshown_total"] == pytest.approx(unshown)
+
+
 async def test_turns_of_one_conversation_are_one_cluster():
     seen = await exported(*(scored(number, score=0.5, sampling=Sampling(probability=1.0)) for number in range(3)))
     assert seen["evalstream_estimator_w2_total"] == 9.0

@@ -226,3 +226,20 @@ def test_refused_audits_leave_bounds_of_the_mean_by_audits() -> None:
         mean = tracked(shown, NEW.timestamp() + 400.0)["whole"]["corrected"]
         low, high = mean["bounds"]
         assert (low, high - low) == (pytest.approx(0.9 * mean["mean"]), pytest.approx(0.1))
+
+
+def test_what_judges_were_not_shown_leaves_the_same_bounds():
+    view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question")])
+    for number in range(100):
+        ended = NEW + timedelta(seconds=number)
+        subject = replace(scored().subject, conversation_id=f"c{number}")
+        details = {"undecided": 1, "items": [{}, {}]} if number < 40 else {}
+        judged = scored(number, subject=subject, ended_at=ended, score=0.5, sampling=Sampling(), details=details)
+        view.add_evaluation(judged, 0, number, ended.timestamp())
+    low, high = tracked(view, NEW.timestamp() + 400.0)["whole"]["bounds"]
+    assert (round(low, 2), round(high, 2)) == (0.4, 0.6), "of 40 % one half is not decided"
+    stretch = view.take_stretch(0, NEW.timestamp() + 400.0, after=0.0)
+    assert stretch is not None
+    again = View([*view.evaluators.values()])
+    again.restore(stretch_from_json(stretch_to_json(stretch)))
+    assert tracked(again, NEW.timestamp() + 400.0)["whole"]["bounds"] == pytest.approx([low, high])
