@@ -149,15 +149,15 @@ class JudgeInput:
 
     @property
     def details(self) -> dict[str, Json]:
-        """What a score by this material says of it; `unshown` is the share of the run that the judge could not see."""
+        """Details of a score by this material; `unshown` is the share of the run that the judge could not see."""
         details: dict[str, Json] = {**self.notes}
         if self.truncated:
             details["truncated"] = True
         if self.turns_left_out:
             details["turns_left_out"] = self.turns_left_out
         if self.run is not None:
-            shown = size_of(self.content[self.run[0]]) / max(1, size_of(list(self.run[1])))
-            details["unshown"] = round(max(0.0, 1.0 - shown), 4)
+            visible = size_of(self.content[self.run[0]]) / max(1, size_of(list(self.run[1])))
+            details["unshown"] = round(max(0.0, 1.0 - visible), 4)
         return details
 
 

@@ -71,8 +71,8 @@ class TurnRatioSpec:
         beside = build_judge_input(case, named, longest)
         template = f"{self.name}_verdicts.txt"
         if items:
-            asked = replace(beside, content={**beside.content, "items": shorten([*items], longest)})
-            beside = await read_further(settings, judge, fill(load(template), {"form": ""}), asked)
+            with_items = replace(beside, content={**beside.content, "items": shorten([*items], longest)})
+            beside = await read_further(settings, judge, fill(load(template), {"form": ""}), with_items)
         parts, cut_parts, lost_parts = _parts(sources or {}, settings)
         windows = [
             item_verdicts.ItemWindow(

@@ -10,9 +10,9 @@ over the blocks,
 is the estimate and the variance of its sum, and `confidence.radius(V, α) / Σ h` the half width of its interval. Means
 and variances are those of the estimator: weights 1 / p, conversations as clusters.
 
-What has no score may depend on the version: its judge refuses its worse answers, or the application fails. So the
+A case without a score may be due to the version: its judge refuses its worse answers, or the application fails. So the
 interval is wider by the bounds of Manski (1989) for the share e of the new version's cases that have no score beyond
-the old one's share: with the mean m, e m downwards and e (1 - m) upwards. What both lose alike is taken to be alike.
+the old one's share: with the mean m, e m downwards and e (1 - m) upwards. Losses that both have are taken as alike.
 
 Without a block, where the new version has replaced the old one at once, each of its hours is compared with the same
 hour of the week before, in the same blocks: neither the time of day nor the day of the week is in the difference. Other
@@ -98,11 +98,12 @@ class Pair:
 
     def difference(self, error_rate: float) -> Difference | None:
         """The difference, wrong in a share `error_rate` of all releases at any time; None of too few scores."""
-        found = self._of_scores(error_rate)
-        if found is None or not self.excess:
-            return found
+        difference = self._of_scores(error_rate)
+        if difference is None or not self.excess:
+            return difference
         mean = total(self.new.values()).mean
-        return replace(found, low=found.low - self.excess * mean, high=found.high + self.excess * (1.0 - mean))
+        low, high = difference.low - self.excess * mean, difference.high + self.excess * (1.0 - mean)
+        return replace(difference, low=low, high=high)
 
     def _of_scores(self, error_rate: float) -> Difference | None:
         blocks = _blocks(self.old, self.new, self.started)

@@ -2,9 +2,9 @@
 
 - `roll back`: an evaluator is worse for sure, at the rules' error rate over all evaluators that are asked.
 - `promote`: of every evaluator that scored the baseline, the interval of 95 % ends above a fall by `tolerance`.
-- `hold`: everything else, so that missing scores never promote. Where more of the version's cases than of the
-  baseline's have no score, because evaluations fail, are skipped or judges were not shown all, the intervals are wider
-  by what that may hide.
+- `hold`: everything else, so that missing scores never promote. The intervals are wider by the bounds of the cases
+  without a score that the version has beyond its baseline's share, because evaluations fail, are skipped, or judges
+  were not shown all.
 
 The intervals hold at any time, so the gate may be asked as often as a controller likes.
 """

@@ -90,11 +90,11 @@ class HourlyScores:
                     hours[hour] = hours.get(hour, _NOTHING) + sums
 
     def _grown(self, evaluation: Evaluation) -> Iterator[tuple[Judged, Sums]]:
-        """What an evaluation adds; one that was made in place of a failed one takes that back."""
+        """The sums that an evaluation adds; one that was made in place of a failed one takes that back."""
         by = Judged(evaluation.evaluator, evaluation.evaluator_version)
-        counted = [(by._replace(lost=True), 1.0 if evaluation.score is None else evaluation.unshown)]
-        counted += [] if evaluation.score is None else [(by, evaluation.score)]
-        for judged, amount in counted:
+        amounts = [(by._replace(lost=True), 1.0 if evaluation.score is None else evaluation.unshown)]
+        amounts += [] if evaluation.score is None else [(by, evaluation.score)]
+        for judged, amount in amounts:
             sums = self._sums.add(
                 (evaluation.monitor, judged),
                 evaluation.subject.conversation_id,

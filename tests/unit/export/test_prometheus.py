@@ -72,7 +72,7 @@ async def test_scores_are_observed_and_weighted():
         ({"undecided": 7, "items": [{}]}, 1.0),
     ],
 )
-async def test_what_judges_were_not_shown_is_counted(details: Any, unshown: float):
+async def test_what_judges_were_not_shown_is_counted(details: dict[str, object], unshown: float):
     seen = await exported(scored(1, score=0.75, details=details), scored(2, score=0.5))
     assert seen["evalstream_unshown_total"] == pytest.approx(unshown)
 
