@@ -104,8 +104,8 @@ def assert_every_step(lines: list[str], steps: dict[str, Any], evaluation: Evalu
     text = "\n".join(lines)
     heads = [line.split()[0] for line in lines if not line.startswith(" ")]
     assert heads == [
-        "evaluation", "subject", "attributes", "received", "turn", "monitor", "draw", "wait", "judged", "judge", "paid",
-        "weight", "recorded", "export", "export",
+        "evaluation", "subject", "attributes", "received", "turn", "monitor", "draw", "wait", "judged", "judge", "steps",
+        "paid", "weight", "recorded", "export", "export",
     ]  # fmt: skip
     assert "read by otel_genai as model: input from gen_ai.input.messages" in text
     assert "tier from app.tier of span 0000000000000001" in text
