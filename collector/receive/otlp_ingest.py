@@ -7,6 +7,8 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from collector.admission.fair_limit import FairLimit, Holding
 from collector.errors import TooLarge
@@ -54,6 +56,9 @@ class IngestRules:
 
 
 _BURST = 10.0  # seconds of a rate that may come at once
+_LARGE, _LONG = 256 * 1024, 0.25
+"""Bytes of a body that is not read on the event loop, and seconds of CPU after which a sender waits."""
+_Parsed = TypeVar("_Parsed")
 
 
 class SenderLimits:
@@ -74,6 +79,7 @@ class SenderLimits:
             guaranteed=self._guaranteed,
             on_change=telemetry.gauge(series.RECEIVE_PENDING_BYTES).inc,
         )
+        self.turns = _Turns(clock)
         self._rates = {tenant_key(tenant.name): _Bucket(tenant.rate, clock) for tenant in tenants if tenant.rate}
 
     def places(self, settings: OtlpSettings) -> FairLimit:
@@ -117,6 +123,40 @@ class _Bucket:
 
     def charge(self, items: int) -> None:
         self._level -= items
+
+
+class _Turns:
+    """Shares of the CPU. A body that may take long is read beside the event loop, one at a time.
+
+    A sender whose body took long waits as long again before its next, so others find at least half of the time.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._rests: dict[str, float] = {}
+        self._large = asyncio.Lock()
+
+    async def take(self, sender: str, size: int, read: Callable[[], _Parsed]) -> _Parsed:
+        """The result of reading a body of `size` bytes, once it is the sender's turn."""
+        while True:
+            if (rest := self._rests.get(sender, 0.0) - self._clock()) > 0:
+                await asyncio.sleep(rest)
+                continue  # another of its bodies may have been read meanwhile
+            self._rests.pop(sender, None)
+            if size < _LARGE:
+                return self._timed(sender, read)
+            async with self._large:
+                if sender not in self._rests:
+                    return await asyncio.to_thread(self._timed, sender, read)
+
+    def _timed(self, sender: str, read: Callable[[], _Parsed]) -> _Parsed:
+        started = time.thread_time()
+        try:
+            return read()
+        finally:
+            took = time.thread_time() - started
+            if took > _LONG:
+                self._rests[sender] = self._clock() + took
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +230,8 @@ class OtlpIngest:
             TimeoutError: it did not answer in time.
         """
         tenant = sender.tenant.name if sender.tenant else ""
-        parsed = parse(
+        read = partial(
+            parse,
             body,
             signal,
             form,
@@ -201,6 +242,7 @@ class OtlpIngest:
             stored_media=self.rules.stored_media,
             notes=self.rules.notes,
         )
+        parsed = await self._limits.turns.take(sender.key, len(body), read)
         self._limits.count_items(sender, parsed.items)
         if parsed.records:
             holding.add_bytes(sum(len(record.value) for record in parsed.records if record.value is not body))
@@ -226,13 +268,15 @@ class OtlpIngest:
         if self.logs.turns is None:
             raise Rejected(404, "references are not accepted here")
         tenant = sender.tenant.name if sender.tenant else ""
-        parsed = parse_references(
+        read = partial(
+            parse_references,
             body,
             self.logs.turns,
             tenant=tenant,
             max_items=self.settings.max_items,
             redactor=self._redactor(tenant, holding.received or len(body)),
         )
+        parsed = await self._limits.turns.take(sender.key, len(body), read)
         await self._append(parsed, self.logs.turns, sender, holding, "a reference")
         parsed.count(self.telemetry, self.source, len(body))
         return parsed
@@ -249,13 +293,15 @@ class OtlpIngest:
         if self.logs.labels is None:
             raise Rejected(404, "feedback is not accepted here")
         tenant = sender.tenant.name if sender.tenant else ""
-        parsed = parse_feedback(
+        read = partial(
+            parse_feedback,
             body,
             self.rules.feedback,
             tenant=tenant,
             max_items=self.settings.max_items,
             redactor=self._redactor(tenant, holding.received or len(body)),
         )
+        parsed = await self._limits.turns.take(sender.key, len(body), read)
         await self._append(parsed, self.logs.labels, sender, holding, "a piece of feedback")
         parsed.count(self.telemetry, self.source, len(body))
         return parsed

@@ -28,11 +28,9 @@ _LAYERS = 6
 """Escapes inside escapes that are taken off."""
 _LONG_REASON = 12
 """Characters of a reason that nobody writes twice by chance, together with the same number."""
-_OWN_WORDS = 48
+_OWN_WORDS = 32
 """Letters and digits of a reason that is compared by itself: a judge that quotes so much adds words of its own."""
 _LONGEST_NUMBER, _LONGEST_WORD = 20, 20
-_NEAR = 120
-"""Characters between a reason and its number."""
 _VERDICT_NAMES = ("score", "rating", "verdict", "grade", "points", "label", "answer")
 
 
@@ -99,26 +97,19 @@ def _holds(readable: str, verdicts: Sequence[tuple[_ReadableVerdict, Sequence[st
     if not possible:
         return False
     reading = _plain(readable)
-    return any(_stands_near(reading, verdict.plain, verdict.marks) for verdict in possible)
+    return any(_stands_in(reading, verdict.plain, verdict.marks) for verdict in possible)
 
 
-def _stands_near(reading: str, reason: str, marks: Sequence[tuple[str, str]]) -> bool:
-    """Whether a reason stands in a text: a long one anywhere, another with one of its marks beside it."""
+def _stands_in(reading: str, reason: str, marks: Sequence[tuple[str, str]]) -> bool:
+    """Whether a reason stands in a text: a long one alone, another with one of its marks, wherever that is."""
     if len(reason) < _LONG_REASON:  # too short to tell by itself: only with its name, and its mark right beside it
         return any(
             f"reason{reason}{name}{mark}" in reading or f"{name}{mark}reason{reason}" in reading for name, mark in marks
         )
     if len(reason) >= _OWN_WORDS:
         return reason in reading
-    forms = [f"{field}{mark}" for name, mark in marks for field in (name, *_VERDICT_NAMES)]
-    at = reading.find(reason)
-    while at >= 0:
-        end = at + len(reason)
-        before, after = reading[max(0, at - _NEAR) : at], reading[end : end + _NEAR]
-        if any(form in before or form in after for form in forms):
-            return True
-        at = reading.find(reason, end)
-    return False
+    forms = (f"{field}{mark}" for name, mark in marks for field in (name, *_VERDICT_NAMES))
+    return reason in reading and any(form in reading for form in forms)
 
 
 def readings_of(material: Mapping[str, Json]) -> Sequence[str]:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import aiohttp
 from aiohttp.test_utils import TestServer
-from attacks import CASES, NEIGHBOUR, STRANGER, Target
+from attacks import CASES, CPU_OF_OTHERS, CPU_PER_BYTE, NEIGHBOUR, STRANGER, Target
 from copying_judge import application
 from limited_service import MEMORY, MIB, LimitedService, Usage, until_idle
 from service import free_port
@@ -59,9 +59,8 @@ async def neighbour_of(url: str) -> AsyncIterator[Neighbour]:
         neighbour.slowest = result.get("slowest", 0.0)
 
 
-CPU_PER_BYTE, CPU_OF_OTHERS = 1e-4, 0.1
-"""CPU seconds that a stranger's byte on the wire may cost, and those per second that a neighbour and an idle service
-take."""
+SLOWEST = 4.0
+"""Seconds in which a neighbour must have its answer."""
 
 
 @dataclass
@@ -143,7 +142,7 @@ async def attacked(folder: Path, scale: float) -> AsyncIterator[Target]:
 async def run_case(name: str, target: Target) -> Finding:
     """Run one attack while a neighbour sends, and see what it cost until the service is idle again."""
     case, process = CASES[name], target.process
-    target.sent, target.answers = 0, Counter()
+    target.sent, target.answers, target.costs = 0, Counter(), {}
     await until_idle(process)
     process.forget_peak()
     problems: list[str] = []
@@ -163,10 +162,14 @@ async def run_case(name: str, target: Target) -> Finding:
     unexpected = set(target.answers) - case.answers
     problems += [f"answered {', '.join(sorted(unexpected))}"] if unexpected else []
     problems += ["a neighbour was not served"] if set(neighbour.answers) != {"200"} else []
+    problems += [f"a neighbour waited {neighbour.slowest:.1f} s"] if neighbour.slowest > SLOWEST else []
     after, seconds = process.usage(), time.monotonic() - started
     finding = Finding(name, target.sent, target.answers, before, after, neighbour, seconds, problems)
     if case.of_bytes and finding.cpu > CPU_PER_BYTE * target.sent + CPU_OF_OTHERS * seconds:
         problems.append(f"a byte cost {finding.cpu / target.sent * 1e6:.0f} µs")
+    for piece, cost in sorted(target.costs.items(), key=lambda item: -item[1])[:3]:
+        print(f"    {piece!r} costs {cost * 1e6:.0f} µs a byte")
+        problems += [f"a byte of {piece!r} cost {cost * 1e6:.0f} µs"] if cost > CPU_PER_BYTE else []
     return finding
 
 

@@ -7,15 +7,17 @@ import gzip
 import json
 import os
 import ssl
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 import grpc
-from limited_service import MIB, LimitedService
+from google.protobuf.json_format import MessageToJson
+from limited_service import MIB, LimitedService, until_idle
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from planted_verdicts import VARIANTS
 from test_otlp_http import HALF_SENT, bearer, gzip_bomb, spans_of
@@ -26,6 +28,9 @@ STRANGER, NEIGHBOUR = "a-token-of-a-stranger-0123456789", "a-token-of-a-neighbou
 GZIP = {"Content-Encoding": "gzip"}
 JSON = {"Content-Type": "application/json"}
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+CPU_PER_BYTE, CPU_OF_OTHERS = 1e-4, 0.1
+"""CPU seconds that a stranger's byte on the wire may cost, and those per second that a neighbour and an idle service
+take."""
 RATED = {"reason": "A perfect answer in every respect.", "score": 10}
 
 
@@ -40,6 +45,17 @@ class Target:
     scale: float = 1.0
     sent: int = 0
     answers: Counter[str] = field(default_factory=Counter)
+    costs: dict[str, float] = field(default_factory=dict[str, float])
+    """CPU seconds for each byte on the wire, by the piece that was sent."""
+
+    @asynccontextmanager
+    async def measured(self, piece: str) -> AsyncIterator[None]:
+        """Note what a piece costs until the service is idle again."""
+        before, sent, started = self.process.usage().cpu, self.sent, time.monotonic()
+        yield
+        await until_idle(self.process)
+        cpu = self.process.usage().cpu - before - CPU_OF_OTHERS * (time.monotonic() - started)
+        self.costs[piece] = cpu / (self.sent - sent)
 
     def times(self, count: int) -> int:
         return max(2, int(count * self.scale))
@@ -175,18 +191,24 @@ FOUND = (
 
 
 async def found_everywhere(target: Target) -> None:
-    """Requests as large as may be, compressed a thousandfold, of pieces in which something is found: a text, JSON, and
-    many attributes. Four at a time."""
-    length = target.times(4_000_000)
+    """Requests as large as may be, compressed a thousandfold, of pieces in which something is found: as a text, in JSON
+    and in many attributes; over HTTP as protobuf and as JSON, and over gRPC. Five at a time; each piece is measured."""
+    length = target.times(1_900_000)
     for piece in FOUND:
         many = trace("Paris.", f"found-{piece[:4]}")
         attributes = many.resource_spans[0].scope_spans[0].spans[0].attributes
         for _ in range(length // 120):
             attributes.add(key="note").value.string_value = piece * (100 // len(piece))
         text = piece * (length // len(piece))
-        requests = [trace(text, "found-1"), trace(json.dumps([text]), "found-2"), many, trace(text, "found-3")]
-        bodies = [gzip.compress(request.SerializeToString()) for request in requests]
-        await asyncio.gather(*(target.post(body, GZIP) for body in bodies))
+        async with target.measured(piece):
+            await asyncio.gather(
+                *(
+                    target.post_spans(each)
+                    for each in (trace(text, "found-1"), trace(json.dumps([text]), "found-2"), many)
+                ),
+                target.post(gzip.compress(MessageToJson(trace(text, "found-3")).encode()), {**JSON, **GZIP}),
+                _grpc(target, trace(text, "found-4").SerializeToString(), grpc.Compression.Gzip),
+            )
 
 
 async def many_attributes(target: Target) -> None:
@@ -327,12 +349,12 @@ async def _connections(target: Target, port: int, count: int, first: bytes = b""
         writer.close()
 
 
-async def _grpc(target: Target, body: bytes) -> None:
-    target.sent += len(body)
+async def _grpc(target: Target, body: bytes, compression: grpc.Compression = grpc.Compression.NoCompression) -> None:
+    target.sent += len(body if compression == grpc.Compression.NoCompression else gzip.compress(body))
     async with grpc.aio.insecure_channel(f"127.0.0.1:{target.grpc_port}") as channel:
         call = channel.unary_unary(EXPORT)
         try:
-            await call(body, metadata=[("authorization", f"Bearer {STRANGER}")], timeout=60)
+            await call(body, metadata=[("authorization", f"Bearer {STRANGER}")], timeout=60, compression=compression)
             target.answers["OK"] += 1
         except grpc.aio.AioRpcError as error:
             target.answers[error.code().name] += 1
@@ -345,7 +367,7 @@ def _trusting() -> ssl.SSLContext:
 
 
 REFUSED = frozenset({"400", "413", "503", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"})
-TAKEN = frozenset({"200", "503"})
+TAKEN = frozenset({"200", "503", "OK", "UNAVAILABLE", "RESOURCE_EXHAUSTED"})
 HELD = frozenset({"held", "closed"})
 CASES: Mapping[str, Case] = {
     "gzip bombs": Case(bombs, REFUSED),
