@@ -14,13 +14,14 @@ _ASSISTANT, _CALL, _ACT = map(matcher, (words.ASSISTANT, words.CALL, words.ACT))
 _ALL_ASSISTANTS = matcher(words.ALL_ASSISTANTS)
 _SEND, _DATA, _SECRETLY, _PEOPLE = map(matcher, (words.SEND, words.DATA, words.SECRETLY, words.PEOPLE))
 _INSTEAD, _BEFORE_ANSWER, _TOOL = map(matcher, (words.INSTEAD, words.BEFORE_ANSWER, words.TOOL))
+_TURNS, _MODES, _WITHOUT, _BECOME = map(matcher, (words.TURNS, words.MODES, words.WITHOUT, words.BECOME))
 _AWAY = matcher(words.AWAY, whole=False)
 
 Signs = Mapping[str, Sequence[Sequence[SchemaValidator]]]
 
 _OF_ANYBODY: Signs = {
     "asks_to_ignore_instructions": (IGNORES_INSTRUCTIONS,),
-    "removes_limits": ((_NO_LIMITS, _PERSONA, _YOU), (_JAILBREAK,)),
+    "removes_limits": ((_NO_LIMITS, _PERSONA, _YOU), (_JAILBREAK,), (_TURNS, _MODES), (_WITHOUT, _BECOME)),
     "asks_for_instructions": ((_DISCLOSE, _OWN_PROMPT),),
     "claims_authority": ((_AUTHORITY, _OVERRIDE), (_AUTHORITY, _OF_IT)),
 }
@@ -35,7 +36,20 @@ _OF_OTHERS: Signs = {
 }
 """The same for passages and results of tools, which have nothing to demand; a user may."""
 
-_MARKS = ("<|im_start|>", "<| im_start|>", "<|system|>", "<| system|>", "[inst]", "[ inst]", "<<sys>>", "<< sys>>")
+_MARKS = (
+    "<|im_start|>",
+    "<| im_start|>",
+    "<|system|>",
+    "<| system|>",
+    "[inst]",
+    "[ inst]",
+    "<|im_end|>",
+    "<system>",
+    "</user>",
+    "[admin]",
+    "<<sys>>",
+    "<< sys>>",
+)
 
 
 def detect_attack(text: str, *, by_user: bool) -> frozenset[str]:

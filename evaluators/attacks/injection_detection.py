@@ -41,10 +41,16 @@ _LOOK_ALIKES = str.maketrans(
 )
 _BASE64 = re.compile(r"[A-Za-z0-9+/_\-]{24,4000}={0,2}")
 _HEXADECIMAL = re.compile(r"(?:[0-9a-fA-F]{2}){16,2000}")
-_SPACED = re.compile(r"(?:\b\w[ \u00a0]){5,200}\w\b(?:[ \u00a0]{2,5}\w(?:[ \u00a0]\w){0,40}\b)*")
-_MAY_BE_SPACED = _matcher(r"(?:[\pL\d][ \x{a0}]+){5}[\pL\d]")
+_SPACED = re.compile(r"(?:\b\w[ \u00a0.\-]){5,200}\w\b(?:[ \u00a0]{1,5}\w(?:[ \u00a0.\-]\w){0,40}\b)*")
+_MAY_BE_SPACED = _matcher(r"(?:[\pL\d][ \x{a0}.\-]+){5}[\pL\d]")
 _MAY_BE_ENCODED = _matcher(r"[A-Za-z0-9+/_\-]{24}")
 _ROT13 = ("vtaber", "qvfertneq", "vafgehpgvba", "rinyhngbe", "tenqre", "fpber", "ireqvpg", "ernfba")
+
+_BACKWARDS = ("snoitcurtsni", "tpmorp", "erocs", "rewsna", "esnopser", "erongi", "etar ", "edarg", "selur", "siht ")
+"""Words of such texts from their end."""
+_LEET_WORD = r"[a-z]*(?:[a-z][013457]|[013457][a-z])[a-z013457]*"
+_LEET = _matcher(rf"(?:^|[^a-z0-9]){_LEET_WORD} {_LEET_WORD}(?:$|[^a-z0-9])")
+_UNLEET = str.maketrans("013457", "oieast")
 
 
 def normalize(text: str) -> str:
@@ -74,6 +80,10 @@ def decoded(text: str) -> Iterator[str]:
     lowered = text.lower()
     if has_any(lowered, _ROT13):
         yield codecs.decode(text, "rot13")
+    if has_any(lowered, _BACKWARDS):
+        yield text[::-1]
+    if _LEET.isinstance_python(lowered):
+        yield lowered.translate(_UNLEET)
     if _MAY_BE_SPACED.isinstance_python(text):
         for match, _ in zip(_SPACED.finditer(text), range(_PIECES), strict=False):
             yield _joined(match[0])
@@ -93,8 +103,10 @@ def _decoded_pieces(text: str) -> Iterator[str]:
 
 
 def _joined(spaced: str) -> str:
-    """Words whose letters are separated by one space, and which are separated by more."""
-    return " ".join(word.replace(" ", "") for word in spaced.replace("\u00a0", " ").split("  "))
+    """Words whose letters are separated by one space, dot or hyphen, and which are separated by more or another."""
+    between = spaced[1]
+    words_ = spaced.replace("\u00a0", " ").split("  " if between in " \u00a0" else " ")
+    return " ".join(word.replace(between, "") for word in words_)
 
 
 def _as_text(data: bytes) -> Iterator[str]:
@@ -123,7 +135,7 @@ def matcher(alternatives: Sequence[str], *, whole: bool = True) -> SchemaValidat
     return SchemaValidator(core_schema.str_schema(pattern="|".join((words_, *glued)), regex_engine="rust-regex"))
 
 
-_BEGINS_SPACELESS = re.compile(rf"(?:10)?{_SPACELESS}")
+_BEGINS_SPACELESS = re.compile(rf"(?:10)?(?:\(\?:)*{_SPACELESS}")
 
 
 def _top_level(line: str) -> Iterator[str]:
@@ -141,35 +153,55 @@ IGNORES_INSTRUCTIONS = tuple(map(matcher, (words.IGNORE, words.INSTRUCTIONS, wor
 """The words that a sentence must contain to ask to ignore instructions."""
 _IGNORE, _INSTRUCTIONS, _PRIOR = IGNORES_INSTRUCTIONS
 _DEMAND, _MAXIMUM, _TARGET, _TEN = map(matcher, (words.DEMAND, words.MAXIMUM, words.TARGET, words.TEN))
-_JUDGE, _ADDRESS = map(matcher, (words.JUDGE, words.ADDRESS))
+_JUDGE, _ADDRESS, _GRADING, _APPROVED = map(matcher, (words.JUDGE, words.ADDRESS, words.GRADING, words.APPROVED))
+_NO_DEDUCTION, _MARKED_AS, _CHOSEN, _OVER = map(
+    matcher, (words.NO_DEDUCTION, words.MARKED_AS, words.CHOSEN, words.OVER)
+)
+_OFFICE, _WISE, _QUALITY = matcher(words.OFFICE), matcher(words.WISE), matcher(words.QUALITY, whole=False)
 _ROLE = SchemaValidator(
     core_schema.str_schema(pattern=r"(?m:^)[\s#*]*(?:system|assistant|instruction):", regex_engine="rust-regex")
 )
 _SIGNS: Mapping[str, tuple[tuple[SchemaValidator, ...], ...]] = {
     "asks_to_ignore_instructions": ((_IGNORE, _INSTRUCTIONS, _PRIOR),),
-    "asks_for_a_score": ((_DEMAND, _MAXIMUM), (_DEMAND, _TARGET, _TEN)),
+    "asks_for_a_score": (
+        *((_DEMAND, _MAXIMUM), (_DEMAND, _TARGET, _TEN), (_NO_DEDUCTION,), (_CHOSEN,)),
+        *(
+            (_MARKED_AS, _GRADING),
+            (_MARKED_AS, _TARGET),
+            (_MARKED_AS, _JUDGE),
+            (_APPROVED, _TARGET),
+            (_APPROVED, _GRADING),
+        ),
+        *((_APPROVED, _MAXIMUM), (_APPROVED, _JUDGE), (_WISE, _GRADING), (_WISE, _JUDGE)),
+    ),
     "addresses_the_judge": (
         (_ADDRESS, _JUDGE, _DEMAND),
         (_ADDRESS, _JUDGE, _MAXIMUM),
         (_ADDRESS, _JUDGE, _TARGET),
         (_ADDRESS, _JUDGE, _IGNORE),
+        (_OFFICE,),
     ),
+    "holds_a_verdict": ((_OVER,), (_QUALITY,)),
     "plays_a_role": ((_ROLE, _MAXIMUM), (_ROLE, _TARGET), (_ROLE, _INSTRUCTIONS, _PRIOR)),
 }
 """The words that one sentence must contain: all of one of the tuples."""
 _FORMS: Mapping[str, re.Pattern[str]] = {
-    "holds_a_verdict": re.compile(r"[\"'](?:score|verdict)[\"']\s{0,9}:\s{0,9}[\"']?(?:\d|pass|fail|yes)"),
+    "holds_a_verdict": re.compile(
+        r"(?:[\"']|<)(?:score|verdict|pass(?:ed)?|grade|rating|result)(?:[\"']\s{0,9}:|>)\s{0,9}[\"']?(?:\d|pass|fail|yes|true)"
+    ),
     "holds_a_marker": re.compile(r"<<<\s{0,9}(?:end of )?material|</?(?:material|instructions?)>"),
     # the space after the bracket is what cleaning puts there
     "plays_a_role": re.compile(r"<\| ?[\w\- ]{1,40}\|>|\[ ?/?inst\]|<< ?/?sys>>"),
 }
 _HINTS = {
-    "holds_a_verdict": ('score"', "score'", 'verdict"', "verdict'"),
+    "holds_a_verdict": tuple(
+        f"{name}{end}" for name in ("score", "dict", "pass", "passed", "ade", "ating", "sult") for end in "\"'>"
+    ),
     "holds_a_marker": ("<<<", "material>", "instruction"),
     "plays_a_role": ("<|", "inst]", "sys>>"),
 }
 """One of these is in a text of each form: most texts have none."""
-_VERDICT_TOO = re.compile(r"[\"'](?:verdict|reason|explanation)[\"']")
+_VERDICT_TOO = re.compile(r"[\"'<](?:verdict|reason|explanation)[\"'>]")
 _SENTENCE_END = re.compile(r"(?:[.!?;]\s|[\n\u3002\uff01\uff1f])")
 _HIDDEN = re.compile("[\U000e0000-\U000e007f\u202a-\u202e]|(?<=[a-zA-Z])[\u200b-\u200d\u2060](?=[a-zA-Z])")
 _LONGEST = 20_000
