@@ -4,18 +4,21 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic_core import SchemaValidator
 
-from evaluators.attacks import attack_words as words
 from evaluators.attacks.injection_detection import IGNORES_INSTRUCTIONS, find_together, matcher, signs_in
+from evaluators.attacks.word_lists import load_words
 
-_NO_LIMITS, _PERSONA, _JAILBREAK = map(matcher, (words.NO_LIMITS, words.PERSONA, words.JAILBREAK))
-_YOU, _DISCLOSE, _OWN_PROMPT = map(matcher, (words.YOU, words.DISCLOSE, words.OWN_PROMPT))
-_AUTHORITY, _OVERRIDE, _OF_IT = map(matcher, (words.AUTHORITY, words.OVERRIDE, words.OF_THE_APPLICATION))
-_ASSISTANT, _CALL, _ACT = map(matcher, (words.ASSISTANT, words.CALL, words.ACT))
-_ALL_ASSISTANTS = matcher(words.ALL_ASSISTANTS)
-_SEND, _DATA, _SECRETLY, _PEOPLE = map(matcher, (words.SEND, words.DATA, words.SECRETLY, words.PEOPLE))
-_INSTEAD, _BEFORE_ANSWER, _TOOL = map(matcher, (words.INSTEAD, words.BEFORE_ANSWER, words.TOOL))
-_TURNS, _MODES, _WITHOUT, _BECOME = map(matcher, (words.TURNS, words.MODES, words.WITHOUT, words.BECOME))
-_AWAY = matcher(words.AWAY, whole=False)
+_WORDS = load_words("attack_words.txt")
+_NO_LIMITS, _PERSONA, _JAILBREAK = map(matcher, (_WORDS["NO_LIMITS"], _WORDS["PERSONA"], _WORDS["JAILBREAK"]))
+_YOU, _DISCLOSE, _OWN_PROMPT = map(matcher, (_WORDS["YOU"], _WORDS["DISCLOSE"], _WORDS["OWN_PROMPT"]))
+_AUTHORITY, _OVERRIDE, _OF_IT = map(matcher, (_WORDS["AUTHORITY"], _WORDS["OVERRIDE"], _WORDS["OF_THE_APPLICATION"]))
+_ASSISTANT, _CALL, _ACT = map(matcher, (_WORDS["ASSISTANT"], _WORDS["CALL"], _WORDS["ACT"]))
+_ALL_ASSISTANTS = matcher(_WORDS["ALL_ASSISTANTS"])
+_SEND, _DATA, _SECRETLY, _PEOPLE = map(matcher, (_WORDS["SEND"], _WORDS["DATA"], _WORDS["SECRETLY"], _WORDS["PEOPLE"]))
+_INSTEAD, _BEFORE_ANSWER, _TOOL = map(matcher, (_WORDS["INSTEAD"], _WORDS["BEFORE_ANSWER"], _WORDS["TOOL"]))
+_TURNS, _MODES, _WITHOUT, _BECOME = map(
+    matcher, (_WORDS["TURNS"], _WORDS["MODES"], _WORDS["WITHOUT"], _WORDS["BECOME"])
+)
+_AWAY = matcher(_WORDS["AWAY"], whole=False)
 
 Signs = Mapping[str, Sequence[Sequence[SchemaValidator]]]
 

@@ -19,7 +19,7 @@ from pydantic_core import SchemaValidator, core_schema
 
 from evaluators.asking.judge_input import iter_texts
 from evaluators.asking.prompt_isolation import sanitize
-from evaluators.attacks import injection_words as words
+from evaluators.attacks.word_lists import load_words
 from evaluators.cases import Json
 
 _PIECES = 16
@@ -149,15 +149,18 @@ def _top_level(line: str) -> Iterator[str]:
     yield line[start:]
 
 
-IGNORES_INSTRUCTIONS = tuple(map(matcher, (words.IGNORE, words.INSTRUCTIONS, words.PRIOR)))
+_WORDS = load_words("injection_words.txt")
+IGNORES_INSTRUCTIONS = tuple(map(matcher, (_WORDS["IGNORE"], _WORDS["INSTRUCTIONS"], _WORDS["PRIOR"])))
 """The words that a sentence must contain to ask to ignore instructions."""
 _IGNORE, _INSTRUCTIONS, _PRIOR = IGNORES_INSTRUCTIONS
-_DEMAND, _MAXIMUM, _TARGET, _TEN = map(matcher, (words.DEMAND, words.MAXIMUM, words.TARGET, words.TEN))
-_JUDGE, _ADDRESS, _GRADING, _APPROVED = map(matcher, (words.JUDGE, words.ADDRESS, words.GRADING, words.APPROVED))
-_NO_DEDUCTION, _MARKED_AS, _CHOSEN, _OVER = map(
-    matcher, (words.NO_DEDUCTION, words.MARKED_AS, words.CHOSEN, words.OVER)
+_DEMAND, _MAXIMUM, _TARGET, _TEN = map(matcher, (_WORDS["DEMAND"], _WORDS["MAXIMUM"], _WORDS["TARGET"], _WORDS["TEN"]))
+_JUDGE, _ADDRESS, _GRADING, _APPROVED = map(
+    matcher, (_WORDS["JUDGE"], _WORDS["ADDRESS"], _WORDS["GRADING"], _WORDS["APPROVED"])
 )
-_OFFICE, _WISE, _QUALITY = matcher(words.OFFICE), matcher(words.WISE), matcher(words.QUALITY, whole=False)
+_NO_DEDUCTION, _MARKED_AS, _CHOSEN, _OVER = map(
+    matcher, (_WORDS["NO_DEDUCTION"], _WORDS["MARKED_AS"], _WORDS["CHOSEN"], _WORDS["OVER"])
+)
+_OFFICE, _WISE, _QUALITY = matcher(_WORDS["OFFICE"]), matcher(_WORDS["WISE"]), matcher(_WORDS["QUALITY"], whole=False)
 _ROLE = SchemaValidator(
     core_schema.str_schema(pattern=r"(?m:^)[\s#*]*(?:system|assistant|instruction):", regex_engine="rust-regex")
 )
