@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from collector.redact.context_words import COPULAS, NATIONAL_IDS, PASSWORDS, PHONES, words_of
+from collector.redact.context_words import (
+    ACCOUNTS,
+    CODES,
+    COPULAS,
+    NATIONAL_IDS,
+    PASSWORDS,
+    PHONES,
+    SEEDS,
+    words_of,
+)
 from collector.redact.finding import Finding, in_vain
 from collector.redact.matcher import ByteMatcher
 
@@ -33,10 +42,20 @@ _AMOUNT = re.compile(
 )
 """Thousands in groups, a number too short to call, and a date."""
 _ID = re.compile(
-    r"[^\n0-9]{0,24}?(?<![A-Za-z0-9])([A-Z]{0,4}[0-9][0-9A-Z]{0,24}(?:[ ]?[ ./\-]"
+    r"[^\n0-9]{0,24}?(?<![A-Za-z0-9])([A-Z]{0,6}[0-9][0-9A-Z]{0,24}(?:[ ]?[ ./\-]"
     r"(?:[0-9][0-9A-Z]{0,11}|[A-Z](?![A-Za-z])|[A-Z]{1,3}[0-9][0-9A-Z]{0,11})){0,6})(?![0-9A-Za-z])"
 )
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.{0,40}|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{4}")
+_BETWEEN = rf"[^\n\w]{{0,4}}(?:(?:number|no|nr|num|code|{_COPULA})[^\n\w]{{1,3}}){{0,3}}"
+_ACCOUNT = re.compile(rf"{_BETWEEN}([0-9]{{2,6}}(?:[ \-][0-9]{{2,6}}){{1,7}}|[0-9]{{4,19}})(?![0-9A-Za-z])")
+_SHORT_CODE = re.compile(rf"{_BETWEEN}([0-9]{{2,4}}(?:[ \-][0-9]{{2,4}}){{1,3}}|[0-9]{{3,8}})(?![0-9A-Za-z%])")
+_SEED = re.compile(
+    r"[^\n\w]{0,4}(?:(?:is|ist|:|are)[^\n\w]{1,3})?"
+    r"([a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23}|[5KL][1-9A-HJ-NP-Za-km-z]{50,51})(?![A-Za-z])"
+)
+"""Twelve to 24 words, and a Bitcoin key in the import format of wallets."""
+_DATE = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}.{0,40}|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{4}|(?:(?:19|20)[0-9]{2}[ \-]?){2,8}"
+)
 _CJK = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
@@ -53,6 +72,7 @@ def find_by_context(text: str, lowered: str) -> Iterator[Finding]:
 _ENGLISH = frozenset(PASSWORDS["en"].split("|"))
 _Words = tuple[tuple[str, bool], ...]
 _PHONES, _IDS = words_of(PHONES), words_of(NATIONAL_IDS)
+_ACCOUNTS, _CODES, _SEEDS = words_of(ACCOUNTS), words_of(CODES), words_of(SEEDS)
 _PASSWORDS = tuple((word, word not in _ENGLISH) for word, _ in words_of(PASSWORDS))  # words for passwords are inflected
 PASSWORD_NAMES = "|".join(
     re.escape(word).replace(r"\ ", "[ _-]?") for word, _ in _PASSWORDS if word not in {"pass", "pin", "pw"}
@@ -125,7 +145,9 @@ def _secret(text: str, start: int, end: int, least: int) -> Finding | None:
     return Finding(start, end, "SECRET")
 
 
-_CODE = re.compile(r"[$%*{<\[].{0,600}|\*+|[A-Za-z_][\w.]{0,80}[(\[].{0,600}", re.DOTALL)
+_CODE = re.compile(
+    r"[$%*{<\[].{0,600}|[A-Z]{2,20}(?:_[A-Z]{2,20}){1,6}|\*+|[A-Za-z_][\w.]{0,80}[(\[].{0,600}", re.DOTALL
+)
 _NO_VALUE = frozenset(
     [
         "string",
@@ -158,6 +180,11 @@ def is_prose(text: str, start: int, end: int) -> bool:
     return not value.isascii() or (text[end : end + 1].isspace() and text[end + 1 : end + 2].isalpha())
 
 
+def precedes_number(name: str) -> bool:
+    """Whether a number in a field of this name may be a telephone number, an account or the like."""
+    return any(words is not _PASSWORDS and gate.occurs_in(name.lower().encode()) for gate, words, _ in _CONTEXTS)
+
+
 def _phone(text: str, end: int, word: str) -> Finding | None:
     del word
     match = _NUMBER.match(text, end)
@@ -176,6 +203,27 @@ def _national_id(text: str, end: int, word: str) -> Finding | None:
     return Finding(match.start(1), match.end(1), "NATIONAL_ID") if 5 <= digits <= 18 else None
 
 
+def _account(text: str, end: int, word: str) -> Finding | None:
+    del word
+    match = _ACCOUNT.match(text, end)
+    if not match or _DATE.fullmatch(match[1]):
+        return None
+    digits = sum(map(str.isdigit, match[1]))
+    return Finding(match.start(1), match.end(1), "ACCOUNT") if 6 <= digits <= 30 else None
+
+
+def _code(text: str, end: int, word: str) -> Finding | None:
+    del word
+    match = _SHORT_CODE.match(text, end)
+    return Finding(match.start(1), match.end(1), "SECRET") if match else None
+
+
+def _seed(text: str, end: int, word: str) -> Finding | None:
+    del word
+    match = _SEED.match(text, end)
+    return Finding(match.start(1), match.end(1), "SECRET") if match else None
+
+
 def _gate(words: _Words) -> ByteMatcher:
     """Finds any of the words, those in ASCII at the beginning of a word only."""
     in_ascii = "|".join(re.escape(word.lower()) for word, _ in words if word.isascii())
@@ -184,7 +232,11 @@ def _gate(words: _Words) -> ByteMatcher:
 
 
 _CONTEXTS = tuple(
-    (_gate(words), words, value) for words, value in ((_PASSWORDS, _password), (_PHONES, _phone), (_IDS, _national_id))
+    (_gate(words), words, value)
+    for words, value in (
+        *((_PASSWORDS, _password), (_PHONES, _phone), (_IDS, _national_id)),
+        *((_ACCOUNTS, _account), (_CODES, _code), (_SEEDS, _seed)),
+    )
 )
-_ANY_WORD = _gate((*_PASSWORDS, *_PHONES, *_IDS))
+_ANY_WORD = _gate((*_PASSWORDS, *_PHONES, *_IDS, *_ACCOUNTS, *_CODES, *_SEEDS))
 """The gates of all contexts as one."""

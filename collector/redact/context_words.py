@@ -1,4 +1,4 @@
-"""Words before passwords, telephone numbers and national ids, by language.
+"""Words before passwords, telephone numbers, accounts, codes and national ids, by language.
 
 Separated by `|`; capitals count where a word has them, so that a SIN is not a sin.
 `*` stands for any ending: `telefon*` is also `telefonnummer`. Between words there is one
@@ -50,7 +50,7 @@ COPULAS = (
 
 PHONES = {
     "en": "phone|ring|phone number|telephone|tel|mobile|cell|cellphone|fax|call me|call us|text me|ring me|reach me"
-    "|my number|number's|whatsapp|sms|contact no",
+    "|my number|number's|whatsapp|sms|contact no|wa.me",
     "de": "telefon*|handy*|mobil*|mobilnummer|rufnummer|ruf mich|meine nummer|anrufen|erreichen|fax*|festnetz*",
     "fr": "téléphone|tél|portable|appelez*|appelle*|numéro de téléphone|rappelez*|mon numéro|me joindre",
     "es": "teléfono|telefono|móvil|celular|mi número|contacto|llámame|llame|llamar|whatsapp",
@@ -83,10 +83,56 @@ PHONES = {
     "id": "telepon|hp|nomor hp|telp|ponsel|nomor saya",
 }
 
+ACCOUNTS = {
+    "en": "account|acct|a/c|sort code|routing number|routing|card number|card no|card|credit card|debit card|aba",
+    "de": "kontonummer|konto|kontonr|blz|bankleitzahl|kreditkarte*|kartennummer|karte",
+    "fr": "compte|numéro de compte|carte bleue|carte bancaire|numéro de carte",
+    "es": "cuenta|número de cuenta|tarjeta|clabe",
+    "pt": "conta|número da conta|cartão",
+    "it": "conto|conto corrente|carta di credito|numero di carta",
+    "nl": "rekening|rekeningnummer|creditcard",
+    "pl": "rachunek|numer konta|numer rachunku|karta|numer karty",
+    "sv": "kontonummer|kortnummer",
+    "ru": "счёт|счет|номер счета|номер счёта|карта|номер карты",
+    "tr": "hesap no|hesap numarası|kart numarası|kart",
+    "ar": "رقم الحساب|رقم البطاقة",
+    "hi": "खाता संख्या|कार्ड",
+    "zh": "账号|账户|卡号|银行卡|帳號",
+    "ja": "口座番号|カード番号",
+    "ko": "계좌번호|계좌|카드번호",
+    "vi": "số tài khoản|số thẻ",
+    "id": "rekening|no rekening|nomor kartu",
+}
+
+CODES = {
+    "en": "PIN|my pin|pin is|pin code|OTP|one-time code|one-time password|one time code|verification code|security code"
+    "|login code|CVC|CVV|cvc|cvv",
+    "de": "TAN|geheimzahl|bestätigungscode|sicherheitscode|einmalcode|mein pin|meine pin",
+    "fr": "code pin|code de vérification|code de sécurité|code secret",
+    "es": "código de verificación|código de seguridad|clave de un solo uso",
+    "pt": "código de verificação|código de segurança",
+    "it": "codice di verifica|codice di sicurezza|codice pin",
+    "nl": "pincode|verificatiecode",
+    "pl": "kod weryfikacyjny|kod pin",
+    "ru": "код подтверждения|пин-код|код из смс",
+    "tr": "doğrulama kodu|onay kodu",
+    "ar": "رمز التحقق",
+    "hi": "ओटीपी|पिन",
+    "zh": "验证码|驗證碼|校验码",
+    "ja": "認証コード|確認コード|暗証番号",
+    "ko": "인증번호|인증 코드",
+    "vi": "mã xác minh|mã otp",
+    "id": "kode verifikasi|kode otp",
+}
+
+SEEDS = {
+    "en": "seed phrase|recovery phrase|mnemonic|mnemonic phrase|seed words|wallet seed|secret phrase|private key|wif"
+}
+
 NATIONAL_IDS = {
     "en": "ssn|social security|social security number|national insurance|nino|passport|passport number|SIN|nric|tax id"
     "|driver's license|driver's licence|driving licence|drivers license|national id|identity card|id card|tfn|medicare"
-    "|nhs number|itin|aadhaar|aadhar|pan card",
+    "|nhs number|itin|aadhaar|aadhar|pan card|ni number|driver license|driving license|national id number",
     "de": "steuer-id|steuer-id*|steueridentifikationsnummer|steuernummer|personalausweis*|reisepass*|ausweis*"
     "|sozialversicherungsnummer|ahv-nummer|svnr|führerschein*|idnr",
     "fr": "sécurité sociale|securite sociale|NIR|passeport|carte d'identité|registre national|numéro fiscal|permis",

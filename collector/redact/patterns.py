@@ -22,12 +22,38 @@ from collector.redact.context import PASSWORD_NAMES, find_by_context, is_prose
 from collector.redact.finding import Detector, Finding, in_vain
 from collector.redact.folding import fold
 from collector.redact.national_ids import LETTERED, find_lettered, find_numbered, is_inside_machine_id, may_be_numbered
-from collector.redact.prefilter import KEY_STARTS, QUERY_NAMES, ByteMatcher, has_no_pii, suspects_of
+from collector.redact.prefilter import (
+    AT_WORDS,
+    DOT_WORDS,
+    FOREIGN_AT,
+    FOREIGN_DOT,
+    KEY_STARTS,
+    QUERY_NAMES,
+    ByteMatcher,
+    has_no_pii,
+    raw_form,
+    suspects_of,
+)
 from evaluators.texts.linear_regex import translate
 
 _MARKS = r"\u00ad\u0300-\u036f\u0900-\u109f\u200b-\u200d\u2060\ufeff"
 """Characters within words that `\\w` omits: combining accents, vowels of Indian scripts, invisible ones."""
-_AT = ("@", "%40", "&#64;", "&#x40;", "\\u0040", "(at)", "[at]", " (at) ", " [at] ", "(ät)", " [ät] ", " [собака] ")
+_AT = (
+    "@",
+    "%40",
+    "&#64;",
+    "&#x40;",
+    "\\u0040",
+    "(at)",
+    "[at]",
+    " (at) ",
+    " [at] ",
+    " @ ",
+    " (ät) ",
+    "(ät)",
+    " [ät] ",
+    " [собака] ",
+)
 """As it is; in a URL; in HTML; in JSON that is cut off, so that nobody reads it; and as people hide it from robots."""
 _LOCAL_PART_BACKWARDS = re.compile(rf"\\{{0,3}}[\w.%+\-{_MARKS}]{{1,128}}")
 _DOMAIN = re.compile(
@@ -37,11 +63,13 @@ _DOMAIN = re.compile(
     rf"|(?:[^\W\d_]|[{_MARKS}]){{2,24}})"
 )
 _SPELT_OUT = re.compile(
-    r"(?<![\w.+\-])[\w.+\-]{1,64} ?[(\[ ](?i:at|arroba|arobase)[)\] ] ?[\w\-]{1,63}"
-    r"(?: ?[(\[ ](?:(?i:dot|punkt|punto|ponto)|POINT)[)\] ] ?[\w\-]{2,63}){1,4}"
+    rf"(?<![\w.+\-])[\w.+\-]{{1,64}} ?[(\[ ](?i:{AT_WORDS})[)\] ] ?(?!the |an? |our |this )[\w\-]{{1,63}}"
+    rf"(?: ?[(\[ ](?:(?i:{DOT_WORDS})|POINT)[)\] ] ?[\w\-]{{2,63}}){{1,4}}"
+    rf"|(?<![\w.+\-])[\w.+\-]{{1,64}} (?:{FOREIGN_AT}) [\w\-]{{1,63}}"
+    rf"(?: ?[(\[ .](?:(?i:{DOT_WORDS}|{FOREIGN_DOT}) )?[\w\-]{{2,63}}){{1,4}}"
 )
 """ada (at) example (dot) com."""
-_DOT_WORD = r"[(\[ ](?:(?i:dot|punkt|punto|ponto)|POINT)[)\] ]"
+_DOT_WORD = rf"[(\[ ](?:(?i:{DOT_WORDS})|POINT)[)\] ]| (?:{raw_form(FOREIGN_AT)}) "
 _DOT = ByteMatcher(_DOT_WORD)
 _NO_PERSON = frozenset({"git", "hg", "svn"})
 _NO_MAILBOX = re.compile(r"[0-9](?:\.[0-9])?x\.(?:png|jpe?g|gif|webp|svg)|[\w.\-]{1,80}:[/~]|[A-Za-z]\.[a-z]{2,24}\(")
@@ -49,11 +77,12 @@ _NO_MAILBOX = re.compile(r"[0-9](?:\.[0-9])?x\.(?:png|jpe?g|gif|webp|svg)|[\w.\-
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]{0,128}:([^/\s@]{1,256})(?=@)")
 _GAP = r" \-\u00a0\u2007\u2009-\u2013\u202f"
 """Spaces and hyphens between digits, those that a typesetter uses among them."""
-_DIGITS = re.compile(rf"[0-9][0-9.()/{_GAP}]{{5,}}[0-9]")
-_CARD = re.compile(rf"(?<![0-9])[2-6][0-9]{{3}}(?:(?:[{_GAP}]{{0,3}}[0-9]){{9,15}}|(?:\.[0-9]{{4}}){{3}})(?![0-9])")
+_DIGITS = re.compile(rf"[0-9][0-9.()/_{_GAP}]{{5,}}[0-9]")
+_CARD = re.compile(rf"(?<![0-9])[2-6][0-9]{{3}}(?:(?:[{_GAP}]{{0,3}}[0-9]){{9,15}}|(?:[._/][0-9]{{4}}){{3}})(?![0-9])")
 _IBAN = re.compile(
     rf"(?<![A-Za-z0-9])([A-Za-z]{{2}})[0-9]{{2}}[{_GAP}]{{0,2}}[A-Za-z0-9](?:[{_GAP}]{{0,2}}[A-Za-z0-9]){{9,31}}"
 )
+_AMOUNT = re.compile(r"[0-9]{1,2}(?:[ \u00a0\u202f][0-9]{3})+")
 _NO_DIGIT = re.compile(r"[^0-9]")
 _GAPS = re.compile(rf"[{_GAP}]")
 _IBAN_START = re.compile(rf"[0-9]{{2}}(?<=[A-Za-z]{{2}}[0-9]{{2}})[{_GAP}A-Za-z0-9]")
@@ -80,7 +109,7 @@ _IPV4 = re.compile(
 _IPV6 = re.compile(r"(?<![\w:])[0-9A-Fa-f:]{2,39}(?:%[\w]{1,15})?(?![\w:])")
 _COLONS = re.compile(r":(?:[0-9A-Fa-f]{1,4})?:")
 _JWT = re.compile(r"(?<![\w\-])eyJ[\w\-]{8,8000}\.[\w\-]{2,16000}(?:\.[\w\-]{0,4000})?")
-_PRIVATE_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+_PRIVATE_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----|Private-Lines: [0-9]{1,4}")
 _KEY = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"sk-[\w\-]{16,250}"  # OpenAI, Anthropic and many that follow them
@@ -111,7 +140,7 @@ _BEARER = re.compile(
     r"([A-Za-z0-9._~+/=\-]{16,4000})"
 )
 _SECRET = re.compile(
-    r"(?:\\?[\"'])?[ ]{0,3}(?:[:=\uff1a]|=>|is(?=[ ]{1,3}[^\s0-9]{0,64}[0-9]))[ ]{0,3}(?:\\?[\"'])?"
+    r"(?:\\?[\"'])?(?:[ ]value)?[ ]{0,3}(?:[:=\uff1a]|=>|is(?=[ ]{1,3}[^\s0-9]{0,64}[0-9]))[ ]{0,3}(?:\\?[\"'])?"
     r"([^\s\"'\\,;<>{}]{6,512})"
 )
 _RANDOM = re.compile(r"(?=[^A-Z]{0,64}[A-Z])(?=[^a-z]{0,64}[a-z])(?=[^0-9]{0,64}[0-9])[A-Za-z0-9+/=]{20,255}")
@@ -126,6 +155,10 @@ _SECRET_WORDS = {
 }
 """Words that a secret may follow, and what has to stand before them."""
 _QUERY = re.compile(rf"[?&;](?i:{QUERY_NAMES})=([^&\s#\"'<>]{{12,4000}})")
+_AUTHORIZATION = re.compile(
+    r"uthorization(?:\\?[\"'])?[:=] {0,3}(?:\\?[\"'])?([A-Za-z\-]{1,20} {1,2}[^\r\n\"']{8,4000})"
+)
+_USER = re.compile(r" (?:-u|--user)[ =]{0,2}[\"']?([^\s\"':]{1,64}:[^\s\"']{1,128})")
 _COOKIE = re.compile(r"[Cc]ookie: {0,3}([^\r\n]{6,4000})")
 _OPTION = re.compile(r"(?:mysql|mysqldump|mariadb|sshpass)[^\n]{0,80} -p([^\s\-\"'][^\s\"']{5,100})")
 _LONGEST_WORD = 16
@@ -177,7 +210,7 @@ def _find_by_letters(text: str) -> Iterator[Finding]:
     """The kinds that only a text with letters has; and of the keys, one kind begins with 1//0."""
     if "eyJ" in text:
         yield from _whole(_JWT, text, "JWT")
-    if "PRIVATE KEY" in text:
+    if "PRIVATE KEY" in text or "Private-Lines" in text:
         yield from _private_keys(text)
     if _ANY_START.occurs_in_text(text):
         if _MAY_BE_KEY.occurs_in_text(text):
@@ -189,6 +222,10 @@ def _find_by_letters(text: str) -> Iterator[Finding]:
         yield from _groups(_QUERY, text, "SECRET")
     if "ookie:" in text:
         yield from _groups(_COOKIE, text, "SECRET")
+    if "uthorization" in text:
+        yield from _groups(_AUTHORIZATION, text, "SECRET")
+    if "curl " in text or "wget " in text:
+        yield from _groups(_USER, text, "SECRET")
     if "-p" in text:
         yield from _groups(_OPTION, text, "SECRET")
     lowered = text.lower()
@@ -292,7 +329,12 @@ def _emails(text: str, sign: str) -> Iterator[Finding]:
         yield in_vain(at)
         domain = _DOMAIN.match(text, at + len(sign))
         name = _LOCAL_PART_BACKWARDS.match(text[max(0, at - 128) : at][::-1]) if domain else None
-        if name and domain and not (sign == "@" and _is_no_mailbox(name[0][::-1], text, at + 1)):
+        if (
+            name
+            and domain
+            and len(name[0]) > 2 * (sign == " @ ")
+            and not (sign == "@" and _is_no_mailbox(name[0][::-1], text, at + 1))
+        ):
             yield Finding(at - len(name[0]), domain.end(), "EMAIL")
         at = text.find(sign, at + len(sign))
 
@@ -303,9 +345,15 @@ def _is_no_mailbox(local: str, text: str, domain: int) -> bool:
 
 def _numbers(text: str, start: int, end: int) -> Iterator[Finding]:
     yield from _apart(_cards(text, start, end), text)
-    yield from _whole(_PHONE, text, "PHONE", _phone, start, end)
+    for match in _PHONE.finditer(text, start, end):
+        is_phone = _phone(match[0]) and not _BEFORE_ARTICLE.search(text, max(0, match.start() - 16), match.start())
+        yield Finding(match.start(), match.end(), "PHONE") if is_phone else in_vain(match.start())
     for match in _IPV4.finditer(text, start, end):
-        if match[0] not in _LOCAL and not _is_version(text, match.start(), match.end()):
+        if (
+            match[0] not in _LOCAL
+            and not match[0].startswith("255.")
+            and not _is_version(text, match.start(), match.end())
+        ):
             yield Finding(match.start(), match.end(), "IP")
 
 
@@ -339,7 +387,7 @@ def _apart(findings: Iterable[Finding], text: str) -> Iterator[Finding]:
 def _cards(text: str, start: int, end: int) -> Iterator[Finding]:
     for match in _CARD.finditer(text, start, end):
         digits = _NO_DIGIT.sub("", match[0])
-        if 13 <= len(digits) <= 19 and luhn(digits):
+        if 13 <= len(digits) <= 19 and luhn(digits) and not _AMOUNT.fullmatch(match[0]):
             yield Finding(match.start(), match.end(), "CARD")
 
 
@@ -365,10 +413,13 @@ def _end_of(text: str, length: int) -> int | None:
 
 
 _BEFORE_VERSION = re.compile(
-    r"(?:[A-Za-z]/|[=~^<>]=?[ ]?|\bv(?:er)?\.?[ ]?|(?:version|release|section|chapter|clause|build|abschnitt|kapitel"
-    r"|oid|article|версия|версии|раздел|sección|seção|sezione|versión|versão|versione|versie|wersja|sürüm"
+    r"(?:[A-Za-z]/|[=~^<>]=?[ ]?|\bv(?:er)?\.?[ ]?|(?:version|release|section|paragraph|chapter|clause|build|abschnitt"
+    r"|kapitel|oid|article|версия|версии|раздел|sección|seção|sezione|versión|versão|versione|versie|wersja|sürüm"
     r"|版本|バージョン|버전|第|§)[ ]?)$",
     re.IGNORECASE,
+)
+_BEFORE_ARTICLE = re.compile(
+    r"\b(?:part|article|item|serial|model|artikel|teile?|sku|pièce)[ \-]?(?:no|nr|number)?[.:]? ?$", re.IGNORECASE
 )
 _AFTER_VERSION = re.compile(r"-(?:alpha|beta|rc|dev|snapshot|pre)|\+[0-9a-f]|(?:-[a-z]{2,12})?\.[0-9]", re.IGNORECASE)
 
@@ -398,7 +449,8 @@ def _private_keys(text: str) -> Iterator[Finding]:
     for match in _PRIVATE_KEY.finditer(text):
         if match.start() < end:
             continue
-        last = text.find("-----END ", match.end())
-        dashes = text.find("-----", last + 9) if last >= 0 else -1
-        end = dashes + 5 if dashes >= 0 else len(text)
+        ending, dashes = ("-----END ", "-----") if match[0][0] == "-" else ("Private-MAC", "\n")
+        last = text.find(ending, match.end())
+        closed = text.find(dashes, last + len(ending)) if last >= 0 else -1
+        end = closed + len(dashes) if closed >= 0 else len(text)
         yield Finding(match.start(), end, "PRIVATE_KEY")

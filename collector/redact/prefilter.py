@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from collector.redact.checksums import IBAN_COUNTRIES
-from collector.redact.context_words import NATIONAL_IDS, PASSWORDS, PHONES, words_of
+from collector.redact.context_words import ACCOUNTS, CODES, NATIONAL_IDS, PASSWORDS, PHONES, SEEDS, words_of
 from collector.redact.folding import FOLDED_SIGNS, FOREIGN_DIGITS
 from collector.redact.matcher import ByteMatcher
 from collector.redact.national_ids import LETTERED, NUMBERED
@@ -48,11 +48,16 @@ QUERY_NAMES = (
     "|key|apikey|api_key|code|password|secret|client_secret|jwt|sid|session|sessionid"
 )
 """Parameters of a URL that carry a secret."""
-_VALUE = rf"""(?:\\[nrtbf]?|[ \t\r\n"'])*(?:\x12|[:=]|is |[{_OTHER}]{{2}}|\\+u(?i:ff1a|00a0))"""
+AT_WORDS = "at|arroba|arobase|chiocciola|apenstaartje|snabel-a"
+DOT_WORDS = "dot|punkt|punto|ponto|kropka|nokta|titik"
+FOREIGN_AT = "małpa|собака|ät|アット|(?i:AROBASE)"
+FOREIGN_DOT = "point|точка|点|ドット|點"
+"""How people write out the signs of an address."""
+_VALUE = rf"""(?:\\[nrtbf]?|[ \t\r\n"'])*(?:value[ \\"']*)?(?:\x12|[:=]|is |[{_OTHER}]{{2}}|\\+u(?i:ff1a|00a0))"""
 """The characters between a name and its value: quotes and spaces, escaped as often as JSON is in JSON."""
 
 
-def _raw(text: str) -> str:
+def raw_form(text: str) -> str:
     """The UTF-8 of a text, byte by byte: what a message looks like that is decoded as Latin-1."""
     return text.encode().decode("latin-1")
 
@@ -68,7 +73,7 @@ def _either_form(word: str) -> str:
 
 
 def _forms(char: str) -> tuple[str, ...]:
-    return re.escape(_raw(char)), rf"\\+u(?i:{ord(char[0]):04x})"
+    return re.escape(raw_form(char)), rf"\\+u(?i:{ord(char[0]):04x})"
 
 
 _BEFORE_WORD = r"(?s:^.?|[^A-Za-z0-9].?|b.|\\u[0-9A-Fa-f]{4})"
@@ -105,8 +110,8 @@ def _words_before_numbers(*by_language: Mapping[str, str]) -> str:
 
 
 def _digits_of(first: str, last: str) -> str:
-    raw, escaped = _raw(first), f"{ord(first):04x}"
-    return rf"{raw[:-1]}[{raw[-1]}-{_raw(last)[-1]}]|\\+u(?i:{escaped[:-1]}[{escaped[-1]}-{ord(last):x}])".replace(
+    raw, escaped = raw_form(first), f"{ord(first):04x}"
+    return rf"{raw[:-1]}[{raw[-1]}-{raw_form(last)[-1]}]|\\+u(?i:{escaped[:-1]}[{escaped[-1]}-{ord(last):x}])".replace(
         f"-{ord(last):x}]", f"-{ord(last):x}"[:1] + f"{ord(last):x}"[-1] + "]"
     )
 
@@ -114,14 +119,18 @@ def _digits_of(first: str, last: str) -> str:
 _PASSWORDS_ELSEWHERE = {language: words for language, words in PASSWORDS.items() if language != "en"}
 _FOREIGN = (
     f"(?i:{_words(PASSWORDS, are_ascii=False)})",
-    *(_either_form(sign) for sign in ("(ät)", "[ät]", "[собака]", *FOLDED_SIGNS)),
+    *(
+        _either_form(sign)
+        for sign in ("(ät)", "[ät]", "[собака]", " ät ", " małpa ", " собака ", " アット ", *FOLDED_SIGNS)
+    ),
+    rf"(?i:{_words(CODES, are_ascii=False)}){_UNTIL_NUMBER}[0-9]{{2}}",
     *(_digits_of(*each) for each in FOREIGN_DIGITS),
-    f"(?i:{_words(PHONES, NATIONAL_IDS, are_ascii=False)}){_UNTIL_NUMBER}(?:{_ANY_NUMBER})",
+    f"(?i:{_words(PHONES, NATIONAL_IDS, ACCOUNTS, are_ascii=False)}){_UNTIL_NUMBER}(?:{_ANY_NUMBER})",
 )
 """Traces that are not ASCII, as they are or escaped."""
 _NUMBERS = (
     rf"\x18[{_OTHER}]{{5}}",
-    rf"[2-6][0-9]{{3}}(?:{_GAP}{{0,3}}[0-9]){{9}}|[2-6][0-9]{{3}}(?:\.[0-9]{{4}}){{3}}",
+    rf"[2-6][0-9]{{3}}(?:{_GAP}{{0,3}}[0-9]){{9}}|[2-6][0-9]{{3}}(?:[._/][0-9]{{4}}){{3}}",
     NUMBERED,
     rf"0[1-9](?:(?:\.|{_GAP})[0-9]{{2}}){{4}}",
     rf"8{_GAP}?\(?[3489][0-9]{{2}}\)?{_GAP}?[0-9]{{3}}{_GAP}[0-9]{{2}}{_GAP}[0-9]{{2}}",
@@ -139,7 +148,8 @@ _NUMBERS = (
 )
 _NAMES_AND_SIGNS = (
     rf"[A-Za-z0-9_.%+\-\\{_OTHER}]@[A-Za-z0-9_\-\\{_OTHER}]+(?:\.|u3002|\xe3\x80\x82)|://[^/@\s]*@",
-    rf"%40|&#(?:64|x40);|\(at\)|\[at\]|::|PRIVATE KEY|hooks\.slack\.com|api/webhooks|{_FOLDED}",
+    rf" @ |(?i:authorization|{_words(SEEDS, are_ascii=True)})|(?:curl|wget) [^\n]*-u|--user|(?i: arobase )",
+    rf"%40|&#(?:64|x40);|\(at\)|\[at\]|::|PRIVATE KEY|Private-Lines|hooks\.slack\.com|api/webhooks|{_FOLDED}",
     r"\\/|\\u(?:00[0-7]|212[Aa]|017[Ff]|013[01])|[0-9]\\+u(?:00[Aa]0|20(?:0[79A-Fa-f]|1[0-3]|2[Ff]))",
     r":[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:",  # IPv6 has seven colons, or two together
     r"(?i:bearer|basic) {1,4}[A-Za-z0-9._~+/=\-]{16}",
@@ -152,8 +162,9 @@ _SHAPES_AND_CONTEXTS = (
     rf"(?:{KEY_STARTS}|eyJ){_PART}",
     LETTERED,
     rf"(?i:{'|'.join(IBAN_COUNTRIES)})[0-9]{{2}}{_GAP}{{0,2}}[A-Za-z0-9](?:{_GAP}{{0,2}}[A-Za-z0-9]){{9}}",
-    rf"(?i:[(\[ ](?:at|arroba|arobase)[)\] ] ?[\w\-\\{_OTHER}]+ ?[(\[ ](?:dot|punkt|punto|ponto|(?-i:POINT))[)\] ])",
-    f"{_BEFORE_WORD}(?:{_words_before_numbers(PHONES, NATIONAL_IDS)})(?:{_ANY_NUMBER})",
+    rf"(?i:[(\[ ](?:{AT_WORDS})[)\] ] ?[\w\-\\{_OTHER}]+ ?[(\[ ](?:{DOT_WORDS}|(?-i:POINT))[)\] ])",
+    f"{_BEFORE_WORD}(?:{_words_before_numbers(PHONES, NATIONAL_IDS, ACCOUNTS)})(?:{_ANY_NUMBER})",
+    f"{_BEFORE_WORD}(?:{_words_before_numbers(CODES)})(?:[0-9]{{2}})",
 )
 _MATCHERS = tuple(
     ByteMatcher("|".join(f"(?:{trace})" for trace in traces))

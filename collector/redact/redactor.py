@@ -24,6 +24,7 @@ from typing import Any, cast
 
 import orjson
 
+from collector.redact.context import precedes_number
 from collector.redact.finding import Detector, Finding, PrefilteringDetector, merge
 from collector.redact.patterns import names_secret
 from evaluators.cases import Conversation, Json, Turn
@@ -207,6 +208,9 @@ class Redactor:
     def _named(self, name: Any, value: Any, depth: int, nested: int) -> Any:
         if isinstance(value, str) and isinstance(name, str):
             return self.named(name, value, nested)
+        if isinstance(value, int) and isinstance(name, str) and abs(value) > 99 and precedes_number(name):
+            redacted = self._plain(f"{name}: {value}")
+            return value if redacted.endswith(f": {value}") else redacted.rpartition(": ")[2]
         return self._value(value, depth, nested)
 
     def _key_of(self, key: Any) -> Any:

@@ -16,12 +16,13 @@ class AttackSigns(Evaluator[Turn]):
 
     Asks no judge: it knows the words of jailbreaks, of demands to ignore or disclose instructions, and of passages and
     results that instruct an AI or send data away, also encoded, in look-alike letters or hidden characters; in English,
-    demands to ignore instructions in fifteen languages. The label says who attacked: `user`, `passage`, `tool result`,
+    the most common in twenty languages. The label says who attacked: `user`, `passage`, `tool result`,
     the first of several, or `none`; `details.signs` names texts and signs. Attacks in other words are not found:
     `prompt_attack` asks a judge.
     """
 
     kind: ClassVar[str] = "attack_signs"
+    revision: ClassVar[int] = 2
     needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
     direction: ClassVar[Direction] = "lower_is_better"
     needs_judge: ClassVar[bool] = False

@@ -42,6 +42,11 @@ WHOLE = (
     "127.0.0.12", "127.0.1.1", "27.0.0.1", "7.0.0.1", "227.0.0.1", "https://ada:hunter2hunter@db", "ada@m\u00fcnchen.de", "ada@example\u3002com",
     "ada (at) ex\u00e4mple-1 (dot) com", "ada at example dot com", "ada [arroba] EXAMPLE_2 punto com punto mx",
     "tel12345678", "SIN 046454286", "NIE X1234567L", "M" + "a1B2" * 6 + ".abcdef." + "x" * 27,
+    "account no. 87654321", "my card number is 4970 1012 3456 7891", "\u5361\u53f7 6222021234567890123", "PIN is 4821", "\u9a8c\u8bc1\u7801 529103", "OTP: 77 41 93",
+    "mnemonic: " + "legal winner thank year " * 3 + "wave", "wif 5HueCGU8rMjxEXxiPuD5BDku4MkFqeZyd4dZ1jvhTVqvbTLvyTJ", "Private-Lines: 1\nAAABAQCk1v9wTq7x\nPrivate-MAC: a\n",
+    "Authorization: token 1234567890abcdef", '"authorization": "Digest username=abcdef"', "curl -u admin:swordfish https://a", "wget --user=ada:secret1 x", "4111/1111/1111/1111", "4111_1111_1111_1111",
+    "jan ma\u0142pa poczta kropka pl", "ivan \u0441\u043e\u0431\u0430\u043a\u0430 yandex \u0442\u043e\u0447\u043a\u0430 ru", "luc arobase laposte point net", "gio chiocciola libero punto it",
+    "karla (\u00e4t) posteo.example", "kate @ example.org", '<add key="Secret" value="Hh8-2kQz!pLm" />', '{"phone": 4155550132}', '{"card": 5555555555554445}', "wa.me/4915123456789",
     "passphrase=>abcdefg", "api-\u212aey: abcdefgh", "sk-" + "\u4e2d" * 16, 'access_token\\":\\"abcdef',
 )  # fmt: skip
 PIECES = (
