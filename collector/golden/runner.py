@@ -1,5 +1,5 @@
-"""The runs of the golden set: on a schedule, and at once when an evaluator's version or its judge's model is new, or
-when the judge reports another name or fingerprint in live evaluations than in the newest run.
+"""The runs of the golden set: on a schedule, and at once when an evaluator's version or its judge's model is new, when
+the judge reports another name or fingerprint in live evaluations than in the newest run, or when scores seem to fall.
 
 Their scores are stored beside the evaluation steps in the definitions log, so that a restart evaluates nothing again: a
 run under evaluator, version, configured model and the number of its period, runs after a reported change under their
@@ -24,6 +24,7 @@ from collector.backoff import FailureLog
 from collector.errors import BadInput
 from collector.evaluate.plan import Assignment
 from collector.golden.cases import GoldenCase, ScoreShift, score_shift
+from collector.golden.judge_change import GoldenRun, Suspicion, judge_since
 from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import IncrementalReader, end_offsets
 from collector.records.json import evaluation_from_json
@@ -78,7 +79,17 @@ LONGEST_WAIT = 3600.0
 CONCURRENCY = 4
 """Cases evaluated at once: few, since traffic has priority."""
 MOST_CHANGES = 5
-"""Runs after reported changes in one period at most: an endpoint may answer with ever another fingerprint."""
+"""Runs after reported changes and suspicious falls in one period at most: some endpoints change each time."""
+
+
+MOST_RUNS = 10
+"""Runs in one period at most where an alert asks for them, too."""
+_HISTORY = 20
+"""Runs of a target that are kept in memory."""
+_PERIODS = 3
+"""Earlier periods whose runs are read at a start."""
+ANSWERED_WITHIN = 30.0
+"""Seconds for which an alert waits for the run that it asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +157,43 @@ class GoldenRuns:
         self._attempts: dict[str, _Attempts] = {}
         self._unscorable: set[str] = set()
         self._shifts: dict[str, ScoreShift] = {}
+        self._history: dict[str, list[GoldenRun]] = {}
+        self._falling: dict[str, Suspicion] = {}
+        self._request, self._answer = asyncio.Event(), asyncio.Event()
 
     def significant_shift(self, evaluator: str) -> ScoreShift | None:
         """How far the scores of an evaluator's judge have shifted by its newest run; None if not significantly."""
         shift = self._shifts.get(evaluator)
         return shift if shift is not None and shift.exceeds(self._tolerance) else None
+
+    def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> str:
+        """The verdict of the set on a judge since scores seem to fall (s). Asks for a run if one is due."""
+        for target in self._targets:
+            if (target.assignment.evaluator.name, target.assignment.version) == (evaluator, version):
+                before = self._falling.get(target.key, Suspicion(since)).alert_since
+                began = (self._clock() if before is None else before) if alerting else None
+                self._falling[target.key] = Suspicion(since, began)
+                if self._is_suspected(target):
+                    self._answer.clear()
+                    self._request.set()
+                return judge_since(self._history.get(target.key, ()), since)
+        return ""
+
+    async def wait_for_answer(self) -> bool:
+        """Wait a little for the runs that `judge_since` has asked for; whether there were any."""
+        if not self._request.is_set():
+            return False
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._answer.wait(), ANSWERED_WITHIN)
+        return True
+
+    def _is_suspected(self, target: GoldenTarget) -> bool:
+        suspicion, newest = self._falling.get(target.key), self._published.get(target.key)
+        if suspicion is None or newest is None:
+            return False
+        if newest.number >= (MOST_CHANGES if suspicion.alert_since is None else MOST_RUNS):
+            return False
+        return suspicion.asks(self._history.get(target.key, ()), self._clock())
 
     def explained_miss(self, evaluator: str, lower_is_better: bool) -> float:
         """How much worse an evaluator's scores may have become by its judge alone; 0 without a significant shift."""
@@ -172,8 +215,11 @@ class GoldenRuns:
     async def run_forever(self) -> None:
         """Run whenever a run is due."""
         while True:
+            self._request.clear()
             await self.run_due()
-            await asyncio.sleep(min(CHECK_EVERY, self._every))
+            self._answer.set()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._request.wait(), min(CHECK_EVERY, self._every))
 
     async def run_due(self) -> None:
         """Make the runs that are due."""
@@ -198,9 +244,8 @@ class GoldenRuns:
         if not newest.names and name is not None:  # a run of an earlier release, which did not note it
             self._published[target.key] = replace(newest, names=frozenset({name}))
             return None
-        if name is None or name in newest.names or newest.number >= MOST_CHANGES:
-            return None
-        return period, newest.number + 1
+        is_new = name is not None and name not in newest.names and newest.number < MOST_CHANGES
+        return (period, newest.number + 1) if is_new or self._is_suspected(target) else None
 
     async def _run(self, target: GoldenTarget, period: int, number: int) -> bool:
         """Publish a run; make it if no process has. Whether it is published and was stored, so that more may be.
@@ -226,11 +271,24 @@ class GoldenRuns:
             record = {"at": self._clock(), "scores": scores, "judges": sorted(names, key=repr)}
             text = await self._store.save(key, orjson.dumps(record).decode())
         run: Any = orjson.loads(text)
+        await self._remember(target, period, run)
         await self._publish(target, run["scores"], run["at"])
         known = frozenset((str(model), fingerprint) for model, fingerprint in run.get("judges", ()))
         self._published[target.key] = _Published(period, number, known)
         self._attempts.pop(target.key, None)
         return stored is not None
+
+    async def _remember(self, target: GoldenTarget, period: int, run: Mapping[str, Any]) -> None:
+        """Keep a run for later falls; the first time with those of the periods before."""
+        runs = [run]
+        if target.key not in self._history:
+            keys = [f"golden.run/{target.key}/{period - back}" for back in range(_PERIODS, 0, -1)]
+            runs = [orjson.loads(text) for key in keys if (text := await self._store.load(key)) is not None] + runs
+        history = self._history.setdefault(target.key, [])
+        for each in runs:
+            scores = {case: score for case, score in each["scores"].items() if score is not None}
+            history.append(GoldenRun(each["at"], scores))
+        del history[:-_HISTORY]
 
     async def _results(self, target: GoldenTarget) -> dict[str, Result] | None:
         """The result of every case by its id; None if more than half of them failed.

@@ -19,7 +19,6 @@ from collector.alerting.watch.notifier import WITHIN, Notifier
 from collector.alerting.watch.stage import (
     ActiveAlert,
     AuditVersions,
-    ExplainedMiss,
     JudgeTrust,
     Targets,
     VersionsInUse,
@@ -58,11 +57,11 @@ PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """The watch stage as it runs: its watcher, if there is one, and the changes that shifts of judges explain."""
+    """The watch stage as it runs: its watcher, if there is one, and what is known of judges."""
 
     watcher: WatchStage | None = None
     releases: ComparedReleases | None = None
-    explained: ExplainedMiss = lambda _evaluator, _lower: 0.0
+    trust: JudgeTrust | None = None
     agreement: PeopleAgreement | None = None
 
 
@@ -155,6 +154,12 @@ class _Explained:
     def miss(self, evaluator: str, lower: bool) -> float:
         return self.golden.explained_miss(evaluator, lower) if self.golden is not None else 0.0
 
+    def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> str:
+        return "" if self.golden is None else self.golden.judge_since(evaluator, version, since, alerting=alerting)
+
+    async def wait_for_answer(self) -> bool:
+        return self.golden is not None and await self.golden.wait_for_answer()
+
 
 async def start_watch(process: Process) -> Watching:
     """Start what is configured of `alerts.watcher` and `golden`, and the agreement with labels where they are given.
@@ -170,16 +175,17 @@ async def start_watch(process: Process) -> Watching:
     process.changes.append(prepare)
     _start_feedback(process)
     watcher = settings.alerts.watcher
+    trust = JudgeTrust(explained.miss, agreement.uncalibrated, explained.judge_since, explained.wait_for_answer)
     if watcher is None:
-        return Watching(explained=explained.miss, agreement=agreement)
-    stage = _stage(process, agreement, interval=watcher.interval, memory=watcher.history, explained=explained.miss)
+        return Watching(trust=trust, agreement=agreement)
+    stage = _stage(process, trust, interval=watcher.interval, memory=watcher.history)
     client = await process.stack.enter_async_context(HttpClient(timeout=WITHIN))
     notifier = Notifier(client, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
     process.follow("watch", evaluations, "watch", stage.open_fold)
     releases = start_releases(process, "watch.releases")
     tasks.start("alerts", partial(stage.run, notifier, releases.alerts))
     process.changes.append(partial(_prepare_targets, stage, watcher.interval))
-    return Watching(stage, releases, explained.miss, agreement)
+    return Watching(stage, releases, trust, agreement)
 
 
 async def _prepare_checks(tasks: _Tasks, explained: _Explained, agreement: PeopleAgreement, config: Config) -> Apply:
@@ -250,8 +256,8 @@ def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequen
     """The alerts that fire now, by the watcher of this process, or one for the page alone."""
     stage = watching.watcher
     if stage is None:
-        agreement = watching.agreement or PeopleAgreement(process.config)
-        stage = _stage(process, agreement, interval=PAGE_INTERVAL, memory=PAGE_MEMORY, explained=watching.explained)
+        trust = watching.trust or JudgeTrust(uncalibrated=PeopleAgreement(process.config).uncalibrated)
+        stage = _stage(process, trust, interval=PAGE_INTERVAL, memory=PAGE_MEMORY)
         own = _PageWatcher(process, stage)
         own.start_if_needed()
         process.changes.append(own.prepare)
@@ -306,9 +312,7 @@ def _page_alert(firing: ActiveAlert) -> AlertView:
     )
 
 
-def _stage(
-    process: Process, agreement: PeopleAgreement, *, interval: float, memory: float, explained: ExplainedMiss
-) -> WatchStage:
+def _stage(process: Process, trust: JudgeTrust, *, interval: float, memory: float) -> WatchStage:
     settings = process.config.settings
     recent = RecentScores({*STANDARD, *settings.assemble.declared_attributes})
     return WatchStage(
@@ -318,7 +322,7 @@ def _stage(
         interval=interval,
         memory=memory,
         recent=recent,
-        trust=JudgeTrust(explained, agreement.uncalibrated),
+        trust=trust,
     )
 
 

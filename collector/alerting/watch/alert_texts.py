@@ -30,6 +30,8 @@ class Watched:
     """The parts that were looked at, in words, where there are none."""
     uncalibrated: str = ""
     """Why its alerts do not page, if they ask for a judge of proven agreement and it is none."""
+    judge: str = ""
+    """The verdict of the golden set on the judge since the fall."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -54,7 +56,7 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
         f"The mean of {watched.evaluator} ({watched.monitor}) has been {fall.level:.3g} since {_time(fall.since)}; "
         f"before, it was {before}. Its target is {watched.detector.target:g}.{now} "
         f"The alert ends when the mean is surely {better} {recovered:.3g}. "
-        f"{_explained(watched)}{_unproven(watched)}",
+        f"{_explained(watched)}{_judged(watched)}{_unproven(watched)}",
         settings,
         watched.causes,
     )
@@ -75,7 +77,8 @@ def mean_alert(target: Watched, miss: TargetMiss, fall: int, settings: AlertSett
         f"{target.evaluator} of {target.monitor}: {measure} is {side} its target of {target.detector.target:g}"
         f"{_mark(target)}",
         f"The target of {target.evaluator} is {target.detector.target:g}. {_mean(miss)[:1].upper()}{_mean(miss)[1:]}: "
-        f"{miss.errors:.1f} standard errors on the wrong side. {_explained(target)}{_unproven(target)}",
+        f"{miss.errors:.1f} standard errors on the wrong side. "
+        f"{_explained(target)}{_judged(target)}{_unproven(target)}",
         settings,
         target.causes,
     )
@@ -83,6 +86,10 @@ def mean_alert(target: Watched, miss: TargetMiss, fall: int, settings: AlertSett
 
 def _mark(of: Watched) -> str:
     return " (uncalibrated)" if of.uncalibrated else ""
+
+
+def _judged(of: Watched) -> str:
+    return f" {of.judge}" if of.judge else ""
 
 
 def _unproven(of: Watched) -> str:

@@ -12,10 +12,10 @@ import logging
 import math
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from collector.alerting.diagnosis.recent_scores import Explanation, RecentScores, explanation_of
 from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
@@ -58,6 +58,15 @@ SURE = 2.0
 Uncalibrated = Callable[[str, str, str], str]
 """Why alerts on a monitor's evaluator, in a version, do not page: its judge's agreement is not proven; "" if it is."""
 
+
+class JudgeSince(Protocol):
+    """The verdict of golden cases on an evaluator's judge, in a version, since a fall (s); "" without any."""
+
+    def __call__(self, evaluator: str, version: str, since: float, /, *, alerting: bool) -> str:
+        """`alerting` says whether an alert is on that fall."""
+        ...
+
+
 Targets = Mapping[tuple[str, str], DropDetector]
 """The detectors of the evaluators with a target, by monitor and evaluator."""
 
@@ -96,12 +105,27 @@ class WatchRules:
         return versions is None or version in versions
 
 
+def _no_verdict(_evaluator: str, _version: str, _since: float, /, *, alerting: bool) -> str:
+    del alerting
+    return ""
+
+
+async def _no_answer() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class JudgeTrust:
-    """How far scores are the judges' own: alerts fire for what is beyond `explained`, and warn where `uncalibrated`."""
+    """How far scores are the judges' own: alerts fire for what is beyond `explained`, and warn where `uncalibrated`.
+
+    `judge_since` may ask for what it does not know yet; `wait_for_answer` waits for that, and says whether there was
+    anything.
+    """
 
     explained: ExplainedMiss = lambda _evaluator, _lower: 0.0
     uncalibrated: Uncalibrated = lambda _monitor, _evaluator, _version: ""
+    judge_since: JudgeSince = _no_verdict
+    wait_for_answer: Callable[[], Awaitable[bool]] = _no_answer
 
 
 class WatchStage:
@@ -196,7 +220,8 @@ class WatchStage:
             if before != set(self._others.folds):
                 self._drops.clear()
         active = self.update(now)
-        return self.update(now) if await self._explain(now) else active
+        is_explained, is_told = await self._explain(now), await self._trust.wait_for_answer()
+        return self.update(now) if is_explained or is_told else active
 
     async def _explain(self, now: float) -> bool:
         """Compute what explains the drops, in another thread; whether anything was."""
@@ -287,6 +312,18 @@ class WatchStage:
         )
         worst = max(misses, key=lambda each: each.errors, default=None)
         explanation = self._causes.get(series, _UNKNOWN)[1]
+        fall = fall_of(life, buckets, self._interval)
+        has_fallen = fall is not None and not (doubt and all(miss.errors <= SURE for miss in misses))
+        is_below = worst is not None and worst.errors > self.rules.settings.warn_standard_errors
+        self._suspects.pop(series, None)
+        judge = ""
+        if (
+            life.fall is not None
+            or life.evidence > _SUSPICIOUS * detector.threshold
+            or (worst is not None and worst.errors > _SUSPICIOUS_ERRORS)
+        ):
+            self._suspects[series] = since = life.start * self._interval
+            judge = self._trust.judge_since(evaluator, version, since, alerting=has_fallen or is_below)
         subject = Watched(
             monitor,
             evaluator,
@@ -296,18 +333,11 @@ class WatchStage:
             causes=explanation.causes,
             otherwise=explanation.otherwise,
             uncalibrated=self._trust.uncalibrated(monitor, evaluator, version),
+            judge=judge,
         )
-        self._suspects.pop(series, None)
-        if (
-            life.fall is not None
-            or life.evidence > _SUSPICIOUS * detector.threshold
-            or (worst is not None and worst.errors > _SUSPICIOUS_ERRORS)
-        ):
-            self._suspects[series] = life.start * self._interval
-        fall = fall_of(life, buckets, self._interval)
-        if fall is not None and not (doubt and all(miss.errors <= SURE for miss in misses)):
+        if fall is not None and has_fallen:
             yield drop_alert(subject, fall, worst, self.rules.settings)
-        elif worst is not None and worst.errors > self.rules.settings.warn_standard_errors:
+        elif worst is not None and is_below:
             yield mean_alert(subject, worst, life.next_number(int(now // self._interval)), self.rules.settings)
 
     def _doubt(self, monitor: str, evaluator: str, detector: DropDetector, now: float) -> float:

@@ -345,7 +345,7 @@ def _golden(config: Config) -> Iterator[str]:
     if golden is not None:
         cases = read_cases(Path(golden.path))
         count = len(cases)
-        when = f"every {_time(golden.interval)} and whenever a judge or evaluator changes"
+        when = f"every {_time(golden.interval)}, whenever a judge or evaluator changes, and when scores seem to fall"
         yield f"golden     {plural(count, 'frozen case')}, evaluated again {when}"
         used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
         asking = {

@@ -254,3 +254,32 @@ def test_check_says_what_of_a_set_cannot_be_scored(tmp_path: Path):
         "golden.path: scores names an unknown evaluator 'helpfull'; did you mean 'helpful'?",
     ]
     assert list(case_notes(read_cases(golden_file(tmp_path)), {"helpful": helpful})) == []
+
+
+async def test_a_fall_of_scores_has_the_judge_asked_and_the_verdict_outlives_a_restart(tmp_path: Path) -> None:
+    bench = Bench(golden_file(tmp_path, helpful=0.3))
+    await bench.look(8)
+    bench.time += DAY
+    runs = await bench.look(8)
+    version = GEval(
+        name="helpful", evaluation_steps=("Does it help?",), evaluation_params=("input", "actual_output"), mode="single"
+    ).version
+    began = bench.time + 60.0
+    bench.time += 120.0
+    assert runs.judge_since("helpful", version, began, alerting=False) == ""
+    asked = len(bench.judge.questions)
+    await runs.run_due()
+    assert len(bench.judge.questions) == asked + 20
+    assert runs.judge_since("helpful", version, began, alerting=False).startswith(
+        "The judge has not changed on 20 golden cases"
+    )
+    await runs.run_due()
+    assert len(bench.judge.questions) == asked + 20, "once"
+    bench.time += 3600.0
+    again = await bench.look(5)
+    again.judge_since("helpful", version, began, alerting=False)
+    await again.run_due()
+    assert again.judge_since("helpful", version, began, alerting=False).startswith(
+        "The judge has changed: its scores of 20 golden"
+    )
+    assert again.judge_since("helpful", "other", began, alerting=False) == "", "of a version that is not checked"

@@ -1,0 +1,85 @@
+"""System or judge: the first alert on a planted fall names the judge where it has changed, and only there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from configurations import checked
+from evaluation_samples import scored
+
+from collector.alerting.rules.targets import detector, targets
+from collector.alerting.watch.stage import JudgeTrust, WatchRules, WatchStage
+from collector.golden.judge_change import GoldenRun, Suspicion, judge_since
+from collector.logs.log import StoredRecord
+from collector.records.json import evaluation_to_json
+from collector.telemetry.registry import Telemetry
+
+NOW, DAY = 1_795_000_000.0, 86_400.0
+PLANTED, UNTIL, PER_MINUTE = 120, 1200, 3
+CASES, NOISE = 60, 0.1
+
+
+class GoldenSet:
+    """Sixty cases whose scores fall by `fall` from a minute on; a run takes no time, and ten in a day are made."""
+
+    def __init__(self, chance: np.random.Generator, fall: float) -> None:
+        self.now, self._chance, self._fall = NOW, chance, fall
+        self._true = chance.choice([0.5, 0.75, 1.0], CASES)
+        self.runs: list[GoldenRun] = []
+        self._alert: float | None = None
+        for day in (-3, -2, -1):
+            self._run(NOW + day * DAY)
+
+    def _run(self, at: float) -> None:
+        moved = self._true - self._fall * (at >= NOW + PLANTED * 60.0)
+        scores = np.clip(moved + NOISE * self._chance.standard_normal(CASES), 0.0, 1.0)
+        self.runs.append(GoldenRun(at, {str(case): float(score) for case, score in enumerate(scores)}))
+
+    def judge_since(self, _evaluator: str, _version: str, since: float, /, *, alerting: bool) -> str:
+        self._alert = (self._alert or self.now) if alerting else None
+        if len(self.runs) < 13 and Suspicion(since, self._alert).asks(self.runs, self.now):
+            self._run(self.now)
+        return judge_since(self.runs, since)
+
+
+def record(number: int, at: float, score: float) -> StoredRecord:
+    ended, subject = datetime.fromtimestamp(at, UTC), replace(scored().subject, conversation_id=str(number))
+    made = scored(
+        number, evaluator="exact", monitor="all", subject=subject, score=score, started_at=ended, ended_at=ended
+    )
+    return StoredRecord(0, number, at, b"k", evaluation_to_json(made))
+
+
+async def first_alert(seed: int, fall: float, *, is_judge: bool) -> tuple[str, int]:
+    """The text of the first alert after a fall of the mean, and how many minutes after it."""
+    chance = np.random.default_rng(seed)
+    config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
+    of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+    golden = GoldenSet(chance, fall if is_judge else 0.0)
+    rules = WatchRules({("all", "exact"): of}, config.settings.alerts)
+    stage = WatchStage(rules, Telemetry(), trust=JudgeTrust(judge_since=golden.judge_since))
+    async with stage.open_fold(0, None) as fold:
+        for minute in range(UNTIL):
+            mean = 0.83 - fall * (minute >= PLANTED)
+            scores = np.clip(mean + 0.2 * chance.standard_normal(PER_MINUTE), 0.0, 1.0)
+            at = NOW + minute * 60.0
+            await fold.deliver(
+                [record(minute * PER_MINUTE + n, at + n, float(score)) for n, score in enumerate(scores)]
+            )
+            golden.now = at + 60.0
+            if active := await stage.look(golden.now):
+                return active[0].annotations["description"], minute - PLANTED
+    return "", UNTIL
+
+
+@pytest.mark.parametrize("fall", [0.3, pytest.param(0.1, marks=pytest.mark.long)])
+async def test_a_judge_that_changed_is_named_with_the_page_and_a_system_that_changed_is_not_its_fault(
+    fall: float,
+) -> None:
+    judged = [await first_alert(seed, fall, is_judge=True) for seed in range(12)]
+    assert sum("The judge has changed" in text for text, _ in judged) >= 11
+    system = [await first_alert(seed, fall, is_judge=False) for seed in range(12)]
+    assert all("The judge has not changed on 60 golden cases" in text for text, _ in system)
