@@ -7,6 +7,18 @@ from collector.dialects.attributes import LONGEST_NAME, MOST_NAMES, is_masked
 from collector.dialects.decode import as_dict, decode_json
 from evaluators.cases import Json
 
+_METADATA = (
+    "langfuse.trace.metadata.*",
+    "langfuse.observation.metadata.*",
+    "metadata.*",
+    "mastra.metadata.*",
+    "metadata{}",
+    "langfuse.trace.metadata{}",
+    "langfuse.observation.metadata{}",
+    "metadata.requester_metadata{}",
+    "braintrust.metadata{}",
+)
+
 CONVERSATION_KEYS: tuple[str, ...] = (
     "gen_ai.conversation.id",
     "session.id",
@@ -29,15 +41,7 @@ CONVERSATION_KEYS: tuple[str, ...] = (
     "thread_id",
     "conversation_id",
     "conversation.id",
-    "langfuse.trace.metadata.*",
-    "langfuse.observation.metadata.*",
-    "metadata.*",
-    "mastra.metadata.*",
-    "metadata{}",
-    "langfuse.trace.metadata{}",
-    "langfuse.observation.metadata{}",
-    "metadata.requester_metadata{}",
-    "braintrust.metadata{}",
+    *_METADATA,
 )
 """Attributes that may have a conversation id; the first match wins.
 
@@ -59,15 +63,7 @@ USER_KEYS: tuple[str, ...] = (
     "litellm.metadata.user_api_key_end_user_id",
     "metadata.user_api_key_end_user_id",
     "user_id",
-    "langfuse.trace.metadata.*",
-    "langfuse.observation.metadata.*",
-    "metadata.*",
-    "mastra.metadata.*",
-    "metadata{}",
-    "langfuse.trace.metadata{}",
-    "langfuse.observation.metadata{}",
-    "metadata.requester_metadata{}",
-    "braintrust.metadata{}",
+    *_METADATA,
 )
 """Attributes that may have a user's id; the first match wins."""
 

@@ -6,7 +6,6 @@ same ids.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass
@@ -19,6 +18,7 @@ from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.export.exporter import ExportUnavailable
 from collector.export.otlp_messages import event_record, logs_request
+from collector.export.stage import RecentIds
 from collector.logs.log import Committed, Confirm, StoredRecord, certain
 from collector.otlp.own_items import OwnItems
 from collector.records.feedback import FeedbackSubject, JoinedFeedback, is_joined_feedback, parse_joined_feedback
@@ -95,7 +95,7 @@ class FeedbackExportFold:
 
     def __init__(self, export: FeedbackExport) -> None:
         self._export = export
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen = RecentIds()
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Nothing: what was delivered is out."""
@@ -112,10 +112,7 @@ class FeedbackExportFold:
                 joined = parse_joined_feedback(record.value)
             except BadInput:
                 continue  # of a later version
-            if joined.subjects and joined.entry.feedback_id not in self._seen:
-                self._seen[joined.entry.feedback_id] = None
-                if len(self._seen) > _REMEMBERED:
-                    self._seen.popitem(last=False)
+            if joined.subjects and not self._seen.repeats(joined.entry.feedback_id):
                 yield joined
 
 

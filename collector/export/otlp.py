@@ -13,46 +13,29 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
 from collector.backoff import Backoff
-from collector.durations import Seconds
-from collector.errors import ConfigError
-from collector.export.exporter import ExportContext, ExporterSettings
+from collector.export.exporter import ExportContext
 from collector.export.feedback import feedback_events
-from collector.export.otlp_client import OtlpClient, OtlpDestination
+from collector.export.otlp_client import OtlpClient, OtlpEndpointSettings, open_otlp_client
 from collector.export.otlp_messages import events, spans
 from collector.otlp.own_items import OwnItems
 from collector.records.feedback import JoinedFeedback
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
-from evaluators.private_files import SecretFiles
 from evaluators.results import Evaluation
-from evaluators.wire.http_client import HttpClient
 
 _REQUEST_BYTES = 1 << 20
 
 
-class OtlpExportSettings(ExporterSettings):
+class OtlpExportSettings(OtlpEndpointSettings):
     """The endpoint, and the signals to send."""
 
     endpoint: str = Field(default="http://127.0.0.1:4318", pattern=r"^https?://")
     """The OTLP/HTTP endpoint, like http://collector:4318; /v1/logs and /v1/traces are added."""
-    headers: dict[str, SecretStr] = Field(default_factory=dict)
-    """Sent with every request, like Authorization; usually ${env:NAME}."""
-    header_files: dict[str, Path] = Field(default_factory=dict)
-    """Files with further headers, {Authorization: /run/secrets/otlp}; read again when they change."""
-    gzip: bool = True
-    """Compress requests."""
-    timeout: Seconds = Field(default=10.0, gt=0)
-    """Deadline of one request."""
-    give_up_after: Seconds = Field(default=3600.0, ge=0)
-    """How long each request is tried again that the endpoint refuses with a status like 401, 403, 404 or 500, from its
-    own first refusal on; then its evaluations are dropped and counted, and the next request has as long. An endpoint
-    that does not answer is waited for."""
     batch_size: int = Field(default=200, ge=1, le=10_000)
     """Most evaluations in one request."""
     events: bool = True
@@ -95,7 +78,7 @@ class OtlpExporter:
         cls, settings: OtlpExportSettings, context: ExportContext, *, backoff: Backoff | None = None
     ) -> AsyncGenerator[OtlpExporter]:
         """Open the exporter; the endpoint need not be there yet."""
-        async with open_client(settings, context, backoff) as client:
+        async with open_otlp_client(settings, context, backoff, confirm=context.confirm) as client:
             yield cls(settings, client, context.telemetry, context.own)
 
     @property
@@ -143,21 +126,6 @@ class OtlpExporter:
         lost = sum(evaluation.subject.trace_id is None for evaluation in batch)
         if lost:
             self._telemetry.drop("export_otlp", DropReason.NO_LOGS_ENDPOINT, lost)
-
-
-@asynccontextmanager
-async def open_client(
-    settings: OtlpExportSettings, context: ExportContext, backoff: Backoff | None = None
-) -> AsyncGenerator[OtlpClient]:
-    """A client of the endpoint, which need not be there yet."""
-    headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
-    try:
-        secrets = SecretFiles(settings.header_files)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"export.otlp.header_files: {error}") from error
-    async with HttpClient(headers, timeout=settings.timeout) as http:
-        destination = OtlpDestination(settings.endpoint, settings.gzip, secrets.texts, settings.give_up_after)
-        yield OtlpClient(http, destination, context.telemetry, backoff=backoff or Backoff(), confirm=context.confirm)
 
 
 def _requests(batch: Sequence[Evaluation], most: int) -> Iterator[Sequence[Evaluation]]:

@@ -6,10 +6,12 @@ import gzip as gzip_
 import io
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import TypeVar
 
 import aiohttp
@@ -23,15 +25,19 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from pydantic import Field, SecretStr
 
 from collector.backoff import Backoff
+from collector.durations import Seconds
+from collector.errors import ConfigError
 from collector.export.acceptance import no_otlp
-from collector.export.exporter import ExportUnavailable, believed
+from collector.export.exporter import ExportContext, ExporterSettings, ExportUnavailable, believed
 from collector.logs.log import Confirm, certain
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
 from evaluators.judges.connection import connection_problem
+from evaluators.private_files import SecretFiles
 from evaluators.wire.http_client import HttpClient, HttpResponse
 
 OtlpReply = TypeVar("OtlpReply", ExportLogsServiceResponse, ExportTraceServiceResponse)
@@ -170,6 +176,52 @@ class OtlpClient:
     def _failed(self, error: ExportUnavailable) -> None:
         self.problem = str(error)
         self.telemetry.counter(EXPORT_FAILURES, self.exporter, error.reason).inc()
+
+
+class OtlpEndpointSettings(ExporterSettings):
+    """An OTLP/HTTP endpoint."""
+
+    endpoint: str = Field(pattern=r"^https?://")
+    """The OTLP/HTTP endpoint; /v1/traces is added."""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Sent with every request, like Authorization; usually ${env:NAME}."""
+    header_files: dict[str, Path] = Field(default_factory=dict)
+    """Files with further headers, {Authorization: /run/secrets/otlp}; read again when they change."""
+    gzip: bool = True
+    """Compress requests."""
+    timeout: Seconds = Field(default=10.0, gt=0)
+    """Deadline of one request."""
+    give_up_after: Seconds = Field(default=3600.0, ge=0)
+    """How long each request is tried again that the endpoint refuses with a status like 401, 403, 404 or 500, from its
+    own first refusal on; then what is in it is dropped and counted, and the next request has as long. An endpoint that
+    does not answer is waited for."""
+
+
+@asynccontextmanager
+async def open_otlp_client(
+    settings: OtlpEndpointSettings,
+    context: ExportContext,
+    backoff: Backoff | None = None,
+    *,
+    exporter: str = "otlp",
+    confirm: Confirm,
+) -> AsyncGenerator[OtlpClient]:
+    """A client of the endpoint, which need not be there yet.
+
+    Raises:
+        ConfigError: a file with headers cannot be read.
+    """
+    headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
+    try:
+        secrets = SecretFiles(settings.header_files)
+    except (OSError, ValueError) as error:
+        where = "otlp" if exporter == "otlp" else f"{exporter}.otlp"
+        raise ConfigError(f"export.{where}.header_files: {error}") from error
+    async with HttpClient(headers, timeout=settings.timeout) as http:
+        destination = OtlpDestination(settings.endpoint, settings.gzip, secrets.texts, settings.give_up_after)
+        yield OtlpClient(
+            http, destination, context.telemetry, backoff=backoff or Backoff(), exporter=exporter, confirm=confirm
+        )
 
 
 class _Refused(ExportUnavailable):

@@ -102,7 +102,7 @@ def event_record(
         event_name=name,
         trace_id=_id(trace_id, 16),
         span_id=_id(span_id, 8),
-        attributes=[KeyValue(key=key, value=_any(value)) for key, value in attributes.items()],
+        attributes=[KeyValue(key=key, value=any_value(value)) for key, value in attributes.items()],
     )
 
 
@@ -128,7 +128,7 @@ def _span(evaluation: Evaluation, *, explanation: bool, openinference: bool) -> 
 
 def _openinference_attributes(evaluation: Evaluation, *, explanation: bool) -> list[KeyValue]:
     pairs = openinference_attributes(evaluation, explanation=explanation).items()
-    return [KeyValue(key=key, value=_any(value)) for key, value in pairs]
+    return [KeyValue(key=key, value=any_value(value)) for key, value in pairs]
 
 
 def _links(evaluation: Evaluation, *, to_target: bool) -> list[Span.Link]:
@@ -149,10 +149,11 @@ def _status(evaluation: Evaluation) -> Status | None:
 
 def _attributes(evaluation: Evaluation, *, explanation: bool) -> list[KeyValue]:
     pairs = attributes(evaluation, explanation=explanation).items()
-    return [KeyValue(key=key, value=_any(value)) for key, value in pairs]
+    return [KeyValue(key=key, value=any_value(value)) for key, value in pairs]
 
 
-def _any(value: Value) -> AnyValue:
+def any_value(value: Value) -> AnyValue:
+    """An attribute's value as OTLP has it."""
     match value:
         case bool():
             return AnyValue(bool_value=value)
@@ -163,7 +164,7 @@ def _any(value: Value) -> AnyValue:
         case str():
             return AnyValue(string_value=value.encode("utf-8", "replace").decode())
         case tuple():
-            return AnyValue(array_value=ArrayValue(values=[_any(each) for each in value]))
+            return AnyValue(array_value=ArrayValue(values=[any_value(each) for each in value]))
 
 
 def _id(text: str | None, length: int) -> bytes:

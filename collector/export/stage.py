@@ -125,6 +125,22 @@ class ExportStage:
         self.telemetry.counter(EXPORT_FAILURES, self.name, error.reason).inc()
 
 
+class RecentIds:
+    """The newest ids, REMEMBERED at most: an append that was made twice repeats one soon."""
+
+    def __init__(self) -> None:
+        self._ids: OrderedDict[str, None] = OrderedDict()
+
+    def repeats(self, identifier: str) -> bool:
+        """Whether an id has come before; from now on it has."""
+        if identifier in self._ids:
+            return True
+        self._ids[identifier] = None
+        if len(self._ids) > REMEMBERED:
+            self._ids.popitem(last=False)
+        return False
+
+
 class ExportFold:
     """One partition's way to one exporter. It has no state that a restart would miss."""
 
@@ -134,7 +150,7 @@ class ExportFold:
 
     def __init__(self, stage: ExportStage) -> None:
         self._stage = stage
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen = RecentIds()
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Nothing: what was delivered is out."""
@@ -155,10 +171,7 @@ class ExportFold:
         except BadInput as error:
             self._stage.report_unreadable(record, error)
             return None
-        if evaluation.evaluation_id in self._seen:
+        if self._seen.repeats(evaluation.evaluation_id):
             self._stage.count("duplicate")
             return None
-        self._seen[evaluation.evaluation_id] = None
-        if len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
         return evaluation

@@ -23,8 +23,8 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from collector.config.settings import JudgeSettings
 from collector.export.exporter import ExportContext
-from collector.export.otlp import OtlpExportSettings, open_client
-from collector.export.otlp_client import OtlpClient
+from collector.export.otlp import OtlpExportSettings
+from collector.export.otlp_client import OtlpClient, open_otlp_client
 from collector.otlp.evaluation_spans import JudgedNow, judged_now, span_id
 from collector.otlp.own_items import EVALUATION_ID, OWN_SCOPE, OwnItems
 from collector.telemetry.drop_reasons import DropReason
@@ -82,7 +82,7 @@ async def open_judge_spans(settings: OtlpExportSettings, context: ExportContext)
         sampler=ALWAYS_ON, resource=Resource({"service.name": settings.service_name}), shutdown_on_exit=False
     )
     provider.add_span_processor(waiting)
-    async with open_client(settings, context) as client:
+    async with open_otlp_client(settings, context, confirm=context.confirm) as client:
         sending = asyncio.create_task(_send_always(waiting, client, context.own))
         try:
             tracer = provider.get_tracer(OWN_SCOPE, version("evalstream"))

@@ -72,6 +72,8 @@ class _MemoryStream:
 class MemoryLog:
     """A log that lives as long as this object. One process, one event loop."""
 
+    shared = False
+
     def __init__(
         self,
         name: str,
@@ -80,22 +82,13 @@ class MemoryLog:
         timing: ConsumerTiming | None = None,
         max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
-        self._name = name
+        self.name = name
+        self.partitions = partitions
         self._partitions = [_Partition(number) for number in range(partitions)]
         self._timing = timing or ConsumerTiming()
         self._partitioner = Partitioner(name, partitions, max_record_bytes)
         self._commits: dict[str, dict[int, Committed]] = {}
         self._following: set[str] = set()
-
-    @property
-    def name(self) -> str:
-        """The name."""
-        return self._name
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions there are."""
-        return len(self._partitions)
 
     async def append(self, records: Sequence[Record]) -> None:
         """Append records."""
@@ -123,11 +116,6 @@ class MemoryLog:
 
     async def claim(self, group: str) -> None:
         """Nobody else has this memory."""
-
-    @property
-    def shared(self) -> bool:
-        """Only this process has it."""
-        return False
 
     async def confirm(self, group: str, *, newly: bool = False) -> None:
         """Nobody else has this memory."""
@@ -185,7 +173,7 @@ class MemoryLog:
     @contextmanager
     def _only(self, group: str) -> Generator[None]:
         if group in self._following:
-            raise LogError(f"the group {group!r} consumes the log {self._name!r} already")
+            raise LogError(f"the group {group!r} consumes the log {self.name!r} already")
         self._following.add(group)
         try:
             yield

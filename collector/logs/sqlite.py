@@ -37,14 +37,17 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 class SqliteLog:
     """One of the logs in a SQLite file. Several share the file, its transactions and its fsyncs."""
 
+    shared = False
+    """A partition has one process, which holds a lock as long as it lives."""
+
     def __init__(self, name: str, file: SqliteFile, timing: ConsumerTiming, max_record_bytes: int) -> None:
         """See `open`."""
-        self._name = name
+        self.name = name
         self._number = file.numbers[name]
-        self._partitions = sum(log == self._number for log, _ in file.ends)
+        self.partitions = sum(log == self._number for log, _ in file.ends)
         self._file = file
         self._timing = timing
-        self._partitioner = Partitioner(name, self._partitions, max_record_bytes)
+        self._partitioner = Partitioner(name, self.partitions, max_record_bytes)
 
     @classmethod
     async def open(
@@ -84,16 +87,6 @@ class SqliteLog:
         file = SqliteFile(Path(path), timing, BoundedGate(*max_in_flight), share)
         await file.open(names, partitions)
         return {name: cls(name, file, timing, max_record_bytes) for name in names}
-
-    @property
-    def name(self) -> str:
-        """The name."""
-        return self._name
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions there are."""
-        return self._partitions
 
     async def append(self, records: Sequence[Record]) -> None:
         """Append records in one transaction: all or nothing, on the disk on return."""
@@ -145,12 +138,7 @@ class SqliteLog:
 
     async def claim(self, group: str) -> None:
         """Reserve the group for this process."""
-        await self._file.claim(self._name, group)
-
-    @property
-    def shared(self) -> bool:
-        """A partition has one process, which holds a lock as long as it lives."""
-        return False
+        await self._file.claim(self.name, group)
 
     async def confirm(self, group: str, *, newly: bool = False) -> None:
         """Nobody else gets its partitions while this process holds its lock."""
@@ -166,10 +154,10 @@ class SqliteLog:
         async def commit(states: Mapping[int, Committed]) -> None:
             await self._file.write(lambda transaction: transaction.commit(self._number, group, states))
 
-        async with self._file.only_consumer(self._name, group):
+        async with self._file.only_consumer(self.name, group):
             with ExitStack() as stack:
                 starts = await self._file.read(lambda connection: self._starts(connection, group))
-                own = [start for start in starts if share is None or share.has(self._name, group, start[0])]
+                own = [start for start in starts if share is None or share.has(self.name, group, start[0])]
                 feeds = [self._feed(stack, *assignment) for assignment in own]
                 await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
 
@@ -207,7 +195,7 @@ class SqliteLog:
 
     async def close(self) -> None:
         """Close the file, if no other log uses it."""
-        await self._file.release(self._name)
+        await self._file.release(self.name)
 
     def _feed(self, stack: ExitStack, partition: int, committed: Committed | None, start: int) -> PartitionFeed:
         key = (self._number, partition)
@@ -220,7 +208,7 @@ class SqliteLog:
         commits = self._commits(connection, group)
         return [
             (partition, commits.get(partition), self._start(connection, partition, commits.get(partition)))
-            for partition in range(self._partitions)
+            for partition in range(self.partitions)
         ]
 
     def _commits(self, connection: sqlite3.Connection, group: str) -> dict[int, Committed]:

@@ -9,20 +9,18 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from collector.alerting.memory_fold import MemoryFold
 from collector.alerting.releases.comparison import WEEK
 from collector.alerting.releases.gate import GateAnswer, GateQuestion, decide
 from collector.alerting.releases.hourly_scores import HOUR, HourlyScores
 from collector.alerting.releases.releases import LASTS, Release, ReleaseRules, releases
-from collector.errors import BadInput
-from collector.export.stage import REMEMBERED
-from collector.logs.log import Committed, StoredRecord
-from collector.records.json import evaluation_from_json
+from collector.logs.log import Committed
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RELEASE_BOUND, RELEASE_DIFFERENCE, RELEASE_STARTED, RELEASE_WORSE
+from evaluators.results import Evaluation
 
 MEMORY = (LASTS + WEEK) * HOUR
 """How far back scores are remembered: a release is compared for a week, with the week before it."""
@@ -108,46 +106,16 @@ class ReleaseStage:
         return decide((fold.scores for fold in self._folds.values()), self.rules, question, self._clock())
 
 
-class ReleaseFold:
+class ReleaseFold(MemoryFold):
     """One partition of it."""
-
-    due_at = None
-    metadata = ""
 
     def __init__(self, scores: HourlyScores, reread: float = MEMORY) -> None:
         """`reread` (s) is how far back a restart reads."""
+        super().__init__(reread)
         self.scores = scores
-        self._reread = reread
-        self._offsets: deque[tuple[float, int]] = deque()
-        self._seen: OrderedDict[str, None] = OrderedDict()
 
-    @property
-    def low_watermark(self) -> int | None:
-        """The oldest evaluation that a restart reads, to the hour."""
-        return self._offsets[0][1] if self._offsets else None
-
-    async def replay(self, records: Sequence[StoredRecord]) -> None:
-        """Read the memory back."""
-        await self.deliver(records)
-
-    async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        """Count the scores."""
-        for record in records:
-            if not self._offsets or record.timestamp - self._offsets[-1][0] >= HOUR:
-                self._offsets.append((record.timestamp, record.offset))
-            while len(self._offsets) > 1 and self._offsets[1][0] < record.timestamp - self._reread:
-                self._offsets.popleft()
-            if not record.headers:  # a tick, a label, or a decision of the evaluate stage
-                self._count(record)
-
-    def _count(self, record: StoredRecord) -> None:
-        try:
-            evaluation = evaluation_from_json(record.value)
-        except BadInput:
-            return  # the exporters count it
-        if evaluation.evaluation_id in self._seen:
-            return  # an append that was made twice
-        self._seen[evaluation.evaluation_id] = None
-        if len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
-        self.scores.add(evaluation)
+    def take(self, evaluation: Evaluation, time: float) -> None:
+        """Count the score."""
+        del time
+        if not self._seen.repeats(evaluation.evaluation_id):
+            self.scores.add(evaluation)

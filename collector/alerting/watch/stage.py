@@ -11,25 +11,22 @@ import asyncio
 import logging
 import math
 import time
-from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from collector.alerting.diagnosis.recent_scores import Explanation, RecentScores, explanation_of
+from collector.alerting.memory_fold import MemoryFold
 from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert
 from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.alerting.watch.other_partitions import DECIDES, OtherPartitions
 from collector.config.alerts import DAY, AlertSettings
-from collector.errors import BadInput
 from collector.export.corrected_sums import label_scores, share_name
-from collector.export.stage import REMEMBERED
-from collector.logs.log import Committed, Log, StoredRecord
+from collector.logs.log import Committed, Log
 from collector.records.audits import audit_of, lost_audit
-from collector.records.json import evaluation_from_json
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.bounded_sums import Weight
 from collector.statistics.drop_detector import DropDetector
@@ -40,9 +37,6 @@ from evaluators.results import Evaluation
 from evaluators.skip_reasons import LOSSES
 
 logger = logging.getLogger(__name__)
-
-OFFSET_EVERY = 3600.0
-"""Seconds between two remembered offsets, one of which is where the memory begins."""
 
 ExplainedMiss = Callable[[str, bool], float]
 """How far an evaluator's mean may miss its target by its judge alone; the second: whether lower is better."""
@@ -360,61 +354,28 @@ def _share_names(labels: WatchedLabels) -> set[tuple[str, str]]:
     return {(monitor, share_name(name, label)) for (monitor, name), each in labels.items() for label in each}
 
 
-class WatchFold:
+class WatchFold(MemoryFold):
     """One partition of the watch stage."""
 
-    due_at = None
-    metadata = ""
-
     def __init__(self, stage: WatchStage, buckets: Buckets, memory: float) -> None:
+        super().__init__(memory)
         self.buckets = buckets
         self._stage = stage
-        self._memory = memory
-        self._offsets: deque[tuple[float, int]] = deque()
-        self._seen: OrderedDict[str, None] = OrderedDict()
 
-    @property
-    def low_watermark(self) -> int | None:
-        """The oldest evaluation within the memory, to the hour."""
-        return self._offsets[0][1] if self._offsets else None
-
-    async def replay(self, records: Sequence[StoredRecord]) -> None:
-        """Read the memory back."""
-        await self.deliver(records)
-
-    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+    def take(self, evaluation: Evaluation, time: float) -> None:
         """Count the scores."""
-        for record in records:
-            self._remember_offset(record)
-            if not record.headers:  # a tick, a label, or a decision of the evaluate stage
-                self._count(record)
-
-    def _remember_offset(self, record: StoredRecord) -> None:
-        if not self._offsets or record.timestamp - self._offsets[-1][0] >= OFFSET_EVERY:
-            self._offsets.append((record.timestamp, record.offset))
-        while len(self._offsets) > 1 and self._offsets[1][0] < record.timestamp - self._memory:
-            self._offsets.popleft()
-
-    def _count(self, record: StoredRecord) -> None:
-        try:
-            evaluation = evaluation_from_json(record.value)
-        except BadInput:
-            return  # the exporters count it
         series = list(self._series_of(evaluation))
         if not series or not _is_wanted(evaluation) or evaluation.happened_at is not None:
             return
-        if evaluation.evaluation_id in self._seen:
-            return  # an append that was made twice
-        self._seen[evaluation.evaluation_id] = None
-        if len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
+        if self._seen.repeats(evaluation.evaluation_id):
+            return
         for name, score, detector in series:
             if name == audit_name(evaluation.evaluator):
-                self._count_audit(evaluation, detector, record.timestamp)
+                self._count_audit(evaluation, detector, time)
                 continue
             key = (evaluation.monitor, name, evaluation.evaluator_version)
             if score is None:
-                self.buckets.add_unscored(key, time=record.timestamp)
+                self.buckets.add_unscored(key, time=time)
                 continue
             self.buckets.add(
                 key,
@@ -422,10 +383,10 @@ class WatchFold:
                 evaluation.subject.conversation_id,
                 weight=Weight.of(evaluation.sampling),
                 score=score,
-                time=record.timestamp,
+                time=time,
             )
             if self._stage.recent is not None:
-                self._stage.recent.add(key, evaluation, score, record.timestamp)
+                self._stage.recent.add(key, evaluation, score, time)
 
     def _count_audit(self, evaluation: Evaluation, detector: DropDetector, time: float) -> None:
         """Count for the mean by audits; they are of one version as long as nobody changes who makes them."""

@@ -7,19 +7,18 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
 import orjson
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 
 from collector.backoff import Backoff
 from collector.durations import Seconds
 from collector.errors import ConfigError
 from collector.export.exporter import ExporterSettings
-from collector.export.otlp_client import OtlpClient
+from collector.export.otlp_client import OtlpClient, OtlpEndpointSettings
 from collector.logs.addresses import BrokerAddresses
 from collector.logs.appending import Partitioner, size_of
 from collector.logs.kafka_security import KafkaSecuritySettings
@@ -30,22 +29,9 @@ from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
 
 
-class JudgedSpansOtlpSettings(Section):
+class JudgedSpansOtlpSettings(OtlpEndpointSettings):
     """An OTLP/HTTP endpoint for judged spans."""
 
-    endpoint: str = Field(pattern=r"^https?://")
-    """The OTLP/HTTP endpoint; /v1/traces is added."""
-    headers: dict[str, SecretStr] = Field(default_factory=dict)
-    """Sent with every request, like Authorization; usually ${env:NAME}."""
-    header_files: dict[str, Path] = Field(default_factory=dict)
-    """Files with further headers, {Authorization: /run/secrets/otlp}; read again when they change."""
-    gzip: bool = True
-    """Compress requests."""
-    timeout: Seconds = Field(default=10.0, gt=0)
-    """Deadline of one request."""
-    give_up_after: Seconds = Field(default=3600.0, ge=0)
-    """How long a request is tried again that the endpoint refuses with a status like 401 or 500; then its spans are
-    dropped and counted. An endpoint that does not answer is waited for."""
     batch_size: int = Field(default=200, ge=1, le=10_000)
     """Most spans in one request."""
 

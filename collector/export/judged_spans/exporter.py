@@ -10,25 +10,21 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import ClassVar
 
 from collector.backoff import Backoff
-from collector.errors import ConfigError
 from collector.export.exporter import ExportContext
 from collector.export.judged_spans.destinations import (
     EXPORTER,
-    JudgedSpansOtlpSettings,
     JudgedSpansSettings,
     OtlpSpans,
     SpanDestination,
     open_topic,
 )
 from collector.export.judged_spans.fold import GROUP, JudgedSpansStage
-from collector.export.otlp_client import OtlpClient, OtlpDestination
+from collector.export.otlp_client import open_otlp_client
 from collector.logs.appending import append_until_durable
 from collector.logs.log import Log, OpenFold
 from collector.logs.memory import MemoryLog
 from collector.records.judged_spans import evaluation_record
-from evaluators.private_files import SecretFiles
 from evaluators.results import Evaluation
-from evaluators.wire.http_client import HttpClient
 
 
 class JudgedSpansExporter:
@@ -93,26 +89,6 @@ async def _destination(
             yield topic
     else:
         assert settings.otlp is not None  # one of the two is there
-        async with _endpoint(settings.otlp, context, backoff) as endpoint:
-            yield endpoint
-
-
-@asynccontextmanager
-async def _endpoint(
-    settings: JudgedSpansOtlpSettings, context: ExportContext, backoff: Backoff
-) -> AsyncGenerator[OtlpSpans]:
-    headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
-    try:
-        secrets = SecretFiles(settings.header_files)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"export.spans.otlp.header_files: {error}") from error
-    async with HttpClient(headers, timeout=settings.timeout) as http:
-        client = OtlpClient(
-            http,
-            OtlpDestination(settings.endpoint, settings.gzip, secrets.texts, settings.give_up_after),
-            context.telemetry,
-            backoff=backoff,
-            exporter=EXPORTER,
-            confirm=context.confirm_spans,
-        )
-        yield OtlpSpans(client, settings.batch_size)
+        opening = open_otlp_client(settings.otlp, context, backoff, exporter=EXPORTER, confirm=context.confirm_spans)
+        async with opening as client:
+            yield OtlpSpans(client, settings.otlp.batch_size)

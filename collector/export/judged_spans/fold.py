@@ -15,11 +15,12 @@ from typing import Any
 
 import zstandard
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
 from collector.errors import BadInput
 from collector.export.attributes import Value
 from collector.export.judged_spans.destinations import SpanDestination
+from collector.export.otlp_messages import any_value
 from collector.logs.log import Committed, StoredRecord
 from collector.otlp.decode import request_from_protobuf
 from collector.otlp.own_items import OwnItems
@@ -165,19 +166,7 @@ def put_attributes(span: Any, attributes: Mapping[str, Value]) -> None:
     for index in reversed(range(len(span.attributes))):
         if span.attributes[index].key in attributes:
             del span.attributes[index]
-    span.attributes.extend(KeyValue(key=name, value=_any(value)) for name, value in attributes.items())
-
-
-def _any(value: Value) -> AnyValue:
-    match value:
-        case bool():
-            return AnyValue(bool_value=value)
-        case int():
-            return AnyValue(int_value=value)
-        case float():
-            return AnyValue(double_value=value)
-        case _:
-            return AnyValue(string_value=str(value).encode("utf-8", "replace").decode())
+    span.attributes.extend(KeyValue(key=name, value=any_value(value)) for name, value in attributes.items())
 
 
 OVERHEAD = 600

@@ -45,12 +45,7 @@ class Braintrust(platform.Platform[BraintrustSettings]):
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Batches of rows; a conversation's is below the span of its last turn."""
-        placed = [
-            evaluation
-            for evaluation in platform.scored(batch)
-            if evaluation.subject.trace_id and evaluation.subject.span_id
-        ]
-        for piece in platform.chunks(placed, _MOST):
+        for piece in platform.chunks(platform.placed(batch), _MOST):
             yield platform.PlatformRequest(
                 path=self._path, body={"events": [self._row(evaluation) for evaluation in piece]}, evaluations=piece
             )

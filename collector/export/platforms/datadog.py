@@ -49,12 +49,7 @@ class Datadog(platform.Platform[Any]):
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Batches of metrics; a conversation's is on the span of its last turn."""
-        placed = [
-            evaluation
-            for evaluation in platform.scored(batch)
-            if evaluation.subject.trace_id and evaluation.subject.span_id
-        ]
-        for piece in platform.chunks(placed, _MOST):
+        for piece in platform.chunks(platform.placed(batch), _MOST):
             attributes = {"metrics": [self._metric(evaluation) for evaluation in piece]}
             body = {"data": {"type": "evaluation_metric", "attributes": attributes}}
             yield platform.PlatformRequest(path="/api/intake/llm-obs/v2/eval-metric", body=body, evaluations=piece)

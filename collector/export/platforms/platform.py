@@ -149,6 +149,11 @@ def scored(batch: Sequence[Evaluation]) -> list[Evaluation]:
     return [evaluation for evaluation in batch if evaluation.outcome == "scored" and evaluation.score is not None]
 
 
+def placed(batch: Sequence[Evaluation]) -> list[Evaluation]:
+    """Those with a score whose span is known."""
+    return [evaluation for evaluation in scored(batch) if evaluation.subject.trace_id and evaluation.subject.span_id]
+
+
 def chunks(items: Sequence[Evaluation], size: int) -> Iterator[tuple[Evaluation, ...]]:
     """The items in pieces of at most `size`."""
     for start in range(0, len(items), size):

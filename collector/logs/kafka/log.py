@@ -59,11 +59,14 @@ class _Shared:
 class KafkaLog:
     """One topic. Several share a producer."""
 
+    shared = True
+    """Brokers give the partitions of a process that stands still to others."""
+
     def __init__(self, name: str, topic: str, partitions: int, shared: _Shared) -> None:
         """See `open`."""
-        self._name = name
+        self.name = name
         self._topic = topic
-        self._partitions = partitions
+        self.partitions = partitions
         self._shared = shared
         self._settings = settings = shared.settings
         self._timing = shared.timing
@@ -122,16 +125,6 @@ class KafkaLog:
         )
         return {name: cls(name, topic, partitions, shared) for name, topic in topics.items()}
 
-    @property
-    def name(self) -> str:
-        """The name."""
-        return self._name
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions there are."""
-        return self._partitions
-
     async def append(self, records: Sequence[Record]) -> None:
         """Append records; every broker in sync has them on return."""
         by_partition, size = self._partitioner.split(records)
@@ -165,11 +158,6 @@ class KafkaLog:
     async def claim(self, group: str) -> None:
         """Processes share the partitions."""
 
-    @property
-    def shared(self) -> bool:
-        """Brokers give the partitions of a process that stands still to others."""
-        return True
-
     async def confirm(self, group: str, *, newly: bool = False) -> None:
         """Wait until a broker has confirmed within the session that this process is a member of the group."""
         consumer = self._consumers.get(group)
@@ -196,8 +184,8 @@ class KafkaLog:
             group=f"{prefix}{group}",
             consumer=group,
             topics=PartitionNumbering([self._topic]),
-            log=self._name,
-            instance=instance and f"{instance}-{self._name}",
+            log=self.name,
+            instance=instance and f"{instance}-{self.name}",
             patience=self._timing.patience,
             on_unreadable=self._shared.on_unreadable,
             on_lost=self._shared.on_lost,
@@ -232,7 +220,7 @@ class KafkaLog:
         """Delete records older than `before` that no group needs. The topic's own retention may do more."""
         if readers:  # whether each has committed is not checked: topics are not truncated to delete texts
             return 0
-        return await asyncio.to_thread(truncate, self._settings, self._topic, self._partitions, before)
+        return await asyncio.to_thread(truncate, self._settings, self._topic, self.partitions, before)
 
     async def retention(self) -> float | None:
         """The topic's `retention.ms`, in seconds; None if it never deletes by age."""

@@ -1,0 +1,57 @@
+"""The fold of the evaluations log whose state is what the log held within a memory."""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+
+from collector.errors import BadInput
+from collector.export.stage import RecentIds
+from collector.logs.log import StoredRecord
+from collector.records.json import evaluation_from_json
+from evaluators.results import Evaluation
+
+OFFSET_EVERY = 3600.0
+"""Seconds between two remembered offsets, one of which is where the memory begins."""
+
+
+class MemoryFold(ABC):
+    """One partition of the evaluations log, of which a restart reads the last `memory` seconds again."""
+
+    due_at = None
+    metadata = ""
+
+    def __init__(self, memory: float) -> None:
+        self._memory = memory
+        self._offsets: deque[tuple[float, int]] = deque()
+        self._seen = RecentIds()
+
+    @property
+    def low_watermark(self) -> int | None:
+        """The oldest evaluation within the memory, to the hour."""
+        return self._offsets[0][1] if self._offsets else None
+
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        """Read the memory back."""
+        await self.deliver(records)
+
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        """Take the evaluations; the exporters count what cannot be read."""
+        for record in records:
+            self._remember_offset(record)
+            if record.headers:  # a tick, a label, or a decision of the evaluate stage
+                continue
+            try:
+                evaluation = evaluation_from_json(record.value)
+            except BadInput:
+                continue
+            self.take(evaluation, record.timestamp)
+
+    @abstractmethod
+    def take(self, evaluation: Evaluation, time: float) -> None:
+        """Take an evaluation that the log took at `time` (s since the epoch); it may come twice."""
+
+    def _remember_offset(self, record: StoredRecord) -> None:
+        if not self._offsets or record.timestamp - self._offsets[-1][0] >= OFFSET_EVERY:
+            self._offsets.append((record.timestamp, record.offset))
+        while len(self._offsets) > 1 and self._offsets[1][0] < record.timestamp - self._memory:
+            self._offsets.popleft()
