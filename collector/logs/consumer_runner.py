@@ -27,6 +27,7 @@ from collector.logs.log import (
     Committed,
     Confirm,
     Fold,
+    FoldWrapper,
     LogUnavailable,
     OpenFold,
     Record,
@@ -155,6 +156,8 @@ class PartitionFeed:
         self._timing = timing
         self._confirm = confirm
         self._fold: Fold | None = None
+        self._stateful: Fold | None = None
+        """The stage's own fold, inside of those that wrap it: it is asked for its state again and again."""
         self._delivering = False
         self._state: Committed | None = None
         self._tick_until = 0.0
@@ -175,12 +178,13 @@ class PartitionFeed:
                 action=f"opening partition {self.partition}",
             )
             self._fold = fold
+            self._stateful = fold.stateful if isinstance(fold, FoldWrapper) else fold
             try:
                 while True:
                     await self._process(fold, await self._next())
             finally:
                 self._update_state()
-                self._fold = None
+                self._fold = self._stateful = None
 
     def uncommitted(self) -> Committed | None:
         """The positions to commit now; None if nothing has changed."""
@@ -201,11 +205,11 @@ class PartitionFeed:
 
         A record brings the time, as a tick does: within a tick's interval after one there is none.
         """
-        if self._fold is None or not self._replayed or not self._stream.waiting or now < self._tick_until:
+        if self._stateful is None or not self._replayed or not self._stream.waiting or now < self._tick_until:
             return False
         if now - self._delivered_time < self._timing.tick_interval:
             return False
-        due_at = self._fold.due_at
+        due_at = self._stateful.due_at
         return due_at is not None and due_at <= now
 
     def tick_appended(self, now: float) -> None:
@@ -256,11 +260,11 @@ class PartitionFeed:
             self._tick_until = now + min(behind, TICK_PATIENCE) if behind > 0.0 else 0.0
 
     def _update_state(self) -> None:
-        if self._fold is None or self._delivering or not self._replayed:
+        if self._fold is None or self._stateful is None or self._delivering or not self._replayed:
             return
         low = self._fold.low_watermark
         low = self._offset if low is None else min(low, self._offset)
-        self._state = Committed(low, self._offset, self._fold.metadata)
+        self._state = Committed(low, self._offset, self._stateful.metadata)
 
 
 Commit = Callable[[Mapping[int, Committed]], Awaitable[None]]

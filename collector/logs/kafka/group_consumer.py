@@ -69,7 +69,7 @@ class GroupConsumer:
         self._feeds: dict[int, PartitionFeed] = {}
         self._epochs: dict[int, int] = {}
         self._changes: asyncio.Queue[Assigned | Sequence[int] | LogError] = asyncio.Queue()
-        self._thread = ConsumerThread(settings, subscription, self, self._flow)
+        self._thread = ConsumerThread(settings, subscription, self, flow=self._flow)
         self._membership = Membership(subscription.group, settings.session_timeout, self._thread.ask_membership)
 
     @property
