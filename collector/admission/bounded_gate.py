@@ -1,34 +1,26 @@
-"""A bound on what is in progress at once, by number and by bytes: whoever comes beyond it waits, or is rejected."""
+"""A bound on what is in progress at once, by number and by bytes: whoever comes beyond it waits."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from typing import Self
-
-from collector.errors import Overloaded
-
-
-def _ignore(_change: int) -> None: ...
 
 
 class BoundedGate:
     """Admits up to `max_items` items of up to `max_bytes` bytes together. One event loop; no locks.
 
     `wait` admits in the order of arrival, and lets through what is larger than the whole gate when nothing else is
-    inside, so that it is not stuck. `reserve` never waits, and rejects whatever would pass a bound. `on_change` is
-    given each change of `bytes`, for a gauge.
+    inside, so that it is not stuck.
 
     Example: `with await gate.wait(items, size): ...` releases at the end; without `with`, call `release` once.
     """
 
-    def __init__(self, max_items: int, max_bytes: int, *, on_change: Callable[[int], object] = _ignore) -> None:
+    def __init__(self, max_items: int, max_bytes: int) -> None:
         self.items = 0
         self.bytes = 0
         self._max_items = max_items
         self._max_bytes = max_bytes
-        self._on_change = on_change
         self._queue: deque[tuple[int, int, asyncio.Future[Reservation]]] = deque()
 
     async def wait(self, items: int, size: int) -> Reservation:
@@ -48,32 +40,10 @@ class BoundedGate:
                 self._admit_waiting()  # what stood behind it may be smaller, and fit
             raise
 
-    def reserve(self, items: int = 1, size: int = 0) -> Reservation:
-        """Reserve at once.
-
-        Raises:
-            Overloaded: it would pass a bound.
-        """
-        if self.items + items > self._max_items:
-            raise Overloaded(f"more than {self._max_items} at once")
-        self.require_bytes(size)
-        self.change(items, size)
-        return Reservation(self, items, size)
-
-    def require_bytes(self, size: int) -> None:
-        """See that `size` bytes more fit.
-
-        Raises:
-            Overloaded: they would pass the bound.
-        """
-        if self.bytes + size > self._max_bytes:
-            raise Overloaded(f"more than {self._max_bytes} bytes at once")
-
     def change(self, items: int, size: int) -> None:
         """Change what is inside, for a reservation; what becomes free goes to those who wait."""
         self.items += items
         self.bytes += size
-        self._on_change(size)
         if items < 0 and self._queue:
             self._admit_waiting()
 
@@ -98,16 +68,6 @@ class Reservation:
         self._gate = gate
         self.items = items
         self.bytes = size
-
-    def add_bytes(self, size: int) -> None:
-        """Reserve `size` bytes more, at once.
-
-        Raises:
-            Overloaded: they would pass the gate's bound.
-        """
-        self._gate.require_bytes(size)
-        self._gate.change(0, size)
-        self.bytes += size
 
     def release(self) -> None:
         """Leave the gate; those who wait may enter. Only the first call counts."""

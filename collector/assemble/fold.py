@@ -105,11 +105,6 @@ class AssembleFold:
         return [(place_of_number(trace.position)[0], trace.trace_id) for trace in still_open]
 
     @property
-    def open_bytes(self) -> int:
-        """The bytes of open and lingering traces."""
-        return self._open.bytes
-
-    @property
     def due_at(self) -> float | None:
         """When the next trace is closed or released."""
         return self._open.due_at

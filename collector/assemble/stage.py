@@ -52,11 +52,6 @@ class AssembleStage:
         """The open traces of a partition, each with the offset where it begins."""
         return self._folds[partition].open_trace_ids()
 
-    @property
-    def open_bytes(self) -> int:
-        """The bytes of open and lingering traces in this process."""
-        return sum(fold.open_bytes for fold in self._folds.values())
-
     @asynccontextmanager
     async def open_fold(self, partition: int, _committed: Committed | None) -> AsyncGenerator[AssembleFold]:
         """Open the fold of a partition; its state comes by replay."""

@@ -41,8 +41,7 @@ class Dialect:
     A span is given to `read` if it has an attribute in `evidence` (a name that ends in `*` is a prefix), a scope that
     starts with one of `scopes`, an event in `events`, or a log record in `records` (by its event name, or without
     one by its scope). Those in `own_records` are about the span that they name, even if it is no model call. With a
-    `glance`, traces of one model call need not be read where nobody wants their content; with
-    `has_messages`, which says that a model's span by itself has question and answer, they need not even be stored.
+    `glance`, traces of one model call need not be read where nobody wants their content.
     """
 
     name: str
@@ -55,4 +54,3 @@ class Dialect:
     records: frozenset[str] = field(default_factory=frozenset[str])
     own_records: frozenset[str] = field(default_factory=frozenset[str])
     glance: Glance | None = None
-    has_messages: Callable[[Span], bool] | None = None

@@ -91,11 +91,6 @@ def glance(span: Span) -> Kind | None:
     return kind if kind != "model" or _has_plain_answer(attributes) else None
 
 
-def has_messages(span: Span) -> bool:
-    """Whether a model's span that `glance` knows has a question, too; it has an answer."""
-    return any(key.startswith(_INPUT) for key in span.attributes)
-
-
 _UNUSUAL = frozenset({"crew_inputs", "instructor.response_model", "type"})
 """Attributes that may make a span another one than its kind says."""
 
@@ -555,7 +550,6 @@ DIALECT = Dialect(
     rank=100,
     read=read,
     glance=glance,
-    has_messages=has_messages,
     evidence=(_KIND, f"{_INPUT}*", f"{_OUTPUT}*"),
     coverage=Coverage(
         libraries="Arize and Phoenix instrumentations (OpenAI, LangChain, LlamaIndex, CrewAI, DSPy, Agents, BeeAI, "

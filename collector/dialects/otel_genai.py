@@ -96,11 +96,6 @@ def glance(span: Span) -> Kind | None:
     return kind if all(is_free_of_tools(attributes[key]) for key in _OUTPUTS if key in attributes) else None
 
 
-def has_messages(span: Span) -> bool:
-    """Whether a model's span has question and answer."""
-    return bool(span.attributes.get(_INPUT) and span.attributes.get(_OUTPUT))
-
-
 _NO_EVENTS = message_events.EventMessages((), ())
 
 
@@ -326,7 +321,6 @@ DIALECT = Dialect(
     rank=900,
     read=read,
     glance=glance,
-    has_messages=has_messages,
     evidence=("gen_ai.*",),
     events=frozenset({DETAILS, EVALUATION, *message_events.NAMES}),
     records=frozenset({DETAILS, EVALUATION, *message_events.RECORDS}),

@@ -27,7 +27,6 @@ from collector.telemetry.registry import Telemetry
 from evaluators.cases import Json
 
 EVENT_NAME = "evalstream.feedback"
-_REMEMBERED = 10_000
 
 
 @runtime_checkable

@@ -447,9 +447,10 @@ def _ssl_context(name: str, tls: JudgeTlsSettings) -> ssl.SSLContext:
     return context
 
 
-def _to_terminal(report: str) -> None:
+def to_terminal(report: str) -> None:
+    """Say something to who waits for the command."""
     show(f"evalstream: {report}", err=True)
 
 
-_FOR_COMMANDS = ReportPolicy(_to_terminal, REPEAT_TO_TERMINAL, awaited=True)
+_FOR_COMMANDS = ReportPolicy(to_terminal, REPEAT_TO_TERMINAL, awaited=True)
 _FOR_SERVICE = ReportPolicy(logger.warning, REPEAT_TO_LOG, awaited=False)

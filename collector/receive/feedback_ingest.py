@@ -1,33 +1,32 @@
-"""The parsing of feedback into records of the labels log, redacted like the turns that it is about.
+"""JSON about turns that comes apart from traces, redacted like them.
 
-The parsing of references into records of the turns log, redacted like the turns that they are about.
-
-JSON about turns that comes apart from traces: read and redacted in one way, and the result.
+Feedback becomes records of the labels log, references become records of the turns log.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, Literal, cast
 
 from collector.errors import TooLarge
 from collector.logs.log import Log, Record
 from collector.otlp.outline import has_more_objects_than
 from collector.receive.rejection import NotRedacted, Rejected
 from collector.records.feedback import FeedbackEntry, feedback_in, feedback_record, without_comment
-from collector.records.ready_made import Incoming, documents_in
+from collector.records.ready_made import documents_in
 from collector.records.references import reference_records, references_in
 from collector.redact.documents import redact_document
 from collector.redact.redactor import RedactionFailed, Redactor
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECEIVE_BYTES, RECEIVE_ITEMS
 
+DocumentKind = Literal["references", "feedback"]
+
 
 @dataclass(frozen=True, slots=True)
-class ParsedItems:
+class ParsedDocuments:
     """The records of what was sent; there may be several of one item. `accepted` is how many items there are."""
 
-    signal: ClassVar[Incoming]
-
+    signal: DocumentKind
     records: list[Record]
     accepted: int
 
@@ -65,13 +64,6 @@ def _redacted(document: object, redactor: Redactor, no_texts: Collection[str]) -
     return cast("dict[str, Any]", redacted) | {name: whole[name] for name in no_texts if name in whole}
 
 
-class ParsedReferences(ParsedItems):
-    """The records of references; there may be one for each partition."""
-
-    __slots__ = ()
-    signal: ClassVar[Incoming] = "references"
-
-
 def parse_references(
     body: bytes,
     turns: Log,
@@ -79,7 +71,7 @@ def parse_references(
     tenant: str | None,
     max_items: int | None = None,
     redactor: Redactor | None = None,
-) -> ParsedReferences:
+) -> ParsedDocuments:
     """Parse a JSON document, an array of them or one a line: all of it, or nothing.
 
     `tenant` is the sender's ("" without a name); None for sources that may say something of every tenant's turns.
@@ -91,9 +83,8 @@ def parse_references(
     """
     documents = items_of(body, "references", max_items=max_items, redactor=redactor)
     references = references_in(documents, tenant=tenant)
-    return ParsedReferences(
-        [record for reference in references for record in reference_records(reference, turns)], len(references)
-    )
+    records = [record for reference in references for record in reference_records(reference, turns)]
+    return ParsedDocuments("references", records, len(references))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +105,6 @@ class FeedbackRules:
 ALL_FEEDBACK = FeedbackRules(experts=None)
 
 
-class ParsedFeedback(ParsedItems):
-    """The records of feedback, one for each piece."""
-
-    __slots__ = ()
-    signal: ClassVar[Incoming] = "feedback"
-
-
 def parse_feedback(
     body: bytes,
     rules: FeedbackRules,
@@ -128,7 +112,7 @@ def parse_feedback(
     tenant: str | None,
     max_items: int | None = None,
     redactor: Redactor | None = None,
-) -> ParsedFeedback:
+) -> ParsedDocuments:
     """Parse a JSON document, an array of them or one a line: all of it, or nothing.
 
     `tenant` is the sender's ("" without a name); None for sources that may say something of every tenant's turns.
@@ -149,4 +133,4 @@ def parse_feedback(
             reason="expert",
         )
     records = [feedback_record(entry if rules.comments else without_comment(entry)) for entry in entries]
-    return ParsedFeedback(records, len(records))
+    return ParsedDocuments("feedback", records, len(records))

@@ -21,7 +21,7 @@ from collector.backoff import Backoff
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, LogUnavailable, Record, RecordTooLarge
 from collector.otlp.decode import Signal
-from collector.receive.feedback_ingest import ParsedFeedback, ParsedReferences, parse_feedback, parse_references
+from collector.receive.feedback_ingest import ParsedDocuments, parse_feedback, parse_references
 from collector.receive.otlp_ingest import IngestRules
 from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
@@ -32,7 +32,7 @@ from collector.telemetry.registry import Telemetry
 
 logger = logging.getLogger(__name__)
 
-_Parsed: TypeAlias = ParsedRequest | ParsedTurns | ParsedReferences | ParsedFeedback
+_Parsed: TypeAlias = ParsedRequest | ParsedTurns | ParsedDocuments
 
 _SUFFIXES = (".pb", ".json", ".jsonl")
 _BATCH_BYTES = 4 * 1024**2
@@ -224,10 +224,10 @@ class _Reader:
         return tuple(batch for batch in (self.spans, self.turns, self.labels) if batch is not None)
 
     def _batch_of(self, parsed: _Parsed) -> _Batch:
-        if isinstance(parsed, ParsedFeedback):
+        if isinstance(parsed, ParsedDocuments) and parsed.signal == "feedback":
             assert self.labels is not None  # else it was not read
             return self.labels
-        return self.turns if isinstance(parsed, ParsedTurns | ParsedReferences) else self.spans
+        return self.spans if isinstance(parsed, ParsedRequest) else self.turns
 
     def _parse(self, request: FileRequest) -> _Parsed:
         redactor = self.rules.redactor_of(request.body)

@@ -27,7 +27,7 @@ from collector.errors import BadInput
 from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
 from collector.otlp.decode import Signal
 from collector.otlp.json import without_mark
-from collector.receive.feedback_ingest import ParsedFeedback, ParsedReferences, parse_feedback, parse_references
+from collector.receive.feedback_ingest import ParsedDocuments, parse_feedback, parse_references
 from collector.receive.otlp_ingest import IngestRules
 from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, message_location, parse_turns
@@ -161,10 +161,8 @@ class KafkaReceiver:
         del partition, committed
         if self.topic.signal == "turns":
             yield TurnsFold(self, ArrivalTimes(self.clock))
-        elif self.topic.signal == "references":
-            yield SourceFold(self, self._read_references)
-        elif self.topic.signal == "feedback":
-            yield SourceFold(self, self._read_feedback)
+        elif self.topic.signal in ("references", "feedback"):
+            yield SourceFold(self, self._read_documents)
         else:
             yield SourceFold(self, partial(self._read_otlp, self.topic.signal))
 
@@ -214,23 +212,11 @@ class KafkaReceiver:
             comments=self._rules.feedback.comments,
         )
 
-    def _read_references(self, message: StoredRecord) -> ParsedReferences:
-        return parse_references(
-            unwrapped(message.value),
-            self.log,
-            tenant=None,
-            max_items=self.topic.max_items,
-            redactor=self._rules.redactor_of(message.value),
-        )
-
-    def _read_feedback(self, message: StoredRecord) -> ParsedFeedback:
-        return parse_feedback(
-            unwrapped(message.value),
-            self._rules.feedback,
-            tenant=None,
-            max_items=self.topic.max_items,
-            redactor=self._rules.redactor_of(message.value),
-        )
+    def _read_documents(self, message: StoredRecord) -> ParsedDocuments:
+        body, most, redactor = unwrapped(message.value), self.topic.max_items, self._rules.redactor_of(message.value)
+        if self.topic.signal == "references":
+            return parse_references(body, self.log, tenant=None, max_items=most, redactor=redactor)
+        return parse_feedback(body, self._rules.feedback, tenant=None, max_items=most, redactor=redactor)
 
     def _read_otlp(self, signal: Signal, message: StoredRecord) -> ParsedRequest:
         return parse(

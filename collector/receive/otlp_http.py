@@ -23,6 +23,7 @@ from collector.logs.log import Log
 from collector.otlp.decode import Signal
 from collector.receive.access import BearerTokens, ssl_context_of
 from collector.receive.bodies import accepted, form_of, read_body, rejected
+from collector.receive.feedback_ingest import DocumentKind
 from collector.receive.otlp_ingest import IngestLogs, IngestRules, OtlpIngest, SenderLimits
 from collector.receive.rejection import Rejected, internal_error, rejection_of
 from collector.receive.settings import OtlpHttpSettings
@@ -138,15 +139,12 @@ class OtlpHttpReceiver:
             parsed = await self._ingest.ingest(body, signal, form, sender, holding)
         return accepted(signal, form, rejected=parsed.rejected, message=parsed.error_message)
 
-    async def _accept_documents(
-        self, kind: Literal["references", "feedback"], request: web.Request, sender: Sender
-    ) -> web.Response:
+    async def _accept_documents(self, kind: DocumentKind, request: web.Request, sender: Sender) -> web.Response:
         """Accept JSON documents that are about turns, and no traffic themselves."""
         limit, deadline = self._settings.max_body_bytes, self._settings.body_deadline
-        ingest = self._ingest.ingest_references if kind == "references" else self._ingest.ingest_feedback
         with self._ingest.admit(sender) as holding:
             body = await read_body(request, holding, limit=limit, deadline=deadline)
-            parsed = await ingest(body, sender, holding)
+            parsed = await self._ingest.ingest_documents(kind, body, sender, holding)
         return web.json_response({"accepted": parsed.accepted})
 
 

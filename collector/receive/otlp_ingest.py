@@ -17,9 +17,9 @@ from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.feedback_ingest import (
     ALL_FEEDBACK,
+    DocumentKind,
     FeedbackRules,
-    ParsedFeedback,
-    ParsedReferences,
+    ParsedDocuments,
     parse_feedback,
     parse_references,
 )
@@ -256,67 +256,38 @@ class OtlpIngest:
         redactor = self.rules.redactors.of(tenant)
         return redactor.remembering(size) if redactor is not None else None
 
-    async def ingest_references(self, body: bytes, sender: Sender, holding: Holding) -> ParsedReferences:
-        """Append references to the turns log; they are durable on return.
+    async def ingest_documents(
+        self, kind: DocumentKind, body: bytes, sender: Sender, holding: Holding
+    ) -> ParsedDocuments:
+        """Append references to the turns log, or feedback to the labels log; they are durable on return.
 
         Raises:
-            Rejected: 404, this receiver has no turns log.
+            Rejected: 404, this receiver has no such log; 403, feedback is said to be an expert's, and the sender has
+                none.
             BadInput: one cannot be read, or there are too many; then none is taken.
-            LogError: the turns log did not accept them.
+            LogError: the log did not accept them.
             TimeoutError: it did not answer in time.
         """
-        if self.logs.turns is None:
-            raise Rejected(404, "references are not accepted here")
+        log = self.logs.turns if kind == "references" else self.logs.labels
+        if log is None:
+            raise Rejected(404, f"{kind} {'are' if kind == 'references' else 'is'} not accepted here")
         tenant = sender.tenant.name if sender.tenant else ""
-        read = partial(
-            parse_references,
-            body,
-            self.logs.turns,
-            tenant=tenant,
-            max_items=self.settings.max_items,
-            redactor=self._redactor(tenant, holding.received or len(body)),
-        )
+        parse_as = partial(parse_references, body, log)
+        if kind == "feedback":
+            parse_as = partial(parse_feedback, body, self.rules.feedback)
+        redactor = self._redactor(tenant, holding.received or len(body))
+        read = partial(parse_as, tenant=tenant, max_items=self.settings.max_items, redactor=redactor)
         parsed = await self._limits.turns.take(sender.key, len(body), read)
-        await self._append(parsed, self.logs.turns, sender, holding, "a reference")
-        parsed.count(self.telemetry, self.source, len(body))
-        return parsed
-
-    async def ingest_feedback(self, body: bytes, sender: Sender, holding: Holding) -> ParsedFeedback:
-        """Append feedback to the labels log; it is durable on return.
-
-        Raises:
-            Rejected: 404, this receiver has no labels log; 403, it is said to be an expert's, and the sender has none.
-            BadInput: one cannot be read, or there are too many; then none is taken.
-            LogError: the labels log did not accept it.
-            TimeoutError: it did not answer in time.
-        """
-        if self.logs.labels is None:
-            raise Rejected(404, "feedback is not accepted here")
-        tenant = sender.tenant.name if sender.tenant else ""
-        read = partial(
-            parse_feedback,
-            body,
-            self.rules.feedback,
-            tenant=tenant,
-            max_items=self.settings.max_items,
-            redactor=self._redactor(tenant, holding.received or len(body)),
-        )
-        parsed = await self._limits.turns.take(sender.key, len(body), read)
-        await self._append(parsed, self.logs.labels, sender, holding, "a piece of feedback")
-        parsed.count(self.telemetry, self.source, len(body))
-        return parsed
-
-    async def _append(
-        self, parsed: ParsedReferences | ParsedFeedback, log: Log, sender: Sender, holding: Holding, unit: str
-    ) -> None:
-        """Append what a sender's documents hold, within its limits; `unit` is what one of them is called."""
         self._limits.count_items(sender, parsed.accepted)
         holding.add_bytes(sum(len(record.value) for record in parsed.records))
         try:
             async with asyncio.timeout(self.settings.log_deadline):
                 await log.append(parsed.records)
         except RecordTooLarge:
+            unit = "a reference" if kind == "references" else "a piece of feedback"
             raise TooLarge(f"{unit} is larger than the log accepts") from None
+        parsed.count(self.telemetry, self.source, len(body))
+        return parsed
 
     def count_rejection(self, rejection: Rejected, sender: Sender | None) -> None:
         """Count why a request was not accepted, and whose; None where it is not known."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from plain_rating import plain_rating
 
-from evaluators.answers.plain_rating import plain_rating
 from evaluators.evaluation import evaluate
 from evaluators.scale import Scale
 from evaluators.testing import ScriptedJudge, a_moment, a_turn

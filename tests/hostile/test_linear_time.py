@@ -29,7 +29,6 @@ from collector.redact.otlp_request import redact_request
 from collector.redact.patterns import configured, find
 from collector.redact.redactor import Redactor
 from evaluators.answers.expected_score import find_value_span
-from evaluators.answers.plain_rating import plain_rating
 from evaluators.answers.quote_check import contains_quote, unsupported_quotes
 from evaluators.answers.reply_parser import find_object
 from evaluators.answers.trivial_answer import is_trivial_answer
@@ -41,7 +40,6 @@ from evaluators.attacks.verdict_echo import is_echo
 from evaluators.cases import Conversation, ToolCall, Turn
 from evaluators.errors import EvaluationError
 from evaluators.mechanisms.citations import cited_sources, cited_statements, find_citations
-from evaluators.scale import Scale
 from evaluators.texts.linear_regex import matches
 from evaluators.texts.paths import parse_json_or_text
 from evaluators.turn.plan_adherence import find_plan
@@ -181,7 +179,6 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "a reply with a key": lambda text: find_object(text, "0a1b2c3d"),
     "a reason": lambda text: find_object(f'{{"reason": {orjson.dumps(text[:150_000]).decode()}, "score": 1}}'),
     "a score": lambda text: find_value_span(f'{{"reason": {json.dumps(text[:150_000])}, "score": 1}}', "score"),
-    "a plain rating": lambda text: plain_rating(text, Scale(0, 10)),
     "JSON or text": parse_json_or_text,
     "fenced JSON": lambda text: parse_json_or_text(f"```json {text}"),
     "a trivial answer": is_trivial_answer,

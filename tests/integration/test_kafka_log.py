@@ -223,14 +223,13 @@ async def test_a_source_gives_foreign_topics(kafka_broker) -> None:
     async with following(source, group, got.open_fold):
         await got.until(lambda: len(got.delivered) == 3)
         assert len(got.folds) == 3
-    found = {(source.topic_of(r.partition), r.key, r.value, r.timestamp) for r in got.delivered}
+    found = {(source.where(r.partition)[0], r.key, r.value, r.timestamp) for r in got.delivered}
     assert found == {(topics[0], None, b"a", 5.0), (topics[0], None, b"b", 5.0), (topics[1], b"gone", b"", 1.0)}
     again = Recorders()
     async with following(source, group, again.open_fold):
         await produce(kafka_broker, topics[0], [{"value": b"c", "partition": 0, "headers": [("x", b"1")]}])
         await again.until(lambda: again.delivered)
     assert [(r.value, r.headers) for r in again.delivered] == [(b"c", (("x", b"1"),))]
-    await source.close()
 
 
 async def test_a_source_can_start_at_the_end_and_then_loses_nothing(kafka_broker) -> None:

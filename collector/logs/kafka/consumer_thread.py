@@ -194,7 +194,6 @@ class ConsumerThread:
         consumer = self._consumer
         return GroupView(
             joined=not workarounds.waits_for_group(consumer),
-            leads=workarounds.is_leader(consumer),
             generation=consumer.group_metadata().generation_id,
             partitions=workarounds.known_partitions(consumer, self._topics.names) or frozenset(),
             owned=frozenset(consumer.assignment()),

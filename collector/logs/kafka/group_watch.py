@@ -37,10 +37,9 @@ LONG = 20.0
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A consumer's knowledge: whether it has joined and leads, which partitions there are, and which are its own."""
+    """A consumer's knowledge: whether it has joined, which partitions there are, and which are its own."""
 
     joined: bool
-    leads: bool
     generation: int
     partitions: frozenset[TopicPartition]
     owned: frozenset[TopicPartition]

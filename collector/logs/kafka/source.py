@@ -29,7 +29,7 @@ class KafkaSource:
 
     Times are those of the producers, or of the broker if it stamps records; one that decreases within a partition is
     raised to the one before. With several topics a record's `partition` is a number for topic and partition:
-    `topic_of` returns the topic.
+    `where` returns the topic.
     """
 
     def __init__(self, settings: KafkaSettings, subscription: Subscription, timing: ConsumerTiming) -> None:
@@ -75,10 +75,6 @@ class KafkaSource:
         )
         return cls(settings, subscription, timing)
 
-    def topic_of(self, partition: int) -> str:
-        """The topic that a record's `partition` belongs to."""
-        return self._topics.where(partition).topic
-
     def where(self, partition: int) -> tuple[str, int]:
         """The topic, and its own number for the partition, that a record's `partition` stands for."""
         where = self._topics.where(partition)
@@ -109,6 +105,3 @@ class KafkaSource:
     def _note_refused(self, refused: LogRefused | None) -> None:
         """In the consumer's thread."""
         self._refused = refused
-
-    async def close(self) -> None:
-        """There is nothing to close: the connections end with `follow`."""

@@ -202,15 +202,6 @@ def known_partitions(consumer: Any, topics: Collection[str]) -> frozenset[struct
     return frozenset(structs.TopicPartition(topic, number) for topic, numbers in known.items() for number in numbers)
 
 
-def is_leader(consumer: Any) -> bool:
-    """Whether the consumer has distributed the partitions of its group, and so looks for new ones.
-
-    Up to version 7 of the request, the library's, brokers do not tell a process with a group instance id that it has
-    taken the place of the leader. Can go when the library joins with version 9 (Kafka 3.2).
-    """
-    return bool(consumer._coordinator._is_leader)  # noqa: SLF001 - see the module
-
-
 def rejoin(consumer: Any) -> None:
     """Let the next `poll` join the group again, with what it has. Can go when the consumer has `enforce_rebalance`."""
     consumer._coordinator.request_rejoin()  # noqa: SLF001 - see the module

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from collector.admission.bounded_gate import BoundedGate, Reservation
-from collector.errors import Overloaded
 
 
 async def settle() -> None:
@@ -78,35 +77,18 @@ async def test_giving_up_at_the_moment_of_admission_releases() -> None:
     assert (gate.items, gate.bytes) == (0, 0)
 
 
-def test_rejects_at_either_bound_and_changes_nothing() -> None:
+async def test_a_reservation_is_released_once_and_at_the_end_of_its_block() -> None:
     gate = BoundedGate(2, 100)
-    one = gate.reserve(size=60)
-    with pytest.raises(Overloaded, match="more than 100 bytes at once"):
-        gate.reserve(size=41)
-    gate.reserve()
-    with pytest.raises(Overloaded, match="more than 2 at once"):
-        gate.reserve()
-    assert (gate.items, gate.bytes) == (2, 60)
-    one.add_bytes(40)
-    with pytest.raises(Overloaded):
-        one.add_bytes(1)
-    assert (one.bytes, gate.bytes) == (100, 100)
-
-
-def test_a_reservation_is_released_once_and_at_the_end_of_its_block() -> None:
-    changes: list[int] = []
-    gate = BoundedGate(2, 100, on_change=changes.append)
-    with gate.reserve(size=10) as inside:
-        inside.add_bytes(5)
+    with await gate.wait(1, 15) as inside:
         assert (gate.items, gate.bytes) == (1, 15)
     inside.release()
-    assert (gate.items, gate.bytes, sum(changes)) == (0, 0, 0)
+    assert (gate.items, gate.bytes) == (0, 0)
 
 
 @pytest.mark.parametrize("leaves", [Reservation.release, lambda each: each.__exit__(None, None, None)])
-async def test_a_rejecting_reservation_leaving_admits_whoever_waits(leaves) -> None:
+async def test_a_reservation_leaving_admits_whoever_waits(leaves) -> None:
     gate = BoundedGate(1, 100)
-    inside = gate.reserve()
+    inside = await gate.wait(1, 0)
     waits = asyncio.create_task(gate.wait(1, 1))
     await settle()
     assert not waits.done()

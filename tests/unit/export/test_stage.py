@@ -135,4 +135,4 @@ async def test_what_is_remembered_is_bounded():
     async with staged.stage.open_fold(0, None) as fold:
         numbered = [value.replace(f"{0:032x}".encode(), f"{n:032x}".encode()) for n in range(REMEMBERED + 500)]
         await fold.deliver([record(n, each) for n, each in enumerate(numbered)])
-        assert len(fold._seen) == REMEMBERED
+        assert len(fold._seen._ids) == REMEMBERED

@@ -14,7 +14,7 @@ from collector.logs.log import LogUnavailable
 
 ALL = frozenset(TopicPartition("turns", number) for number in range(3))
 MINE = frozenset([TopicPartition("turns", 0)])
-FOLLOWER = GroupView(joined=True, leads=False, generation=7, partitions=ALL, owned=MINE)
+FOLLOWER = GroupView(joined=True, generation=7, partitions=ALL, owned=MINE)
 OTHERS_HAVE_THE_REST = GroupMembers(settled=True, names=("pod-0 on 10.0.0.1", "pod-1 on 10.0.0.2"), owned=ALL)
 NOBODY_HAS_THE_REST = replace(OTHERS_HAVE_THE_REST, owned=MINE)
 
@@ -61,11 +61,10 @@ def test_brokers_are_asked_twice_a_minute_where_others_have_the_rest() -> None:
     "view",
     [
         replace(FOLLOWER, owned=frozenset()),
-        replace(FOLLOWER, owned=frozenset(), leads=True),
         replace(FOLLOWER, owned=frozenset(), partitions=frozenset()),
         replace(FOLLOWER, owned=MINE),
     ],
-    ids=["has-nothing", "has-nothing-and-leads", "knows-no-partition", "has-one-of-two"],
+    ids=["has-nothing", "knows-no-partition", "has-one-of-two"],
 )
 def test_it_joins_once_more_when_brokers_count_to_its_name_what_it_does_not_have(view: GroupView) -> None:
     """Each of these states was never looked at again: the process was ready, and judged nothing."""
@@ -75,12 +74,6 @@ def test_it_joins_once_more_when_brokers_count_to_its_name_what_it_does_not_have
     assert world.rejoins(SETTLED + 1.5) == [SETTLED]
     world.view = replace(view, owned=two, partitions=ALL, generation=8)
     assert world.rejoins(5 * AGAIN) == []
-
-
-def test_a_leader_whose_partition_has_no_owner_joins_once_more() -> None:
-    world = World()
-    world.answer, world.view = NOBODY_HAS_THE_REST, replace(FOLLOWER, leads=True)
-    assert world.rejoins(SETTLED + 1.5) == [SETTLED]
 
 
 def test_a_loss_that_comes_after_a_good_answer_is_found() -> None:

@@ -56,9 +56,8 @@ def test_the_library_still_needs_the_workaround(name: str) -> None:
 
 
 def test_methods_that_the_library_lacks() -> None:
-    """Each would replace a workaround: `rejoin`, `topic_id`, `is_leader`, `position_after_reset`."""
+    """Each would replace a workaround: `rejoin`, `topic_id`, `position_after_reset`."""
     lacking: list[Callable[..., Any] | None] = [
-        getattr(KafkaConsumer, name, None)
-        for name in ("enforce_rebalance", "topic_id", "is_leader", "current_position")
+        getattr(KafkaConsumer, name, None) for name in ("enforce_rebalance", "topic_id", "current_position")
     ]
-    assert lacking == [None] * 4
+    assert lacking == [None] * 3
