@@ -94,11 +94,12 @@ _ERROR = Status.STATUS_CODE_ERROR
 
 
 class ReadRequest(NamedTuple):
-    """A request, how many of its items could not be read, and why."""
+    """A request, how many of its items could not be read, and why. A `mended` one is not what its bytes say."""
 
     request: Request
     rejected: int = 0
     reason: str = ""
+    mended: bool = False
 
 
 def request_from_protobuf(data: bytes, signal: Signal, max_items: int | None = None) -> Request:
@@ -155,7 +156,7 @@ def _from_protobuf(data: bytes, signal: Signal, max_items: int | None) -> ReadRe
         mended = mend_protobuf(data, _TYPES[signal].DESCRIPTOR)
         if mended is None:
             raise
-        return ReadRequest(request_from_protobuf(mended.request, signal), mended.rejected, mended.reason)
+        return ReadRequest(request_from_protobuf(mended.request, signal), mended.rejected, mended.reason, True)
 
 
 def _from_json(data: bytes, signal: Signal, max_items: int | None) -> ReadRequest:
@@ -171,7 +172,7 @@ def _from_json(data: bytes, signal: Signal, max_items: int | None) -> ReadReques
         mended = mend_document(document, read)
         if mended is None:
             raise
-        return ReadRequest(read(mended.request), mended.rejected, mended.reason)
+        return ReadRequest(read(mended.request), mended.rejected, mended.reason, True)
 
 
 def _too_many(limit: int, signal: Signal) -> TooLarge:
