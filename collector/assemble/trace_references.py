@@ -20,12 +20,15 @@ USUAL_KEYS: Mapping[str, tuple[str, ...]] = {
         "confident.span.expected_output",
         "confident.trace.expected_output",
         "langfuse.experiment.item.expected_output",
+        "braintrust.expected",
+        "braintrust.expected_json",
+        "ai.observability.record_root.ground_truth_output",
         "expected_output",
     ),
     "context": ("confident.span.context", "confident.trace.context"),
     "expected_tools": ("confident.span.expected_tools", "confident.trace.expected_tools"),
 }
-"""The attributes of DeepEval, Langfuse and Pydantic Evals, by the field of a turn."""
+"""The attributes of DeepEval, Langfuse, Braintrust, TruLens and Pydantic Evals, by the field of a turn."""
 _LONGEST = 100_000
 """Characters of a reference; a longer one is left out, not cut."""
 

@@ -135,13 +135,13 @@ _TOOL_CALL = _ObjectNames(
     "a tool call",
     _fields(ToolCall),
     _named(
-        id="call_id tool_call_id tool_use_id",
-        name="tool tool_name",
-        arguments="input_parameters args input parameters kwargs",
+        id="call_id tool_call_id tool_use_id tool_id",
+        name="tool tool_name function_name function",
+        arguments="input_parameters args input parameters kwargs tool_input tool_kwargs",
         result="output response",
     ),
-    frozenset({"type", "index", "status", "description", "reasoning", "invalid_args"}),
-    ("function", "function_call", "functionCall", "tool_use", "toolUse"),
+    _names("type kind part_kind index status description reasoning invalid_args plugin_name jsonrpc method log"),
+    ("function", "function_call", "functionCall", "tool_use", "toolUse", "params"),
 )
 _MESSAGE = _ObjectNames("a message", _fields(Message), _named(content="text", role="type author"))
 _FEEDBACK = _ObjectNames("feedback", _fields(Feedback), _named(name="key", value="score", comment="reason explanation"))

@@ -31,6 +31,12 @@ def one(document: dict[str, Any]) -> Turn:
         {"type": "function_call", "name": "find", "arguments": '{"a": 1}', "status": "completed"},
         {"functionCall": {"name": "find", "args": {"a": 1}}},
         {"toolName": "find", "args": {"a": 1}},
+        {"part_kind": "tool-call", "tool_name": "find", "args": '{"a": 1}'},  # Pydantic AI
+        {"function_name": "find", "plugin_name": "p", "arguments": {"a": 1}},  # Semantic Kernel
+        {"tool_name": "find", "tool_kwargs": {"a": 1}},  # LlamaIndex
+        {"tool": "find", "tool_input": {"a": 1}, "log": "Calling"},  # agents of LangChain, cases of Google's ADK
+        {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "find", "arguments": {"a": 1}}},  # MCP
+        {"function": "find", "kwargs": {"a": 1}},
     ],
 )
 @pytest.mark.parametrize("field", ["tools_called", "expected_tools", "toolsCalled"])
