@@ -31,7 +31,8 @@ _MOST_STEPS = 40_000
 _DEEPEST = 200
 """Levels of YAML: its scanner's time grows with their square."""
 _LONGEST_MESSAGE = 200
-_FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*([^\s`]*)[^`]*\Z")
+_FENCE = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^`]*+\Z")
+_CLASS = re.compile(r"<[^<>]*+>")
 
 
 class Syntax(Evaluator[Turn]):
@@ -198,10 +199,10 @@ def _sql_problem(code: str, dialect: str | None) -> str | None:
     known, parser = sql_parser(dialect)
     try:
         trees = [tree for tree in parser(dialect=known).parse(known.tokenize(code), code) if tree is not None]
-    except SqlglotError as error:
+    except (SqlglotError, LookupError, ValueError, TypeError, AttributeError) as error:  # the latter: it stumbles
         errors: Sequence[Any] = getattr(error, "errors", ())
         first: dict[str, Any] = errors[0] if errors else {}
-        message = re.sub(r"<[^>]*>", "…", str(first.get("description") or "a token that has no end"))
+        message = _CLASS.sub("…", str(first.get("description") or "a token that is unexpected or has no end"))
         return _at(first.get("line"), first.get("col"), message)
     if not trees or any(isinstance(tree, exp.Condition | exp.Alias | exp.Tuple) for tree in trees):
         return "no statement"
