@@ -33,7 +33,7 @@ class Filters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    range: Literal["5m", "1h", "6h", "24h", "7d"] = "1h"
+    range: Literal["5m", "15m", "1h", "6h", "24h", "7d"] = "1h"
     monitor: Text = ""
     evaluator: Text = ""
     outcome: Literal["", "missed", "scored", "skipped", "failed", "labelled", "unlabelled"] = ""

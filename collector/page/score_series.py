@@ -26,6 +26,7 @@ class ChartRange:
 
 RANGES: dict[str, ChartRange] = {
     "5m": ChartRange(5.0, 60, 6),
+    "15m": ChartRange(15.0, 60, 8),
     "1h": ChartRange(60.0, 60, 10),
     "6h": ChartRange(300.0, 72, 12),
     "24h": ChartRange(1200.0, 72, 9),

@@ -230,6 +230,7 @@ async def test_on_a_phone_nothing_is_wider_than_the_screen_and_an_evaluation_cov
         async with chromium.browsing(shown.url(), width=360, height=740, touch=True) as tab:
             wide = "document.documentElement.scrollWidth > innerWidth"
             assert not await tab.evaluate(wide)
+            assert await tab.evaluate(SCROLL_WITHIN) == [], "the page is what scrolls"
             await tab.locator("#rows a").first.tap()
             await tab.wait_for_selector(".talk")
             box = await tab.locator("#detail").bounding_box()
@@ -238,6 +239,38 @@ async def test_on_a_phone_nothing_is_wider_than_the_screen_and_an_evaluation_cov
             assert await tab.evaluate("document.querySelector('#detail').scrollWidth <= 360")
             await tab.click("#detail .close")
             assert not await tab.locator("#detail").is_visible()
+
+
+async def test_it_opens_on_15_minutes_while_all_scores_are_younger(chromium: Chromium) -> None:
+    async with showing() as shown:
+        turn = await shown.put_turn("visit-1", "Are you open on Sunday?", "It depends.")
+        await shown.put(shown.judged(turn, 0.1))
+        await shown.until_listed(1)
+        async with chromium.browsing(shown.url()) as tab:
+            pressed = tab.locator("#ranges button[aria-pressed=true]")
+            await expect(pressed).to_have_text("15 min")
+            assert "range" not in tab.url
+            await tab.click("#ranges button[value='6h']")
+            await expect(pressed).to_have_text("6 h")
+            assert "range=6h" in tab.url
+        await a_busy_hour(shown)
+        async with chromium.browsing(shown.url()) as tab:
+            await expect(tab.locator("#ranges button[aria-pressed=true]")).to_have_text("1 h")
+
+
+async def test_releases_and_changes_of_versions_are_marks_on_the_curve(chromium: Chromium) -> None:
+    release = ReleaseView(
+        monitor="helpdesk", evaluator="answers_question", attribute="service_version", within="shop", baseline="1.41",
+        version="1.42", started=time.time() - 1200, means=(0.8, 0.7), conversations=(99.0, 99.0), difference=None,
+        low=None, high=None, method=None, state="waiting",
+    )  # fmt: skip
+    async with showing(sources=Sources(releases=lambda: [release])) as shown:
+        await a_busy_hour(shown)
+        async with chromium.browsing(shown.url()) as tab:
+            marks = tab.locator(".track[data-key='helpdesk/answers_question'] .moment.release")
+            assert (await marks.get_attribute("title") or "").startswith("r: release 1.42 at ")
+            assert await tab.locator(".moment.release").count() == 1
+            assert "release 1.42 at" in await tab.locator(".track[data-key='helpdesk/answers_question']").inner_text()
 
 
 async def test_nothing_moves_while_it_updates(chromium: Chromium) -> None:
@@ -333,12 +366,19 @@ async def test_releases_are_shown_with_their_intervals(chromium: Chromium) -> No
                     assert text in first, first
                 assert "−0.112 to −0.030, side by side" in first
                 assert "too few scores" in second
+                narrowest = (
+                    "Math.min(...[...document.querySelectorAll('#releases tbody th')].map((each) => each.clientWidth))"
+                )
+                assert await tab.evaluate(narrowest) > 150, "no column of single letters"
                 assert await tab.evaluate(CONTRAST) == []
                 assert await tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
     async with showing(sources=Sources(releases=list)) as shown, chromium.browsing(shown.url()) as tab:
         assert not await tab.locator("#releases").is_visible()
 
 
+SCROLL_WITHIN = """[...document.querySelectorAll('main *')].filter((each) => each.checkVisibility() &&
+    ['auto', 'scroll'].includes(getComputedStyle(each).overflowY) && each.scrollHeight > each.clientHeight + 1)
+    .map((each) => each.id || each.className)"""
 CONTRAST = """() => {
   const rgb = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
   const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});

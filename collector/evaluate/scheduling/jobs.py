@@ -83,11 +83,7 @@ class PartitionJobs:
         """Whether the evaluation of any of these exists or is pending.
 
         A monitor that is not the first to use its evaluator may once have been: its older evaluations have the id of
-        <<<<<<< HEAD
         the first.
-        =======
-        a first one.
-        >>>>>>> b7a9200e (Commands: an earlier name runs the present command, and says so)
         """
         return any(
             job.evaluation_id in self._pending

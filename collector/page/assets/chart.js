@@ -19,20 +19,32 @@ export function chart(track, name) {
     track.threshold === null ? null : s("line", { class: "threshold", x1: 0, x2: W, y1: y(track.threshold), y2: y(track.threshold) }),
     drawsTarget(track) ? s("line", { class: "target", x1: 0, x2: W, y1: y(track.target), y2: y(track.target) }) : null,
     lines(points, x, y),
-    (track.changes || []).map((at) => at - points[0][0]).map((after) => s("line", { class: "change", x1: after / track.width * step, x2: after / track.width * step, y1: 0, y2: H })),
+    marks(track).map(({ kind, place }) => s("line", { class: kind, x1: place * W, x2: place * W, y1: 0, y2: H })),
     points.map((point, index) => point[5] ? s("line", { class: "failures", x1: x(index), x2: x(index), y1: H - 7, y2: H }) : null),
     s("line", { class: "cursor", x1: 0, x2: 0, y1: 0, y2: H, visibility: "hidden" }),
   );
+  const named = marks(track).map(({ kind, place, text }) => h("span", { class: `moment ${kind}`, "aria-hidden": "true", title: text, style: { left: `${place * 100}%` } }, kind === "change" ? "v" : "r"));
   const reading = h("p", { class: "reading" }, spanOf(track));
   const figure = h(
     "div", { class: "chart", role: "img", "aria-label": summary(track, name) },
     h("div", { class: "scale", "aria-hidden": "true" }, h("span", {}, "1"), h("span", {}, "0")),
     picture,
+    named,
     track.threshold === null ? null : h("span", { class: "mark", "aria-hidden": "true", style: { bottom: `${track.threshold * 100}%` } }, String(track.threshold)),
     drawsTarget(track) ? h("span", { class: "mark aim", "aria-hidden": "true", style: { bottom: `${track.target * 100}%` } }, `target ${track.target}`) : null,
   );
   follow(figure, picture, reading, track, x);
   return h("div", { class: "charted" }, figure, reading);
+}
+
+/** The moments of a track within its chart: changes of the evaluator's or its judge's version, and releases. */
+export function marks(track) {
+  const first = track.points[0][0];
+  const length = track.width * track.points.length;
+  return [
+    ...(track.changes || []).map((at) => ({ at, kind: "change", text: `v: evaluator or judge changed at ${clock(at)}` })),
+    ...(track.releases || []).map(({ version, started }) => ({ at: started, kind: "release", text: `r: release ${version} at ${clock(started)}` })),
+  ].map((moment) => ({ ...moment, place: (moment.at - first) / length })).filter(({ place }) => place >= 0 && place <= 1);
 }
 
 /** Whether a target has a line of its own: it is usually the threshold itself. */

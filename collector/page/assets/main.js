@@ -9,7 +9,8 @@ import { showMonitors } from "./monitors.js";
 import { showReleases } from "./releases.js";
 import { Stream, buildFilters, showFilters } from "./stream.js";
 
-const PORTION = 60;
+const narrow = matchMedia("(max-width: 980px)");
+const PORTION = narrow.matches ? 20 : 60; // where the list is as long as its rows, what is below it stays near
 const MOST = 480; // rows
 const PAUSE = 900; // ms between two looks, however much changes
 const AXIS = 10000; // ms after which time itself has moved the charts
@@ -21,7 +22,6 @@ let lastAsked = 0;
 let opened = null;
 let limit = PORTION;
 const stream = new Stream((id) => open(id), () => { limit = Math.min(MOST, limit + PORTION); look({ now: true }); });
-const narrow = matchMedia("(max-width: 980px)");
 
 function change(difference, options) {
   state = { ...state, ...difference };
@@ -36,6 +36,12 @@ async function look({ now = false } = {}) {
   try {
     const [overview, list] = await Promise.all([api.overview(wanted.range), api.list(listQuery(wanted, limit))]);
     if (Object.keys(wanted).some((key) => key !== "evaluation" && wanted[key] !== state[key])) return; // asked anew meanwhile
+    const fitting = fittingRange(overview.tracks);
+    if (fitting !== state.range) {
+      state = { ...state, range: fitting };
+      showRanges();
+      return look({ now });
+    }
     showFilters(overview, state);
     showMonitors(overview, state, (track) => change(track ? { monitor: track.monitor, evaluator: track.evaluator } : { monitor: "", evaluator: "" }));
     showReleases(overview);
@@ -45,6 +51,15 @@ async function look({ now = false } = {}) {
   } catch (error) {
     live("lost", error.message);
   }
+}
+
+/** The range to look at: 15 minutes while all scores are younger, unless somebody has chosen one. */
+function fittingRange(tracks) {
+  if (state.ranged) return state.range;
+  const scored = tracks.map((track) => [track.points.findIndex((point) => point[4]), track]).filter(([index]) => index >= 0);
+  if (!scored.length) return state.range;
+  const oldest = Math.max(...scored.map(([index, track]) => (track.points.length - index) * track.width));
+  return oldest > 14 * 60 ? "1h" : "15m";
 }
 
 /** Look again soon: at most once a PAUSE, and not while nobody sees the page. */
@@ -114,7 +129,7 @@ function showRanges() {
 
 function buildTop() {
   byId("ranges").append(...Object.entries(RANGES).map(([value, text]) =>
-    h("button", { type: "button", value, onclick: () => change({ range: value }) }, text)));
+    h("button", { type: "button", value, onclick: () => change({ range: value, ranged: true }) }, text)));
   const themes = ["auto", "light", "dark"];
   const apply = (theme) => {
     if (theme === "auto") document.documentElement.removeAttribute("data-theme");

@@ -1,7 +1,7 @@
 // The monitors: each evaluator's score now and over time, and what fires.
 
 import { href } from "./address.js";
-import { chart } from "./chart.js";
+import { chart, marks } from "./chart.js";
 import { byId, fill, h } from "./dom.js";
 import { clock, count, margin, moment, percent, plural, score, span } from "./format.js";
 
@@ -28,7 +28,9 @@ export function showMonitors(overview, state, chosen) {
   if (focused) [...place.children].find((each) => each.dataset.key === focused)?.querySelector("button").focus();
 }
 
-function card(track, overview, state, chosen) {
+function card(of, overview, state, chosen) {
+  const releases = (overview.releases || []).filter((each) => each.monitor === of.monitor && each.evaluator === of.evaluator);
+  const track = { ...of, releases };
   const on = state.monitor === track.monitor && state.evaluator === track.evaluator;
   const key = `${track.monitor}/${track.evaluator}`;
   const alerts = (overview.alerts || []).filter((each) => each.monitor === track.monitor && [null, track.evaluator, `${track.evaluator}:audit`].includes(each.evaluator));
@@ -121,7 +123,8 @@ function badge(track) {
   return h("span", { class: "badge", "data-state": track.state }, h("span", { "aria-hidden": "true" }, sign), ` ${said}`);
 }
 
-function counts({ whole, newest, changes }) {
+function counts(track) {
+  const { whole, newest, changes } = track;
   const parts = [`${plural(whole.scores, "score")} of ${plural(whole.conversations, "conversation")}`];
   if (whole.skipped) parts.push(`${whole.skipped} skipped`);
   if (whole.failed) parts.push(`${whole.failed} failed`);
@@ -129,6 +132,7 @@ function counts({ whole, newest, changes }) {
   if (lost) parts.push(lost.slice(2));
   if (whole.clipped >= 0.005) parts.push(`${percent(whole.clipped)} of the weight left out: one conversation outweighed the others`);
   if (changes?.length) parts.push(`evaluator or judge changed at ${clock(changes[0])}: the curve has earlier scores, the figures have not`);
+  parts.push(...marks(track).filter(({ kind }) => kind === "release").map(({ text }) => text.slice(3)));
   if (newest) parts.push(`newest ${clock(newest)}`);
   return parts.join(" · ");
 }

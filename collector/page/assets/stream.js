@@ -50,7 +50,11 @@ export class Stream {
   constructor(opened, more) {
     this.opened = opened;
     this.more = more;
-    byId("fresh").addEventListener("click", () => { this.#draw(); byId("rows").scrollTop = 0; });
+    byId("fresh").addEventListener("click", () => {
+      this.#draw();
+      byId("rows").scrollTop = 0;
+      if (isPassed(byId("rows"))) byId("evaluations").scrollIntoView();
+    });
   }
 
   /** Take what the service answered; `now` draws it even if somebody is reading. */
@@ -81,7 +85,7 @@ export class Stream {
   #read() {
     const rows = byId("rows");
     const hovered = matchMedia("(hover: hover)").matches && rows.matches(":hover");
-    return hovered || rows.contains(document.activeElement) || rows.scrollTop > 0;
+    return hovered || rows.contains(document.activeElement) || rows.scrollTop > 0 || isPassed(rows);
   }
 
   #announce() {
@@ -145,3 +149,6 @@ function opinion(label) {
 function filtered(state) {
   return Boolean(state.monitor || state.evaluator || state.outcome || state.q);
 }
+
+/** Whether the page is scrolled into the list, which on a phone does not scroll by itself. */
+const isPassed = (rows) => rows.getBoundingClientRect().top < 0;
