@@ -11,7 +11,7 @@ The intervals hold at any time, so the gate may be asked as often as a controlle
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from collector.alerting.releases.hourly_scores import HOUR, ComparedPlace, HourlyScores, Versions, merge
 from collector.alerting.releases.releases import (
@@ -24,7 +24,6 @@ from collector.alerting.releases.releases import (
 )
 
 Decision = Literal["promote", "hold", "roll back"]
-DECISIONS: tuple[Decision, ...] = get_args(Decision)
 TOLERANCE = 0.05
 """The fall of a mean that a promotion has to exclude."""
 

@@ -8,7 +8,6 @@ took the scores, so that partitions may be read in any order.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -35,8 +34,6 @@ from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE
 from evaluators.results import Evaluation
 from evaluators.skip_reasons import LOSSES
-
-logger = logging.getLogger(__name__)
 
 ExplainedMiss = Callable[[str, bool], float]
 """How far an evaluator's mean may miss its target by its judge alone; the second: whether lower is better."""

@@ -232,7 +232,6 @@ def _without(trace: CollectedTrace, read: Container[str | None]) -> CollectedTra
     )
 
 
-_STEPS = frozenset({"tool", "retrieval", "auxiliary", "other"})
 _CURABLE = frozenset({"no_content", "scaffolding", "unsupported"})
 
 
