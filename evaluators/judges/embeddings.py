@@ -10,9 +10,9 @@ import orjson
 from evaluators.answers.reply_parser import parse_reply
 from evaluators.cases import Json
 from evaluators.embeddings import Embeddings
-from evaluators.errors import JudgeRejected, NoCompletion
+from evaluators.errors import JudgeRejected
 from evaluators.judge import Answer, Prompt, R, Verdict
-from evaluators.judges.apis.payload import parsed, text
+from evaluators.judges.apis.payload import object_in, objects, text
 from evaluators.judges.apis.writing import bearer
 from evaluators.judges.completions import Completion
 from evaluators.judges.connection import Connecting
@@ -54,9 +54,9 @@ class EmbeddingJudge(EndpointJudge):
         body: dict[str, Json] = {"model": self.model, "input": texts, "encoding_format": "float", **self._extra_body}
         try:
             answered = await self._endpoint.post(body)
+            payload = object_in(answered.content, "data")
         except HttpStatusError as refusal:
             raise to_judge_error(refusal, " ".join(map(str, texts))) from None
-        payload = _payload(answered.content)
         usage = replace(usage_of(payload.get("usage")), output_tokens=0)
         bill.add(Completion((), text(payload.get("model")), None, usage), estimated_tokens(texts), 0)
         vectors = orjson.dumps({"vectors": _vectors(payload)}).decode()
@@ -68,16 +68,9 @@ class EmbeddingJudge(EndpointJudge):
         return settings.connection(settings.base_url or OPENAI, _PATH, bearer(settings.api_key or _NO_KEY))
 
 
-def _payload(content: bytes) -> dict[str, Any]:
-    payload = parsed(content)
-    if not isinstance(payload, dict) or not isinstance(cast("dict[str, Any]", payload).get("data"), list):
-        raise NoCompletion("the response has no embeddings")
-    return cast("dict[str, Any]", payload)
-
-
 def _vectors(payload: Mapping[str, Any]) -> list[Json]:
     """The vectors in the order of their texts, which the endpoint says by index."""
-    entries = [cast("dict[str, Json]", each) for each in payload["data"] if isinstance(each, dict)]
+    entries = objects(payload["data"])
     indexed = [entry.get("index") for entry in entries]
     if sorted(map(str, indexed)) == sorted(map(str, range(len(entries)))):
         entries.sort(key=lambda each: each["index"])

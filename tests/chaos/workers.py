@@ -19,7 +19,7 @@ PRELOADED = [
     "collector.logs.sqlite",
     "uvloop",
     "evaluators.judges.connection",
-    "evaluators.judges.batches.batch_connection",
+    "evaluators.judges.batches.openai_batches",
 ]
 """What a start would spend its time on. The process that imports it starts no thread and opens nothing."""
 

@@ -1,7 +1,8 @@
-"""The scores of a real model in a pack and alone, and alone once more: `python tests/model/packs_and_alone.py 0 200`.
+"""The scores of a real model in a pack and alone, and alone once more: `python tests/model/packs_and_alone.py 200 FILE`.
 
 Answers are about places and sums; every other one is wrong. Asked again alone, a question has another marker and so is
-the measure of the noise. Prints a line a case, and at the end the differences of the scores with their 95 % intervals.
+the measure of the noise. Appends a line a case to the file, of which it asks no case again, and prints the differences
+of the scores with their 95 % intervals.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import math
 import ssl
 import statistics
 import sys
-from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
 from model_server import model_server
 
@@ -61,36 +62,51 @@ def interval(differences: Sequence[float]) -> str:
     return f"{statistics.mean(differences):+.4f} ± {error:.4f}, absolute {statistics.mean(map(abs, differences)):.4f}"
 
 
-async def main(first: int, last: int) -> None:
-    found: dict[tuple[str, str], list[float | None]] = defaultdict(list)
-    with model_server() as url:
-        plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        async with OpenAIJudge(
-            "smollm2", base_url=url, api_key="k", timeout=300, ssl_context=plain, answer_key=False
-        ) as judge:
-            for number in range(first, last):
-                case = turn(number)
-                ways = {
-                    "alone": [await evaluate(evaluator, case, judge) for evaluator in EVALUATORS],
-                    "again": [await evaluate(evaluator, case, judge) for evaluator in EVALUATORS],
-                    "pack": await evaluate_pack(EVALUATORS, case, judge),
-                }
-                for way, results in ways.items():
-                    for name, result in zip(STEPS, results, strict=True):
-                        found[way, name].append(value(result))
-                print(
-                    json.dumps(
-                        {"case": number, **{f"{way} {name}": values[-1] for (way, name), values in found.items()}}
-                    ),
-                    flush=True,
-                )
+def judge_in(slot: int, url: str) -> OpenAIJudge:
+    """A judge whose questions have a slot of the server to themselves, which has their instructions in its cache."""
+    return OpenAIJudge(
+        "smollm2", base_url=url, api_key="k", timeout=300, answer_key=False, extra_body={"id_slot": slot},
+        ssl_context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+    )  # fmt: skip
+
+
+async def asked(url: str, numbers: Sequence[int], file: Path) -> None:
+    """Append the scores of cases to a file."""
+    judges = [judge_in(slot, url) for slot in range(len(EVALUATORS) + 1)]
+    for number in numbers:
+        case, row = turn(number), {"case": number}
+        pairs = [*zip(EVALUATORS, judges, strict=False)]
+        ways = {
+            "alone": await asyncio.gather(*(evaluate(evaluator, case, judge) for evaluator, judge in pairs)),
+            "again": await asyncio.gather(*(evaluate(evaluator, case, judge) for evaluator, judge in pairs)),
+            "pack": await evaluate_pack(EVALUATORS, case, judges[-1]),
+        }
+        for way, results in ways.items():
+            row |= {f"{way} {name}": value(result) for name, result in zip(STEPS, results, strict=True)}
+        with file.open("a") as out:
+            out.write(json.dumps(row) + "\n")
+    for judge in judges:
+        await judge.aclose()
+
+
+def report(rows: Sequence[dict[str, float]]) -> None:
+    """Print how scores in a pack, and alone once more, differ from those alone."""
     for name in STEPS:
-        triples = [*zip(*(found[way, name] for way in ("alone", "again", "pack")), strict=True)]
-        whole = [(alone, again, pack) for alone, again, pack in triples if None not in (alone, again, pack)]
-        print(f"{name}: {len(whole)} of {len(triples)} cases scored in all three ways")
-        print(f"  again - alone: {interval([again - alone for alone, again, _ in whole])}")
-        print(f"  pack - alone:  {interval([pack - alone for alone, _, pack in whole])}")
+        for way in ("again", "pack"):
+            pairs = [(row.get(f"alone {name}"), row.get(f"{way} {name}")) for row in rows]
+            differences = [other - alone for alone, other in pairs if alone is not None and other is not None]
+            if len(differences) > 1:
+                print(f"{name}: {way} - alone {interval(differences)}, {len(differences)} cases")
+
+
+def main(count: int, file: Path) -> None:
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    done = {row["case"] for row in rows}
+    if left := [number for number in range(count) if number not in done]:
+        with model_server() as url:
+            asyncio.run(asked(url, left, file))
+    report([json.loads(line) for line in file.read_text().splitlines()])
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))
+    main(int(sys.argv[1]), Path(sys.argv[2]))

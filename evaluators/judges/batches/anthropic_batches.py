@@ -15,7 +15,6 @@ import orjson
 from evaluators.judges.answer_places import mapping
 from evaluators.judges.apis.payload import count, objects, text
 from evaluators.judges.batches import provider
-from evaluators.judges.error_mapping import HttpStatusError, meaning_of
 
 if TYPE_CHECKING:
     from evaluators.judges.batches.batch_connection import BatchConnection
@@ -49,12 +48,7 @@ class AnthropicBatches:
 
     async def check(self) -> None:
         """See `BatchProvider.check`."""
-        try:
-            await self._connection.get(_PATH, limit="1")
-        except HttpStatusError as error:
-            if error.status in provider.ABSENT:
-                raise provider.NoBatches(error.status, _PATH) from None
-            raise
+        await provider.unless_absent(lambda: self._connection.get(_PATH, limit="1"), _PATH)
 
     async def submit(self, key: str, items: Sequence[provider.BatchItem]) -> str:
         """See `BatchProvider.submit`."""
@@ -127,9 +121,7 @@ def _result(line: Mapping[str, Any]) -> provider.BatchResult:
     error = mapping(result.get("error"))
     inner = mapping(error.get("error")) or error
     status = _STATUSES.get(text(inner.get("type")) or "", 500)
-    content = orjson.dumps({"error": inner})
-    transient = meaning_of(HttpStatusError(status, {}, content)) in provider.TRANSIENT
-    return provider.BatchResult(name, status, content, "failed" if transient else None)
+    return provider.answered(name, status, orjson.dumps({"error": inner}))
 
 
 def _time(value: Any) -> float:

@@ -7,6 +7,7 @@ takes most of a second to import. Source of the formats: the client's types `Bat
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import orjson
@@ -17,7 +18,6 @@ from evaluators.judges.apis.payload import count, objects, parsed, text
 from evaluators.judges.batches import provider
 from evaluators.judges.batches.batch_connection import DEADLINE, SILENCE, json_lines
 from evaluators.judges.client_connection import STREAMED, WHOLE, as_judge_errors, bounded, streamed
-from evaluators.judges.error_mapping import HttpStatusError, meaning_of
 
 METADATA_KEY = "evalstream"
 _ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
@@ -51,12 +51,8 @@ class OpenAIBatches:
 
     async def check(self) -> None:
         """See `BatchProvider.check`."""
-        try:
-            await self._answer(self._client.with_raw_response.batches.list, limit=1)
-        except HttpStatusError as error:
-            if error.status in provider.ABSENT:
-                raise provider.NoBatches(error.status, "/batches") from None
-            raise
+        looked = partial(self._answer, self._client.with_raw_response.batches.list, limit=1)
+        await provider.unless_absent(looked, "/batches")
 
     async def submit(self, key: str, items: Sequence[provider.BatchItem]) -> str:
         """See `BatchProvider.submit`. A file that no batch was made of costs nothing, and expires at the provider."""
@@ -135,6 +131,4 @@ def _result(line: Mapping[str, Any]) -> provider.BatchResult:
     if not status:
         code = text(mapping(line.get("error")).get("code")) or ""
         return provider.BatchResult(name, None, b"", _MISSING.get(code, "failed"))
-    content = orjson.dumps(response.get("body"))
-    transient = status >= 300 and meaning_of(HttpStatusError(status, {}, content)) in provider.TRANSIENT
-    return provider.BatchResult(name, status, content, "failed" if transient else None)
+    return provider.answered(name, status, orjson.dumps(response.get("body")))

@@ -1,18 +1,21 @@
 """The port to a provider that takes requests in batches: what is sent, how far it is, and what came of each request."""
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from evaluators.cases import Json
 from evaluators.errors import JudgeDenied, NoCompletion
+from evaluators.judges.error_mapping import HttpStatusError, meaning_of
+
+T = TypeVar("T")
 
 TRANSIENT = frozenset({"transient", "rate limited"})
 """Meanings of refusals after which a request may succeed later."""
 ABSENT = frozenset({404, 405, 501})
 """Statuses of an endpoint that has no batches."""
 
-_LONGEST_NAME = 128
+_LONGEST_NAME, _REDIRECTS = 128, 300
 
 
 async def certain() -> None:
@@ -74,11 +77,31 @@ class BatchResult:
     missing: Missing | None = None
 
 
+def answered(name: str, status: int, content: bytes) -> BatchResult:
+    """The result of a request that was answered; a refusal that may pass is none."""
+    transient = status >= _REDIRECTS and meaning_of(HttpStatusError(status, {}, content)) in TRANSIENT
+    return BatchResult(name, status, content, "failed" if transient else None)
+
+
 class NoBatches(JudgeDenied):
     """The endpoint takes no batches."""
 
     def __init__(self, status: int, path: str) -> None:
         super().__init__(f"the endpoint takes no batches (HTTP {status} at {path})", remedy="address")
+
+
+async def unless_absent(call: Callable[[], Awaitable[T]], path: str) -> T:
+    """The response to a call about batches.
+
+    Raises:
+        NoBatches: there are none.
+    """
+    try:
+        return await call()
+    except HttpStatusError as error:
+        if error.status in ABSENT:
+            raise NoBatches(error.status, path) from None
+        raise
 
 
 class Undecided(Exception):

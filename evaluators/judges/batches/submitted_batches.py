@@ -21,6 +21,7 @@ from evaluators.judges.batches.provider import (
     Missing,
     NoBatches,
     Undecided,
+    unless_absent,
 )
 from evaluators.judges.batches.request_waits import RequestWaits
 from evaluators.judges.error_mapping import HttpStatusError
@@ -36,6 +37,7 @@ GONE = "gone"
 """The status of a batch that was submitted, and that the provider does not know any more."""
 _NOT_AGAIN = frozenset({"cancelled", GONE})
 """How batches end whose requests somebody does not want, or has been billed for: they are not submitted again."""
+_A_BATCH = "a batch"
 _HTTP_404, _SERVER_FAULT = 404, 500
 
 
@@ -182,7 +184,7 @@ class SubmittedBatches:
             began = self.clock()
             try:
                 look = partial(self.provider.submitted, key, names, since, self.journal.ids())
-                batch = await self._call(partial(_unless_absent, look))
+                batch = await self._call(partial(unless_absent, look, _A_BATCH))
             except Undecided:
                 began = since
             except NoBatches:
@@ -208,7 +210,7 @@ class SubmittedBatches:
 
     async def _state(self, batch: str) -> BatchState:
         try:
-            return await self._call(partial(_unless_absent, lambda: self.provider.state(batch)))
+            return await self._call(partial(unless_absent, lambda: self.provider.state(batch), _A_BATCH))
         except JudgeDenied as error:
             if error.remedy not in _GONE:
                 raise
@@ -279,17 +281,3 @@ class SubmittedBatches:
         entries = ((name, self.journal.entry(self.terms.home, name)) for name in names)
         tries = [f"{self.terms.home} {name} {0 if entry is None else entry.attempts}" for name, entry in entries]
         return hashlib.sha256("\n".join(sorted(tries)).encode()).hexdigest()[:32]
-
-
-async def _unless_absent(call: Callable[[], Awaitable[T]]) -> T:
-    """The response to a call about batches.
-
-    Raises:
-        NoBatches: there are none.
-    """
-    try:
-        return await call()
-    except HttpStatusError as error:
-        if error.status in ABSENT:
-            raise NoBatches(error.status, "a batch") from None
-        raise
