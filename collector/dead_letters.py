@@ -359,11 +359,11 @@ class _DeadLetteringFold(FoldWrapper):
         self._rate = rate
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        await super().replay([record for record in records if not isinstance(record, UnreadableRecords)])
+        await self._fold.replay([record for record in records if not isinstance(record, UnreadableRecords)])
         self._letters.forget(self._partition)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        await super().deliver(self._letters.take_unreadable(records))
+        await self._fold.deliver(self._letters.take_unreadable(records))
         await self._letters.settle(self._partition, records, self._rate)
 
 

@@ -153,11 +153,11 @@ class _FencedFold(FoldWrapper):
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         if valid := [record for record in records if self._fence.admits(record)]:
-            await super().replay(valid)
+            await self._fold.replay(valid)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         valid = [record for record in records if self._fence.admits(record)]
         if len(valid) < len(records):
             self._on_void(len(records) - len(valid))
         if valid:
-            await super().deliver(valid)
+            await self._fold.deliver(valid)
