@@ -8,57 +8,26 @@ answers. It says in the model's name, in the fingerprint and in every reason tha
 Token probabilities of a text, in the form of the chat completions API.
 """
 
-import asyncio
 import hashlib
 import math
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import orjson
 from aiohttp import web
 
-from collector.demo.judge_answers import Json, JudgeRequest, Spread, answer_to, parse_request
-from evaluators.texts.draw import draw
+from collector.demo.judge_answers import Json, JudgeRequest, answer_to, parse_request
 
 MODEL = "stand-in-judge (no model)"
 FINGERPRINT = "fp_stand_in_no_model"
 
-_NO_SCORES: Mapping[tuple[int, int], Spread] = {}
-_PROSE = "I am a stand-in and no model, and this is no JSON: the answer seems fine to me, I would say."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Faults:
-    """Injected faults, for tests. Shares lie in [0, 1]; which calls they hit depends on a call's number alone.
-
-    `latency` (s) is waited before every answer, `retry_after` (s) asked for with 429. `hang` answers nothing at all.
-    """
-
-    latency: float = 0.0
-    error_share: float = 0.0
-    limited_share: float = 0.0
-    retry_after: float = 1.0
-    prose_share: float = 0.0
-    hang: bool = False
-    reply: tuple[int, str] | None = None
-    """Status and body that are sent instead of an answer, to `reply_share` of the calls, as a gateway may."""
-    reply_share: float = 1.0
-    reply_to: str = ""
-    """Only requests with this text in them get `reply`."""
-
-
-_Fault = Literal["error", "limited", "prose"]
-NO_FAULTS = Faults()
-
 
 class StandInJudge:
-    """The server's state: how often it was asked, and what goes wrong from now on."""
+    """The server, and how often it was asked."""
 
-    def __init__(self, faults: Faults = NO_FAULTS) -> None:
-        self.faults = faults
+    def __init__(self) -> None:
         self.calls = 0
 
     def application(self) -> web.Application:
@@ -70,53 +39,25 @@ class StandInJudge:
 
     async def _complete(self, request: web.Request) -> web.Response:
         self.calls += 1
-        body = await request.read()
-        if self.faults.hang:
-            await asyncio.Event().wait()
-        if self.faults.latency:
-            await asyncio.sleep(self.faults.latency)
-        if (reply := self._reply_instead(body)) is not None:
-            return reply
-        fault = self._fault()
-        if fault == "error":
-            return _error(500, "the stand-in judge fails on purpose")
-        if fault == "limited":
-            wait = {"Retry-After": f"{self.faults.retry_after:g}"}
-            return _error(429, "the stand-in judge is busy on purpose", headers=wait)
+        return await self.answer(await request.read())
+
+    async def answer(self, body: bytes) -> web.Response:
+        """The response to a request for a completion."""
         try:
-            question = cast("dict[str, Json]", orjson.loads(body))
-            return _json(200, completion(question, prose=fault == "prose"))
+            return _json(200, completion(cast("dict[str, Json]", orjson.loads(body))))
         except (ValueError, TypeError, AttributeError, LookupError):
-            return _error(400, "this is not a chat completion request")
-
-    def _reply_instead(self, body: bytes) -> web.Response | None:
-        faults = self.faults
-        if faults.reply is None or faults.reply_to.encode() not in body or _chance(self.calls) >= faults.reply_share:
-            return None
-        status, text = faults.reply
-        return web.Response(status=status, text=text, content_type="text/html" if "<" in text else "application/json")
-
-    def _fault(self) -> _Fault | None:
-        chance = _chance(self.calls)
-        for share, fault in (
-            (self.faults.error_share, "error"),
-            (self.faults.limited_share, "limited"),
-            (self.faults.prose_share, "prose"),
-        ):
-            if chance < share:
-                return cast("_Fault", fault)
-            chance -= share
-        return None
+            message = "this is not a chat completion request"
+            return _json(400, {"error": {"message": message, "type": "stand_in", "param": None, "code": None}})
 
 
-def completion(request: Mapping[str, Json], *, prose: bool = False) -> dict[str, Json]:
+def completion(request: Mapping[str, Json]) -> dict[str, Json]:
     """The answer to a chat completion request, with as many choices as it asks for.
 
     Raises:
         LookupError, TypeError, ValueError, AttributeError: it is no such request.
     """
     question = parse_request(request)
-    choices = [_choice(request, question, index, prose=prose) for index in range(int(request.get("n") or 1))]
+    choices = [_choice(request, question, index) for index in range(int(request.get("n") or 1))]
     digest = hashlib.sha256(question.text.encode(errors="replace")).hexdigest()
     return {
         "id": f"chatcmpl-{digest[:24]}",
@@ -129,10 +70,8 @@ def completion(request: Mapping[str, Json], *, prose: bool = False) -> dict[str,
     }
 
 
-def _choice(request: Mapping[str, Json], question: JudgeRequest, index: int, *, prose: bool) -> dict[str, Json]:
+def _choice(request: Mapping[str, Json], question: JudgeRequest, index: int) -> dict[str, Json]:
     text, scores = answer_to(question, sample=index)
-    if prose:
-        text, scores = _PROSE, _NO_SCORES
     tokens = tokens_of(text, scores, int(request.get("top_logprobs") or 0)) if request.get("logprobs") else None
     return {
         "index": index,
@@ -170,18 +109,8 @@ def _usage(text: str, choices: Sequence[Json]) -> dict[str, int]:
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-def _chance(number: int) -> float:
-    return draw(number.to_bytes(8, "big"), algorithm="sha256")
-
-
-def _error(status: int, message: str, *, headers: Mapping[str, str] | None = None) -> web.Response:
-    error = {"message": message, "type": "stand_in", "param": None, "code": None}
-    return _json(status, {"error": error}, headers=headers)
-
-
-def _json(status: int, value: Json, *, headers: Mapping[str, str] | None = None) -> web.Response:
-    body = orjson.dumps(value)
-    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+def _json(status: int, value: Json) -> web.Response:
+    return web.Response(status=status, body=orjson.dumps(value), content_type="application/json")
 
 
 _TOKEN = re.compile(r"\s?\w+|\s?[^\w\s]|\s+")

@@ -8,8 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from aiohttp import web
-
-from collector.demo.judge import NO_FAULTS, Faults, StandInJudge
+from faulty_judge import NO_FAULTS, Faults, FaultyJudge
 
 _NUMBER = re.compile(rb"turn-(\d{6})-")
 
@@ -24,7 +23,7 @@ class Call:
     failed: bool = False
 
 
-class CountedJudge(StandInJudge):
+class CountedJudge(FaultyJudge):
     """Takes the worker's name for its API key."""
 
     def __init__(self, faults: Faults = NO_FAULTS) -> None:

@@ -18,6 +18,7 @@ from aiohttp.test_utils import TestServer
 from batching_judge import BatchingJudge
 from broker import Broker, running_broker
 from counted_judge import CountedJudge
+from faulty_judge import Faults
 from figures import Figures, Interruption, Kill, exports, repeated
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError
@@ -29,7 +30,7 @@ from workers import Worker, evalstream, quick_batches
 from collector.commands.audit.audit import audit
 from collector.config.loading import load
 from collector.config.settings import LogSettings
-from collector.demo.judge import Faults, serve_judge
+from collector.demo.judge import serve_judge
 from collector.logs.kafka.workarounds import abandon
 from collector.service.open_logs import Logs, open_logs
 

@@ -14,13 +14,14 @@ from typing import Any
 import aiohttp
 import pytest
 from counted_judge import CountedJudge
+from faulty_judge import Faults
 from kafka import KafkaAdminClient, KafkaProducer
 from service import ServiceProcess, until_ledger
 from topics import PARTITIONS, Topics
 from traffic import request, trace_id, turn
 
 from collector.config.loading import check
-from collector.demo.judge import Faults, serve_judge
+from collector.demo.judge import serve_judge
 from collector.logs.consumer_runner import ConsumerTiming, SlewedClock
 from collector.logs.log import Record
 from collector.records.json import evaluation_from_json, turn_to_json

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from counted_judge import CountedJudge
 from dying import STEPS, evalstream_dying_at
+from faulty_judge import Faults
 from figures import Kill, exports, repeated
 from harness import EVALUATORS, JUDGED, configuration, log_settings, problems_of, until_drained
 from ledger_watch import LedgerWatch
@@ -22,7 +23,7 @@ from traffic import turn
 from workers import Worker
 
 from collector.config.settings import LogSettings
-from collector.demo.judge import Faults, serve_judge
+from collector.demo.judge import serve_judge
 from collector.logs.log import Log, Record
 from collector.records.json import turn_to_json
 from collector.service.open_logs import open_logs

@@ -17,12 +17,13 @@ import pytest
 import yaml
 from broker import Broker, free_ports
 from containers import Container, Store, built
+from faulty_judge import Faults, FaultyJudge
 from made_up import Trace, chat
 from pods import Pod, first_pod
 from schemas import KUBERNETES
 from tools import DEPLOY, run
 
-from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.demo.judge import serve_judge
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -237,7 +238,7 @@ def _journal(machine: Container) -> str:
 
 
 async def test_sigterm_ends_it_within_its_grace_while_a_judge_hangs(image: Store, tmp_path: Path):
-    judge = StandInJudge(Faults(hang=True))
+    judge = FaultyJudge(Faults(hang=True))
     async with serve_judge(judge) as url:
         otlp, metrics, options = _configured(tmp_path, url, evaluate={"shutdown_grace": "2s"})
         with image.running(options=options) as container:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from configurations import checked
+from faulty_judge import Faults, FaultyJudge
 from service import free_port
 
 from collector.config.configured import Config
 from collector.config.loading import check
-from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.demo.judge import serve_judge
 from collector.logs.log import Record
 from collector.records.json import evaluation_from_json, turn_to_json
 from collector.service.app import Running, running
@@ -137,7 +138,7 @@ async def test_a_judge_that_stays_down_fails_with_its_type_and_nothing_stops() -
 
 
 async def test_a_judge_that_hangs_ends_at_the_deadline() -> None:
-    judge = StandInJudge(Faults(hang=True))
+    judge = FaultyJudge(Faults(hang=True))
     async with serve_judge(judge) as url, running(config(url, timeout="200ms", deadline="1s")) as service:
         await put(service, 1)
         found = await ledger(service, 2)
@@ -149,7 +150,7 @@ async def test_a_judge_that_hangs_ends_at_the_deadline() -> None:
 
 
 async def test_a_judge_that_answers_prose_is_asked_once_more_and_fails_with_its_type() -> None:
-    judge = StandInJudge(Faults(prose_share=1.0))
+    judge = FaultyJudge(Faults(prose_share=1.0))
     async with serve_judge(judge) as url, running(config(url)) as service:
         await put(service, 1)
         found = await ledger(service, 2)
@@ -158,7 +159,7 @@ async def test_a_judge_that_answers_prose_is_asked_once_more_and_fails_with_its_
 
 
 async def test_a_judge_that_limits_is_given_the_time_it_asks_for() -> None:
-    judge = StandInJudge(Faults(limited_share=1.0, retry_after=1.0))
+    judge = FaultyJudge(Faults(limited_share=1.0, retry_after=1.0))
     async with serve_judge(judge) as url, running(config(url)) as service:
         await put(service, 1)
         labels = {"judge": "main", "result": "judge_rate_limited"}
@@ -174,7 +175,7 @@ async def test_a_judge_that_limits_is_given_the_time_it_asks_for() -> None:
 
 
 async def test_a_judge_that_fails_now_and_then_costs_no_score() -> None:
-    judge = StandInJudge(Faults(error_share=0.3))
+    judge = FaultyJudge(Faults(error_share=0.3))
     async with serve_judge(judge) as url, running(config(url)) as service:
         await put(service, *range(40))
         found = await ledger(service, 80)
@@ -199,7 +200,7 @@ async def test_an_endpoint_that_refuses_everyone_is_an_outage_until_it_is_mended
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     status, body, remedy = OUT[name]
-    judge = StandInJudge(Faults(reply=(status, body)))
+    judge = FaultyJudge(Faults(reply=(status, body)))
     breaker = {"failures": 5, "first_wait": "100ms", "longest_wait": "200ms"}
     async with serve_judge(judge) as url, running(config(url, breaker=breaker, deadline="60s")) as service:
         await put(service, *range(100))
@@ -219,7 +220,7 @@ async def test_an_endpoint_that_refuses_everyone_is_an_outage_until_it_is_mended
 
 @pytest.mark.parametrize("status", [200, 403])
 async def test_a_question_that_a_firewall_takes_offence_at_fails_alone(status: int) -> None:
-    judge = StandInJudge(Faults(reply=(status, "<html>blocked</html>"), reply_to="What is 13?"))
+    judge = FaultyJudge(Faults(reply=(status, "<html>blocked</html>"), reply_to="What is 13?"))
     breaker = {"failures": 20, "first_wait": "100ms", "longest_wait": "200ms"}
     async with serve_judge(judge) as url, running(config(url, breaker=breaker, concurrency=2)) as service:
         for start in range(0, 60, 6):
@@ -234,7 +235,7 @@ async def test_a_question_that_a_firewall_takes_offence_at_fails_alone(status: i
 
 
 async def test_one_garbled_reply_among_good_ones_costs_no_score() -> None:
-    judge = StandInJudge(Faults(reply=(200, "<html>"), reply_share=0.2))
+    judge = FaultyJudge(Faults(reply=(200, "<html>"), reply_share=0.2))
     async with serve_judge(judge) as url, running(config(url)) as service:
         await put(service, *range(60))
         found = await ledger(service, 120)
@@ -243,7 +244,7 @@ async def test_one_garbled_reply_among_good_ones_costs_no_score() -> None:
 
 
 async def test_a_model_that_is_unknown_stops_no_other_model_at_its_address() -> None:
-    judge = StandInJudge(Faults(reply=(404, '{"error": {"code": "model_not_found"}}'), reply_to='"model":"gone"'))
+    judge = FaultyJudge(Faults(reply=(404, '{"error": {"code": "model_not_found"}}'), reply_to='"model":"gone"'))
     judged = {"kind": "g_eval", "evaluation_steps": STEPS, "evaluation_params": ["input", "actual_output"]}
     async with serve_judge(judge) as url:
         settings = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from faulty_judge import Faults, FaultyJudge
 from test_judge_faults import helpful, ledger, put
 
 from collector.config.loading import check
-from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.demo.judge import serve_judge
 from collector.errors import ConfigError
 from collector.service.app import running
 
@@ -30,7 +31,7 @@ def values(first: str, second: str, **jury: object) -> dict[str, object]:
 
 
 async def test_the_median_of_three_is_one_evaluation_that_names_them() -> None:
-    judge = StandInJudge()
+    judge = FaultyJudge()
     async with serve_judge(judge) as url, running(check(values(url, url), "test")) as service:
         await put(service, 1)
         [found] = helpful(await ledger(service, 2))
@@ -43,7 +44,7 @@ async def test_the_median_of_three_is_one_evaluation_that_names_them() -> None:
 
 
 async def test_two_of_three_are_enough_and_one_is_not() -> None:
-    broken = StandInJudge(Faults(prose_share=1.0))
+    broken = FaultyJudge(Faults(prose_share=1.0))
     async with serve_judge() as good, serve_judge(broken) as bad:
         async with running(check(values(good, bad), "test")) as service:
             await put(service, 1)

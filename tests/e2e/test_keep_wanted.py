@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_judge import Faults, FaultyJudge
 from kafka import KafkaProducer
 from made_up import Trace, chat
 from payloads import WHOLE_WAY, requests
@@ -20,7 +21,7 @@ from service import ServiceProcess, until_ledger
 from topics import PARTITIONS, Topics
 
 from collector.config.settings import LogSettings
-from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.demo.judge import serve_judge
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.records.json import turn_from_json
 from collector.records.noted_turns import has_note
@@ -193,7 +194,7 @@ def assert_the_same(of_all: tuple[Any, Any, list[Turn]], of_wanted: tuple[Any, A
 @pytest.mark.long
 async def test_killed_again_and_again_it_judges_everything_once(tmp_path: Path) -> None:
     bodies, chance = traffic(), random.Random(1)
-    async with serve_judge(StandInJudge(Faults(latency=0.2))) as url:
+    async with serve_judge(FaultyJudge(Faults(latency=0.2))) as url:
         await with_known_key(log_in(tmp_path))
         process = ServiceProcess(tmp_path, configuration(url, "wanted", quiet="1s", evaluators=("helpful", "kind")))
         await process.start()
@@ -217,7 +218,7 @@ async def test_over_kafka_killed_again_and_again_it_judges_everything_once(tmp_p
     topics, chance = Topics(kafka_broker.bootstrap), random.Random(2)
     bodies = traffic()
     changes = {"log": topics.log_settings(), "receive": {"kafka": [topics.source_settings()]}}
-    async with serve_judge(StandInJudge(Faults(latency=0.2))) as url:
+    async with serve_judge(FaultyJudge(Faults(latency=0.2))) as url:
         settings = configuration(url, "wanted", quiet="1s", evaluators=("helpful", "kind"), **changes)
         await with_known_key(LogSettings.model_validate(changes["log"]))
         process = ServiceProcess(tmp_path, settings)

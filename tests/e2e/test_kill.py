@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_judge import Faults, FaultyJudge
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from payloads import WHOLE_WAY, exchanges, requests
@@ -23,7 +24,7 @@ from collector.commands.audit.audit import audit
 from collector.commands.trace import trace_evaluation
 from collector.config.loading import load
 from collector.config.settings import LogSettings
-from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.demo.judge import serve_judge
 from collector.logs.log import Log
 from collector.records.shared_records import HEADERS
 from collector.service.open_logs import open_logs
@@ -47,7 +48,7 @@ LATER_SEEDS = [pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3)]
 async def test_on_sqlite_a_service_that_is_killed_again_and_again_judges_everything_once(
     seed: int, tmp_path: Path
 ) -> None:
-    async with serve_judge(StandInJudge(Faults(latency=0.4))) as url:
+    async with serve_judge(FaultyJudge(Faults(latency=0.4))) as url:
         process = ServiceProcess(tmp_path, configuration(url))
         await process.start()
         for dialect in WHOLE_WAY:
@@ -61,7 +62,7 @@ async def test_on_sqlite_a_service_that_is_killed_again_and_again_judges_everyth
 async def test_on_sqlite_traces_that_share_records_are_judged_once_through_kills(tmp_path: Path) -> None:
     """All traces come in one request of each signal, so that several share a record."""
     receive = {"otlp_http": {"port": 0}}
-    async with serve_judge(StandInJudge(Faults(latency=0.4))) as url:
+    async with serve_judge(FaultyJudge(Faults(latency=0.4))) as url:
         process = ServiceProcess(tmp_path, configuration(url, receive=receive))
         await process.start()
         for name, body in merged_requests().items():
@@ -117,7 +118,7 @@ async def test_on_kafka_a_service_that_is_killed_again_and_again_judges_everythi
     topics.produce_payloads(WHOLE_WAY)
     receive = {"kafka": [topics.source_settings()]}
     changes = {"log": topics.log_settings(), "receive": receive}
-    async with serve_judge(StandInJudge(Faults(latency=0.4))) as url:
+    async with serve_judge(FaultyJudge(Faults(latency=0.4))) as url:
         process = ServiceProcess(tmp_path, configuration(url, **changes))
         await process.start()
         assert_everything_once(await killed_and_finished(process, random.Random(seed), within=120))

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_judge import Faults, FaultyJudge
 from prometheus_client.parser import text_string_to_metric_families
 from service import ServiceProcess
 from topics import Topics
 
 from collector.config.settings import LogSettings
-from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.demo.judge import serve_judge
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS
 from collector.logs.log import Log, Record
 from collector.records.json import evaluation_from_json, turn_to_json
@@ -160,7 +161,7 @@ async def test_three_replicas_one_killed_one_added_judge_everything_once_within_
     sent = turns()
     third = len(sent) // 3
     async with AsyncExitStack() as stack:
-        judge = await stack.enter_async_context(serve_judge(StandInJudge(Faults(latency=0.3))))
+        judge = await stack.enter_async_context(serve_judge(FaultyJudge(Faults(latency=0.3))))
         config = configuration(judge, Topics(kafka_broker.bootstrap))
         processes = [replica(tmp_path, config, number) for number in range(4)]
         for each in processes:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from faulty_judge import Faults, FaultyJudge
 
 from collector.cli import main
 from collector.commands.check.plan_json import plan_json
 from collector.config.loading import load
-from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.demo.judge import serve_judge
 
 
 def prepare(folder: Path, url: str, count: int) -> None:
@@ -146,7 +147,7 @@ def test_a_command_that_reads_makes_no_log(
 
 
 async def test_a_judge_that_talks_nonsense_gives_no_score(tmp_path: Path) -> None:
-    async with serve_judge(StandInJudge(Faults(prose_share=1.0))) as url:
+    async with serve_judge(FaultyJudge(Faults(prose_share=1.0))) as url:
         prepare(tmp_path, url, 3)
         done = await finished(tmp_path, "turns.jsonl", "--json")
     assert done.returncode == 1
@@ -181,7 +182,7 @@ async def test_an_unreachable_judge_is_reported_at_once(tmp_path: Path) -> None:
 async def test_interrupted_and_started_again_nothing_is_judged_twice(tmp_path: Path) -> None:
     import asyncio
 
-    judge = StandInJudge(Faults(latency=0.02))
+    judge = FaultyJudge(Faults(latency=0.02))
     async with serve_judge(judge) as url:
         prepare(tmp_path, url, 10_000)
         first = await asyncio.create_subprocess_exec(

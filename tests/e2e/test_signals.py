@@ -8,15 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from faulty_judge import Faults, FaultyJudge
 from payloads import exchanges, requests
 from service import ServiceProcess, free_port, until_ledger
 from test_page_service import DIALECT, configuration
 
-from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.demo.judge import serve_judge
 
 
 async def test_a_second_signal_ends_it_now_and_the_next_start_goes_on(tmp_path: Path) -> None:
-    judge = StandInJudge(Faults(hang=True))
+    judge = FaultyJudge(Faults(hang=True))
     async with serve_judge(judge) as url:
         settings = configuration(url, 0) | {"evaluate": {"shutdown_grace": "10m"}}
         process = ServiceProcess(tmp_path, settings)

@@ -17,6 +17,7 @@ import aiohttp
 import grpc
 import grpc.aio
 import pytest
+from faulty_judge import Faults, FaultyJudge
 from made_up import Trace, chat
 from payloads import WHOLE_WAY, requests
 from prometheus_client.parser import text_string_to_metric_families
@@ -25,7 +26,7 @@ from test_kill import EXPECTED, assert_everything_once
 from test_whole_way import configuration, of_whole_turns
 from topics import Topics
 
-from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.demo.judge import serve_judge
 
 JUDGED = "evalstream_evaluations_started_total"
 RECEIVED = "evalstream_receive_requests_total"
@@ -112,7 +113,7 @@ async def everything_once(process: ServiceProcess, sent: int) -> None:
 
 async def test_over_a_file_they_share_partitions_and_end_together(tmp_path: Path) -> None:
     async with (
-        serve_judge(StandInJudge(Faults(latency=0.4))) as url,
+        serve_judge(FaultyJudge(Faults(latency=0.4))) as url,
         command(tmp_path, configuration(url), 3) as process,
     ):
         await post_everything(process)
@@ -148,7 +149,7 @@ async def export_on_its_own_connection(stack: AsyncExitStack, port: int, number:
 async def test_connections_that_last_are_divided_evenly(tmp_path: Path, protocol: str) -> None:
     """Two workers of eight connections have four each, whichever the system would have picked."""
     port = free_port()
-    async with serve_judge(StandInJudge()) as url:
+    async with serve_judge(FaultyJudge()) as url:
         receive = {"otlp_http": {"port": 0}, "otlp_grpc": {"port": port}}
         async with command(tmp_path, configuration(url, receive=receive), 2) as process, AsyncExitStack() as stack:
             for number in range(8):
@@ -165,7 +166,7 @@ async def test_connections_that_last_are_divided_evenly(tmp_path: Path, protocol
 async def test_killed_under_load_workers_over_a_file_lose_nothing_and_judge_nothing_twice(tmp_path: Path) -> None:
     """At a moment of its own each time: while requests come, turns are made, judges answer."""
     async with (
-        serve_judge(StandInJudge(Faults(latency=0.05))) as url,
+        serve_judge(FaultyJudge(Faults(latency=0.05))) as url,
         command(tmp_path, configuration(url), 2) as process,
     ):
         sent = 0

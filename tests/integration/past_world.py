@@ -11,11 +11,12 @@ from typing import Any
 
 import yaml
 from click.testing import Result
+from faulty_judge import Faults, FaultyJudge
 from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.config.loading import load
-from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.demo.judge import serve_judge
 from collector.logs.log import Record
 from collector.records.json import evaluation_from_json, turn_to_json
 from collector.service.app import Running, running
@@ -34,7 +35,7 @@ class World:
     """A folder with a configuration, and the judge that it names."""
 
     folder: Path
-    judge: StandInJudge
+    judge: FaultyJudge
     settings: dict[str, Any]
 
     def configure(self, **changes: Any) -> Path:
@@ -114,7 +115,7 @@ async def until_drained(config: Path, within: float = 90.0) -> None:
 
 @asynccontextmanager
 async def a_world(folder: Path, log: dict[str, Any]) -> AsyncIterator[World]:
-    judge = StandInJudge()
+    judge = FaultyJudge()
     async with serve_judge(judge) as url:
         asked = {"evaluation_steps": ["Does it answer?"], "evaluation_params": ["input", "actual_output"]}
         prices = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 1.0}

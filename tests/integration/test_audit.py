@@ -15,11 +15,12 @@ import orjson
 import pytest
 import yaml
 from click.testing import Result
+from faulty_judge import Faults, FaultyJudge
 from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.config.loading import load
-from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.demo.judge import serve_judge
 from collector.errors import ConfigError
 from collector.logs.log import TICK, Record
 from collector.records.json import turn_to_json
@@ -266,7 +267,7 @@ async def test_what_was_drawn_at_another_rate_is_compared_at_that_rate(world: Wo
 
 async def test_an_evaluation_that_was_made_again_counts_once(tmp_path: Path) -> None:
     world = World(tmp_path)
-    judge = StandInJudge(Faults(reply=(400, "no"), reply_to="What is it"))
+    judge = FaultyJudge(Faults(reply=(400, "no"), reply_to="What is it"))
     async with serve_judge(judge) as url:
         world.configure(
             judges={"main": {"model": "m", "base_url": url, "usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 1}},

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
+from faulty_judge import Faults, FaultyJudge
 from running_service import ledger, put, value
 from service import free_port
 
@@ -20,7 +21,7 @@ from collector.commands.audit.audit import audit
 from collector.commands.check.changes import change_lines, running_configuration
 from collector.commands.log_copy.log_copy import copy_logs
 from collector.config.loading import load
-from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.demo.judge import serve_judge
 from collector.errors import ConfigError
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
@@ -106,7 +107,7 @@ async def clean(file: ConfigFile) -> None:
 
 
 async def test_a_prompt_changes_at_one_position(tmp_path: Path) -> None:
-    judge = StandInJudge()
+    judge = FaultyJudge()
     async with serve_judge(judge) as url:
         file = ConfigFile(tmp_path, url)
         async with running(load(file.path), {"evaluate"}, path=file.path) as service:
@@ -269,7 +270,7 @@ async def test_another_key_is_used_without_a_new_number(tmp_path: Path) -> None:
 
 
 async def test_a_reload_under_load_loses_nothing_and_judges_nothing_twice(tmp_path: Path) -> None:
-    judge = StandInJudge(Faults(latency=0.02))
+    judge = FaultyJudge(Faults(latency=0.02))
     async with serve_judge(judge) as url:
         file = ConfigFile(tmp_path, url)
         async with running(load(file.path), {"evaluate"}, path=file.path) as service:
@@ -291,7 +292,7 @@ async def test_a_reload_under_load_loses_nothing_and_judges_nothing_twice(tmp_pa
         await clean(file)
 
 
-class HesitantJudge(StandInJudge):
+class HesitantJudge(FaultyJudge):
     """Does not answer about the first turn until it is told to."""
 
     def __init__(self) -> None:
@@ -519,7 +520,7 @@ async def test_a_file_that_was_replaced_long_ago_is_meant(tmp_path: Path, second
 
 async def test_evaluators_begin_and_cease_to_ask_together(tmp_path: Path) -> None:
     """What waits while the judge is out is asked as the newest configuration has it: together, each once."""
-    judge = StandInJudge()
+    judge = FaultyJudge()
     async with serve_judge(judge) as url:
         file = ConfigFile(tmp_path, "http://127.0.0.1:9/v1")
         file.change(lambda values: values["evaluators"].update(also=dict(values["evaluators"]["answers"])))

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_judge import Faults
 from past_world import BAD_REQUEST, World, a_world
 from running_service import value
 from service import ServiceProcess
 
-from collector.demo.judge import Faults
 from collector.errors import ConfigError
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.logs.log import Record

@@ -8,10 +8,11 @@ from typing import Literal
 
 import aiohttp
 import pytest
+from faulty_judge import Faults, FaultyJudge
 from pydantic import BaseModel, Field
 
 from collector.demo.application import TOPICS
-from collector.demo.judge import FINGERPRINT, MODEL, Faults, StandInJudge, serve_judge
+from collector.demo.judge import FINGERPRINT, MODEL, serve_judge
 from collector.demo.judge_answers import closeness, spread_around
 from evaluators.answers.expected_score import score_distribution
 from evaluators.cases import Turn
@@ -29,7 +30,7 @@ BAD = {"input": TOPIC.question, "actual_output": TOPIC.bad}
 @asynccontextmanager
 async def asked(**faults):
     async with (
-        serve_judge(StandInJudge(Faults(**faults))) as url,
+        serve_judge(FaultyJudge(Faults(**faults))) as url,
         OpenAIJudge(MODEL, base_url=url, api_key="none", timeout=5.0, retries=0) as judge,
     ):
         yield judge
@@ -172,7 +173,7 @@ async def test_errors_limits_prose_and_hanging_on_purpose():
 
 async def test_shares_of_faults_are_kept_to_and_repeat():
     async def outcomes() -> list[int]:
-        stand_in = StandInJudge(Faults(error_share=0.2, limited_share=0.3))
+        stand_in = FaultyJudge(Faults(error_share=0.2, limited_share=0.3))
         async with serve_judge(stand_in) as url, aiohttp.ClientSession() as session:
             statuses = []
             for number in range(200):
