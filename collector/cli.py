@@ -641,13 +641,6 @@ def dataset(
     ] = None,
     most: Annotated[int, typer.Option("--n", min=1, help="Most cases.")] = 200,
     diverse: Annotated[bool, typer.Option(help="Leave out cases whose questions are nearly the same.")] = True,
-    alike_by: Annotated[
-        str | None,
-        typer.Option(help="An evaluator of kind similarity, whose model recognises the same question in other words."),
-    ] = None,
-    alike_from: Annotated[
-        float, typer.Option(min=-1, max=1, help="With --alike-by: the cosine from which two questions are the same.")
-    ] = 0.96,
     name: Annotated[str, typer.Option(help="The name of the test set, if the format has one.")] = "evalstream",
 ) -> None:
     """Make a test set of past turns and conversations.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,8 +22,7 @@ from collector.records.json import evaluation_to_json, label_to_json
 from collector.records.turns import turn_record
 from collector.service.open_logs import open_logs
 from evaluators.cases import Message, Turn
-from evaluators.judge import Answer, Verdict
-from evaluators.results import Sampling, Subject, Usage
+from evaluators.results import Sampling, Subject
 
 NOW = datetime.now(UTC)
 QUESTIONS = [
@@ -113,46 +110,6 @@ def test_low_ones_come_worst_first_and_disagreed_ones_with_what_was_said(world: 
     Path("cases.json").unlink()
     assert run("--which", "sampled", "--n", "2").exit_code == 0
     assert len(written()) == 2
-
-
-class Meaning:
-    """A model of embeddings to whom boats and dogs are alike."""
-
-    model = "meaning"
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    async def ask(self, prompt: Any, reply: Any, **_more: Any) -> Any:
-        [text] = prompt.material["texts"]
-        self.seen.append(text)
-        vector = [1.0, 0.0] if "park" in text or "gift" in text else [0.0, 1.0]
-        return Verdict([Answer(reply(vectors=[vector]), "")], self.model, None, Usage(calls=1), 0.0)
-
-
-def test_the_same_in_other_words_is_left_out_by_the_vectors_of_a_model(
-    world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judge = Meaning()
-
-    @asynccontextmanager
-    async def opened(config: Any, _definitions: Any) -> AsyncIterator[dict[str, Any]]:
-        assert list(config.evaluators) == ["alike"]
-        yield {"vectors": judge}
-
-    monkeypatch.setattr("collector.commands.cases.cases.open_judges", opened)
-    text = Path("evalstream.yaml").read_text()
-    Path("evalstream.yaml").write_text(
-        text.replace("evaluators: {", "evaluators: {alike: {kind: similarity, judge: vectors}, ", 1)
-        + "judges: {vectors: {kind: embeddings, model: m, base_url: 'http://127.0.0.1:9/v1', api_key: k}}\n"
-    )
-    result = run("--alike-by", "alike")
-    assert result.exit_code == 0, result.output
-    assert len(written()) == 2
-    assert "2 near-duplicates left out" in result.output, "one by its letters, one by its vector"
-    assert len(judge.seen) == 3, "what is the same by its letters is not asked about"
-    assert "choose from alike" in str(run("--alike-by", "helpful").exception)
-    assert "--no-diverse" in str(run("--alike-by", "alike", "--no-diverse").exception)
 
 
 def test_what_cannot_be_made_is_said(world: Path) -> None:

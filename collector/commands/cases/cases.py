@@ -1,46 +1,28 @@
 """The command: reads the logs, joins turns, evaluations and labels, writes a file."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from collector.commands.cases.formats import FORMATS
-from collector.commands.cases.selection import (
-    SAME_MEANING,
-    LikeLetters,
-    Likeness,
-    LikeVectors,
-    SelectedCase,
-    Which,
-    candidates,
-)
+from collector.commands.cases.selection import SelectedCase, Which, candidates, diverse
 from collector.config.configured import Config
 from collector.errors import ConfigError
-from collector.judging.open_judges import open_judges
 from collector.past.evaluations import EvaluationFilter, evaluations_in, select
 from collector.past.turns import Turns, case_of, newest_labels, turns_in_log
-from collector.records.tenants import tenant_of
-from collector.redact.open_redactor import open_redactors
-from collector.redact.redactor import redact_case
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.wording import plural, unknown
 from evaluators.cases import Conversation, Turn
 from evaluators.private_files import open_private
 from evaluators.results import Evaluation, Label
-from evaluators.turn.similarity import Similarity
 
 DONE, NONE = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasesOptions:
-    """The command's options. `most` is how many cases are wanted, `diverse` whether near-duplicates are left out.
-
-    `alike_by` is the evaluator of kind similarity by whose model they are known, beside their letters, from the cosine
-    `alike_from` on.
-    """
+    """The command's options. `most` is how many cases are wanted, `diverse` whether near-duplicates are left out."""
 
     which: Which = "failed"
     since: datetime
@@ -50,8 +32,6 @@ class CasesOptions:
     below: float | None = None
     most: int = 200
     diverse: bool = True
-    alike_by: str | None = None
-    alike_from: float = SAME_MEANING
     form: str = "jsonl"
     output: Path
     name: str = "evalstream"
@@ -61,12 +41,11 @@ async def write_cases(config: Config, options: CasesOptions, say: Callable[[str]
     """Write the cases; the exit status: 1 if there are none.
 
     Raises:
-        ConfigError: no such monitor, evaluator or format, no log, no vectors, or the file exists already or cannot be
-            written.
+        ConfigError: no such monitor, evaluator or format, no log, or the file exists already or cannot be written.
     """
     _check(config, options)
-    async with open_stored_logs(config.settings.log) as logs, _likeness(config, logs, options) as likeness:
-        result = await _find(config, logs, options, likeness)
+    async with open_stored_logs(config.settings.log) as logs:
+        result = await _find(config, logs, options)
     if not result.cases:
         say(f"no case: {result.summary}")
         return NONE
@@ -96,42 +75,13 @@ def _check(config: Config, options: CasesOptions) -> None:
     for evaluator in options.evaluators:
         if evaluator not in config.evaluators:
             raise ConfigError(f"--evaluator: {unknown('evaluator', evaluator, sorted(config.evaluators))}")
-    if options.alike_by is not None:
-        named = config.evaluators.get(options.alike_by)
-        if named is None or named.evaluator.kind != Similarity.kind:
-            similar = sorted(
-                name for name, evaluator in config.evaluators.items() if evaluator.evaluator.kind == Similarity.kind
-            )
-            raise ConfigError(f"--alike-by: {unknown('evaluator of kind similarity', options.alike_by, similar)}")
-        if not options.diverse:
-            raise ConfigError("--alike-by means nothing with --no-diverse; leave one of them out")
     if options.since >= options.until:
         raise ConfigError("--from and --to: the window must begin before it ends")
     if not config.settings.store_text:
         raise ConfigError("store_text is false, so the log has no texts that a case could be made of")
 
 
-@asynccontextmanager
-async def _likeness(config: Config, logs: Logs, options: CasesOptions) -> AsyncGenerator[Likeness | None]:
-    """The finder of near-duplicates; None without one."""
-    if options.alike_by is None:
-        yield LikeLetters() if options.diverse else None
-        return
-    only = {options.alike_by: config.evaluators[options.alike_by]}
-    redactors = open_redactors(config.settings.redact)
-
-    def redacted(case: Turn | Conversation) -> Turn | Conversation:
-        redactor = redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
-        return case if redactor is None else redact_case(case, redactor)
-
-    definitions = await logs.generated_steps()
-    async with open_judges(replace(config, evaluators=only), definitions) as judges:
-        name = only[options.alike_by].judge
-        assert name is not None, "a similarity has a judge: the configuration was checked"
-        yield LikeVectors(judges[name], options.alike_from, redacted)
-
-
-async def _find(config: Config, logs: Logs, options: CasesOptions, likeness: Likeness | None) -> _Selection:
+async def _find(config: Config, logs: Logs, options: CasesOptions) -> _Selection:
     monitors = [options.monitor] if options.monitor else []
     selection = EvaluationFilter(
         since=options.since, until=options.until, monitors=monitors, evaluators=options.evaluators
@@ -147,21 +97,14 @@ async def _find(config: Config, logs: Logs, options: CasesOptions, likeness: Lik
     every = (label for of in labels.values() for label in of)
     chosen = candidates(evaluations, every, options.which, below=options.below, lower_is_better=lower)
     turns = await turns_in_log(logs.turns, {evaluation.subject.conversation_id for evaluation in chosen})
-    lost = duplicates = 0
+    lost = 0
     joined: list[SelectedCase] = []
     for case, of in _by_subject(chosen, evaluations, turns):
         if case is None:
             lost += 1
         else:
             joined.append(_selected(case, of, labels, options.which))
-    cases: list[SelectedCase] = []
-    for case in joined:
-        if len(cases) >= options.most:
-            break
-        if likeness is not None and await likeness.repeats(case):
-            duplicates += 1
-        else:
-            cases.append(case)
+    cases, duplicates = diverse(joined, options.most) if options.diverse else (joined[: options.most], 0)
     left_out = f", {plural(duplicates, 'near-duplicate')} left out" if duplicates else ""
     gone = f", {plural(lost, 'turn')} no longer in the log" if lost else ""
     return _Selection(
