@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -165,36 +164,6 @@ def test_a_cheap_judge_that_is_not_worth_its_price_is_named(tmp_path: Path) -> N
     said = run(path, "--error", "0.01")
     assert "  strong alone on a sample of 0." in said
     assert "is cheaper for this error" in said
-
-
-def test_an_evaluator_that_costs_nothing_may_be_audited_by_the_dear_one(tmp_path: Path) -> None:
-    """`brief` agrees with the judge and is code; `noise` is code, and says nothing of it."""
-    document = configuration(tmp_path)
-    del document["evaluators"]["helpful"]["audit"]
-    document["evaluators"] |= {
-        "brief": {"kind": "length", "maximum": 900},
-        "noise": {"kind": "length", "maximum": 90},
-    }
-    document["monitors"]["all"]["evaluators"] += ["brief", "noise"]
-    path, made, chance = write(tmp_path, document), list(evaluations(audits=False)), random.Random(9)
-    free = [
-        replace(each, evaluation_id=f"{name}{each.evaluation_id}", evaluator=name, score=score, cost_usd=None)
-        for each in made
-        for name, score in (
-            ("brief", min(1.0, max(0.0, (each.score or 0.0) + chance.gauss(0.0, 0.05)))),
-            ("noise", chance.random()),
-        )
-    ]
-    fill(path, made + free)
-    said = run(path, "--error", "0.02", "--evaluator", "helpful")
-    assert "  brief (correlation 0.9" in said
-    assert "with audit: {evaluator: helpful, share: 0." in said
-    assert "noise (correlation" not in said
-    (helpful,) = json.loads(run(path, "--error", "0.02", "--evaluator", "helpful", "--json"))["evaluators"]
-    assert helpful["cheaper_audit"]["evaluator"] == "brief"
-    assert helpful["cheaper_audit"]["proposed"]["usd_per_day"] < 0.9 * helpful["proposed"]["usd_per_day"]
-    # about as many audits as 1 - ρ² leaves of the variance, and 50 at least; each costs what a score did
-    assert helpful["cheaper_audit"]["proposed"]["usd_per_day"] == pytest.approx(0.05, abs=0.02)
 
 
 def test_an_error_out_of_reach_and_too_few_audits_are_said(tmp_path: Path) -> None:

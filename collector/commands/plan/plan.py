@@ -12,13 +12,9 @@ import yaml
 from collector.calibration.page_labels import LabelIndex
 from collector.commands.plan.allocation import Allocation, cheapest, cheapest_boosts, rounded
 from collector.commands.plan.past_figures import (
-    CheaperAudit,
-    CheapScore,
     PastFigures,
     PricedEvaluation,
     ScoredTwice,
-    cheap_scores,
-    cheaper_audit,
     figures_of,
     with_second_phase,
 )
@@ -63,8 +59,7 @@ class PlannedEvaluator:
     """An evaluator's past, and what its configuration and the proposed one come to.
 
     `second` is who scores a share again: `audits`, `labels` or None. `proposed` is None where the error is out of
-    reach; `most` is what comes of scoring everything by everybody. `cheaper` is another evaluator that this one could
-    audit, where that costs less.
+    reach; `most` is what comes of scoring everything by everybody.
     """
 
     use: UseSettings
@@ -76,8 +71,6 @@ class PlannedEvaluator:
     notes: tuple[str, ...] = ()
     proposed: Allocation | None = None
     second_alone: Allocation | None = None
-    cheap_scores: tuple[CheapScore, ...] = ()
-    cheaper: CheaperAudit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +105,7 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
             f"monitor {options.monitor}: {plural(most, 'score')} of an evaluator in this time at most, and a plan "
             f"needs {FEWEST}; name an earlier --from, or come back when there are more"
         )
-    made = [_evaluator(use, past, config, options, strata, labels) for use in enough]
+    made = [_evaluator(use, past[use.name], config, options, strata, labels) for use in enough]
     return _planned(made, options, strata, {name: count for name, count in counts.items() if count < FEWEST})
 
 
@@ -160,7 +153,6 @@ def priced_evaluation(evaluation: Evaluation) -> PricedEvaluation:
         audit=audit_of(evaluation),
         was_audited=audit_outcome(evaluation) is not None,
         version=evaluation.evaluator_version,
-        subject=evaluation.subject.turn_id or f"{evaluation.subject.conversation_id} {evaluation.subject.revision}",
     )
 
 
@@ -192,13 +184,13 @@ def _strata(boost: BoostSettings) -> dict[str, float]:
 
 def _evaluator(
     use: UseSettings,
-    everything: Mapping[str, Sequence[PricedEvaluation]],
+    past: Sequence[PricedEvaluation],
     config: Config,
     options: PlanOptions,
     strata: Mapping[str, float],
     labels: LabelIndex | None,
 ) -> PlannedEvaluator:
-    configured, past = config.evaluators[use.name], everything[use.name]
+    configured = config.evaluators[use.name]
     figures = figures_of(past, tuple(strata))
     if configured.judge is not None and all(evaluation.usd is None for evaluation in past):
         raise ConfigError(
@@ -237,7 +229,6 @@ def _evaluator(
         present=_allocation(day, rates, share),
         most=_allocation(day, ones, 1.0),
         notes=tuple(notes),
-        cheap_scores=tuple(cheap_scores(use.name, everything, config, tuple(strata))) if labels is None else (),
     )
 
 
@@ -281,20 +272,16 @@ def _planned(
     )
 
 
-def _proposed(planned_evaluator: PlannedEvaluator, boosts: Sequence[float], error: float) -> PlannedEvaluator:
-    if (
-        not any(planned_evaluator.day.usd)
-        and planned_evaluator.day.second is None
-        and planned_evaluator.most.error <= error
-    ):
-        return replace(planned_evaluator, proposed=planned_evaluator.most)  # it costs nothing to score everything
-    proposed, alone = cheapest(planned_evaluator.day, boosts, error), planned_evaluator.day.second_alone()
-    cheaper = None if alone is None or planned_evaluator.second != "audits" else cheapest(alone, boosts, error)
-    proposed = None if proposed is None else rounded(planned_evaluator.day, boosts, proposed)
+def _proposed(planned: PlannedEvaluator, boosts: Sequence[float], error: float) -> PlannedEvaluator:
+    day = planned.day
+    if not any(day.usd) and day.second is None and planned.most.error <= error:
+        return replace(planned, proposed=planned.most)  # it costs nothing to score everything
+    proposed, alone = cheapest(day, boosts, error), day.second_alone()
+    cheaper = None if alone is None or planned.second != "audits" else cheapest(alone, boosts, error)
+    proposed = None if proposed is None else rounded(day, boosts, proposed)
     return replace(
-        planned_evaluator,
+        planned,
         proposed=proposed,
-        cheaper=cheaper_audit(planned_evaluator.cheap_scores, boosts, error, proposed),
         second_alone=cheaper if proposed is None or (cheaper is not None and cheaper.usd < proposed.usd) else None,
     )
 
@@ -316,32 +303,25 @@ async def print_plan(config: Config, options: PlanOptions, say: Callable[[str], 
 
 def configuration(config: Config, monitor: str, made: SamplingPlan) -> dict[str, Any]:
     """The piece of configuration to paste; empty if no evaluator reaches the error."""
-    reached = {evaluator.use.name: evaluator for evaluator in made.evaluators if evaluator.proposed is not None}
+    reached = {planned.use.name: (planned, planned.proposed) for planned in made.evaluators if planned.proposed}
     if not reached:
         return {}
     settings = config.settings.monitors[monitor]
     uses: list[Any] = []
     for use in settings.uses:
-        planned = reached.get(use.name)
-        rate = use.sample if planned is None or planned.proposed is None else planned.proposed.rate
+        rate = reached[use.name][1].rate if use.name in reached else use.sample
         entry = use.model_dump(exclude_none=True) | ({} if rate is None else {"sample": rate})
         uses.append(use.name if list(entry) == ["name"] else entry)
     watched: dict[str, Any] = {} if isinstance(settings.rate, PlannedRate) else {"evaluators": uses}
     if len(made.strata) > 1:
         watched["boost"] = _boosts(settings.boost, dict(zip(made.strata, made.boosts, strict=True)))
     piece: dict[str, Any] = {"monitors": {monitor: watched}} if watched else {}
-    for name, planned in reached.items():
+    for name, (planned, proposed) in reached.items():
         audit = config.evaluators[name].audit
-        if planned.proposed is None or planned.second is None:
-            continue
         if planned.second == "audits" and audit is not None:
-            changed = audit.model_dump(exclude_none=True) | {"share": planned.proposed.share}
+            changed = audit.model_dump(exclude_none=True) | {"share": proposed.share}
             piece.setdefault("evaluators", {})[name] = {"audit": changed}
-    labelled = [
-        evaluator.proposed.share
-        for evaluator in reached.values()
-        if evaluator.proposed is not None and evaluator.second == "labels"
-    ]
+    labelled = [proposed.share for planned, proposed in reached.values() if planned.second == "labels"]
     if labelled:
         piece["page"] = {"queue": {"random": max(labelled)}}
     return piece
@@ -376,19 +356,12 @@ def _document(made: SamplingPlan, options: PlanOptions, piece: Mapping[str, Any]
                 "proposed": _outcome(evaluator.proposed),
                 "most": _outcome(evaluator.most),
                 "notes": evaluator.notes,
-                "cheaper_audit": _cheaper(evaluator.cheaper),
             }
             for evaluator in made.evaluators
         ],
         "too_few": dict(made.too_few),
         "configuration": piece,
     }
-
-
-def _cheaper(of: CheaperAudit | None) -> dict[str, Any] | None:
-    if of is None:
-        return None
-    return {"evaluator": of.evaluator, "correlation": of.correlation, "proposed": _outcome(of.allocation)}
 
 
 def _outcome(allocation: Allocation | None) -> dict[str, float | None] | None:
@@ -447,8 +420,6 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
         )
     else:
         yield f"  proposed: {_sampling(each, each.proposed, made, made.boosts)}"
-    if each.cheaper is not None:
-        yield _cheaper_line(each.use.name, each.cheaper)
     if each.second_alone is not None:
         audit = config.evaluators[each.use.name].audit
         who = "the auditor" if audit is None else audit.judge or audit.evaluator
@@ -456,14 +427,6 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
             f"  {who} alone on a sample of {each.second_alone.rate:.2g} is cheaper for this error: "
             f"{each.second_alone.usd:,.2f} USD a day"
         )
-
-
-def _cheaper_line(name: str, of: CheaperAudit) -> str:
-    rate, share = f"{of.allocation.rate:.2g}", f"{of.allocation.share:.2g}"
-    return (
-        f"  {of.evaluator} (correlation {of.correlation:.2f}) on a sample of {rate} with audit: {{evaluator: {name}, "
-        f"share: {share}}} is cheaper for this error: {of.allocation.usd:,.2f} USD a day"
-    )
 
 
 def _length(days: float) -> str:
