@@ -5,8 +5,6 @@ read by every process that owns a partition, from as far back as feedback may wa
 A kill loses nothing and joins nothing twice: what was appended before it is read before anything is joined again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -74,7 +72,7 @@ class FeedbackStage:
         )
 
     @asynccontextmanager
-    async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[FeedbackFold]:
+    async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[FeedbackFold]":
         """Open the fold of a partition. The results of its feedback are read ahead, to the end of the log."""
         fold = FeedbackFold(FeedbackJoin(self.scales), partition, self._count)
         # From where the replay begins: a step may come before it has reached the end of what it has read.
@@ -115,7 +113,7 @@ class FeedbackStage:
             for first in range(0, len(due), _BATCH):
                 await self._append(partition, fold, due[first : first + _BATCH])
 
-    async def _repeat(self, partition: int, fold: FeedbackFold, now: float) -> None:
+    async def _repeat(self, partition: int, fold: "FeedbackFold", now: float) -> None:
         """Write once more that feedback has ended which came again since and is to be forgotten."""
         names = fold.join.to_repeat(now)
         for first in range(0, len(names), _BATCH):
@@ -127,7 +125,7 @@ class FeedbackStage:
             for each in batch:
                 fold.join.close(each, fold.next_offset, now)
 
-    async def _append(self, partition: int, fold: FeedbackFold, batch: Sequence[JoinedFeedback]) -> None:
+    async def _append(self, partition: int, fold: "FeedbackFold", batch: Sequence[JoinedFeedback]) -> None:
         records: list[Record] = []
         for feedback in batch:
             labels = await self._labels_of(feedback)

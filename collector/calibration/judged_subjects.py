@@ -1,7 +1,5 @@
 """The subjects that were judged lately, by all ids that feedback may name: an index, without clock or log."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -85,7 +83,7 @@ class JudgedSubjects:
         remembered = self._evaluations.get(evaluation_id)
         return None if remembered is None else remembered.place
 
-    def matches(self, entry: FeedbackEntry) -> Matches:
+    def matches(self, entry: FeedbackEntry) -> "Matches":
         """The judged subjects of an entry: the nearest of each monitor."""
         nearest: dict[str, tuple[int, list[FeedbackSubject]]] = {}
         for subject, rank in self._ranked(entry):

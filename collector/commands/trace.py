@@ -3,8 +3,6 @@
 Everything is read from the logs of a configuration, beside a running service or without one. No judged text is shown.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The stand-in judge's rules: how close an answer is to what it should be about, by counting words.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,7 +133,7 @@ class JudgeRequest:
     schema: Mapping[str, Json]
     closeness: float
     answer_key: str | None = None
-    entries: Mapping[str, JudgeRequest] = field(default_factory=dict[str, "JudgeRequest"])
+    entries: "Mapping[str, JudgeRequest]" = field(default_factory=dict[str, "JudgeRequest"])
     """The questions of a pack by their names in the answer, each with what it is about."""
 
 

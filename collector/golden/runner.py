@@ -6,8 +6,6 @@ run under evaluator, version, configured model and the number of its period, run
 number in that period, too, references under evaluator and case.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
@@ -99,7 +97,7 @@ class _Attempts:
     failed: int = 0
     next_at: float = 0.0
 
-    def after(self, now: float) -> _Attempts:
+    def after(self, now: float) -> "_Attempts":
         return _Attempts(self.failed + 1, now + min(CHECK_EVERY * 2.0 ** min(self.failed, 10), LONGEST_WAIT))
 
 

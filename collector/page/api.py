@@ -1,7 +1,5 @@
 """Answers of the page's API as plain JSON values. If text is hidden, no answer contains any."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """Providers of the page: what it shows of the plan and the telemetry."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Requests of a browser: the filters in an address, and labels. Read from outside, so parsed by models."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -63,7 +61,7 @@ class LabelRequest(Section):
     by: Annotated[str, StringConstraints(strip_whitespace=True, max_length=80)] = ""
 
     @model_validator(mode="after")
-    def _something(self) -> LabelRequest:
+    def _something(self) -> "LabelRequest":
         if self.opinion is None and self.score is None and not self.note:
             raise ValueError("say agree or disagree, give a score, or write a note")
         return self

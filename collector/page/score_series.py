@@ -1,7 +1,5 @@
 """Series of scores for the charts: a ring of bins per range of time, each with its weighted sums. No clock."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -60,12 +58,12 @@ class ScoreSums:
         return (self.scores, self.conversations, *astuple(self.sums))
 
     @classmethod
-    def from_numbers(cls, numbers: Sequence[float]) -> ScoreSums:
+    def from_numbers(cls, numbers: Sequence[float]) -> "ScoreSums":
         """The sums out of their numbers."""
         scores, conversations, *rest = numbers
         return cls(int(scores), int(conversations), Sums(*rest))
 
-    def add(self, other: ScoreSums) -> None:
+    def add(self, other: "ScoreSums") -> None:
         """Add the sums of other scores."""
         self.scores += other.scores
         self.conversations += other.conversations
@@ -181,7 +179,7 @@ class Bin:
         ]
 
     @classmethod
-    def from_numbers(cls, numbers: Sequence[float]) -> Bin:
+    def from_numbers(cls, numbers: Sequence[float]) -> "Bin":
         """A column out of its numbers; those that are left out at the end are 0."""
         parts = (slice(7), slice(7, 15), slice(15, 22), slice(22, _NUMBERS - 5), slice(_NUMBERS - 5, _NUMBERS))
         filled = [*numbers, *[0.0] * (_NUMBERS + 3)]
@@ -194,7 +192,7 @@ class Bin:
             *filled[_NUMBERS : _NUMBERS + 3],
         )  # fmt: skip
 
-    def add(self, other: Bin) -> None:
+    def add(self, other: "Bin") -> None:
         """Add another column."""
         self.within_column.add(other.within_column)
         self.across_columns.add(other.across_columns)

@@ -1,7 +1,5 @@
 """The page's section of the configuration file."""
 
-from __future__ import annotations
-
 from typing import Literal
 from urllib.parse import quote
 
@@ -34,7 +32,7 @@ class TraceLinkSettings(Section):
     """langfuse: the project's id, as its address shows it."""
 
     @model_validator(mode="after")
-    def _complete(self) -> TraceLinkSettings:
+    def _complete(self) -> "TraceLinkSettings":
         if self.kind == "template" and "{trace_id}" not in self.url:
             raise ValueError("url has no {trace_id}; write it where the trace's id belongs")
         if self.kind == "langfuse" and self.project is None:

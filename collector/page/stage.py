@@ -5,8 +5,6 @@ contents of a partition are forgotten when it is opened again, not when it is cl
 texts along, and at a stop the other log's fold would commit that nothing is needed any more. Labels are all read again.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -47,13 +45,13 @@ class PageStage:
             del self._read_back_to[record.partition]
 
     @asynccontextmanager
-    async def open_turns(self, partition: int, _committed: Committed | None) -> AsyncGenerator[_Fold]:
+    async def open_turns(self, partition: int, _committed: Committed | None) -> "AsyncGenerator[_Fold]":
         """Open the fold of a partition of the turns log."""
         self._view.turn_cache.forget(partition)
         yield _Fold(self._take_turn, lambda: self._view.turn_cache.lowest(partition), self._changed)
 
     @asynccontextmanager
-    async def open_evaluations(self, partition: int, committed: Committed | None) -> AsyncGenerator[_Fold]:
+    async def open_evaluations(self, partition: int, committed: Committed | None) -> "AsyncGenerator[_Fold]":
         """Open the fold of a partition of the evaluations log."""
         self._view.forget(partition)
         self._begun = True
@@ -77,7 +75,7 @@ class PageStage:
             await self._history.append(stretch)
 
     @asynccontextmanager
-    async def open_labels(self, _partition: int, _committed: Committed | None) -> AsyncGenerator[_Fold]:
+    async def open_labels(self, _partition: int, _committed: Committed | None) -> "AsyncGenerator[_Fold]":
         """Open the fold of a partition of the labels."""
         yield _Fold(self._take_label, lambda: 0, self._changed)
 

@@ -1,7 +1,5 @@
 """State of the page, folded from the turns log and the evaluations log: bounded, no clock, no I/O."""
 
-from __future__ import annotations
-
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

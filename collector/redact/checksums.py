@@ -1,7 +1,5 @@
 """Check digits: what tells a card or an account from any other number."""
 
-from __future__ import annotations
-
 _DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)  # the digit sum of twice the digit
 
 _IBAN_LENGTHS = {

@@ -1,7 +1,5 @@
 """Detection by context: a word such as "Passwort", "тел" or "身份证", and the value that follows it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 

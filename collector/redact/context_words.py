@@ -5,8 +5,6 @@ Separated by `|`; capitals count where a word has them, so that a SIN is not a s
 space. Scripts without spaces need no `*`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 PASSWORDS = {

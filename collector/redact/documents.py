@@ -1,7 +1,5 @@
 """Redacts ready-made turns, conversations and chats before anybody reads them: JSON documents as they came."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, cast

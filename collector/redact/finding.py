@@ -5,8 +5,6 @@ gives a detector. The detector is called with every text that is about to be sto
 exception of it means that the text is neither stored nor sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol, runtime_checkable
 

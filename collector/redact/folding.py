@@ -1,7 +1,5 @@
 """Digits of all scripts and full-width signs as ASCII, character for character."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

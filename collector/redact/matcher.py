@@ -1,7 +1,5 @@
 """Searches that say only whether a pattern occurs, in linear time."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

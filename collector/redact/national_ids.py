@@ -3,8 +3,6 @@
 Machines make ids too: a UUID, or 16 to 64 hexadecimal digits. One in a thousand has digits like a card's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """From the configuration to a redactor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Redacts the texts of an OTLP request in outline: attributes, events, bodies, status messages and names, in place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue

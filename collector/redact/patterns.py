@@ -5,8 +5,6 @@ bounded, starts are tied to the edge of a word, and digits divide into groups in
 search slow.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import sys

@@ -16,8 +16,6 @@ takes linear time, and one pass over the bytes for many traces together. So coun
 the states of that pass.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Microsoft Presidio as a detector: names, places and what else its recognisers know. Needs the extra `presidio`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -7,8 +7,6 @@ A pair is named only where it fell more than either of its values did without it
 pair a third value is looked for in the same way, with a small error rate of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -146,7 +144,7 @@ def explain_drop(
 
 
 def _narrowed(
-    drop: SliceDrop, comparison: _Comparison, before: Sequence[ScoredItem], after: Sequence[ScoredItem]
+    drop: SliceDrop, comparison: "_Comparison", before: Sequence[ScoredItem], after: Sequence[ScoredItem]
 ) -> SliceDrop:
     """A drop of a pair with the third value that explains it, if there is one."""
     if len(drop.slice) < 2:
@@ -178,7 +176,7 @@ class _Comparison:
         whole = (before[EVERYTHING], after[EVERYTHING])
         self._spread = max(_LEAST_VARIANCE, *(sums.variance * sums.effective for sums in whole))
 
-    def same_way(self, before: Mapping[Slice, SliceSums], after: Mapping[Slice, SliceSums]) -> _Comparison:
+    def same_way(self, before: Mapping[Slice, SliceSums], after: Mapping[Slice, SliceSums]) -> "_Comparison":
         """The comparison of other windows."""
         return _Comparison(before, after, self._sign)
 

@@ -4,8 +4,6 @@ The sums are those of the estimator (collector/statistics/estimator.py): scores 
 scores of one conversation are one cluster.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +43,7 @@ class SliceSums:
     conversations: int = 0
     sums: Sums = field(default_factory=Sums)
 
-    def without(self, other: SliceSums) -> SliceSums:
+    def without(self, other: "SliceSums") -> "SliceSums":
         """The rest, once a slice is taken out. Exact if no conversation is in both."""
         rest = self.sums - other.sums
         return SliceSums(

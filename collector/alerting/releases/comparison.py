@@ -21,8 +21,6 @@ then are not known, the mean is compared with that of the day before. Nothing te
 then, so that says nothing of the version, and has no interval.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import hypot
@@ -72,7 +70,7 @@ class _Spread:
     squares: float = _PRIOR * _PRIOR_VARIANCE
     count: float = _PRIOR
 
-    def and_of(self, sums: Sums) -> _Spread:
+    def and_of(self, sums: Sums) -> "_Spread":
         n = sums.n_eff
         squares = sums.residual_squares / sums.w**2 * n**3 / (n - 1.0)
         return _Spread(self.squares + squares, self.count + n)

@@ -1,7 +1,5 @@
 """Sums of scores by minute: the state of the watch stage, a pure function of the evaluations it has read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -34,7 +32,7 @@ class Bucket:
     lost_audits: float = 0.0
     """The weight of audits that brought no score."""
 
-    def __add__(self, other: Bucket) -> Bucket:
+    def __add__(self, other: "Bucket") -> "Bucket":
         gains = [one + more for one, more in zip(self.gains, other.gains, strict=False)]
         return Bucket(
             self.sums + other.sums,

@@ -3,8 +3,6 @@
 Labelled subjects: which labels contradict each other, and which subjects train and which are held out. Pure.
 """
 
-from __future__ import annotations
-
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +44,7 @@ class LabelledCases:
     `others` are lines that are about other evaluators.
     """
 
-    labels: tuple[LabelledSubject, ...]
+    labels: "tuple[LabelledSubject, ...]"
     gone: int
     others: int = 0
 
@@ -98,7 +96,7 @@ async def labelled_cases(
 
 def _subject(
     label: _Named, case: Turn | Conversation, evaluation: Evaluation | None, evaluator: Evaluator[Any], *, random: bool
-) -> LabelledSubject:
+) -> "LabelledSubject":
     probability = label.probability or (1.0 if random else None)
     judged = 1.0 if evaluation is None else evaluation.sampling.probability
     return LabelledSubject(

@@ -1,7 +1,5 @@
 """Tells which records concern a person, and makes a record without them."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections import defaultdict

@@ -4,13 +4,14 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, cast
 
 import aiohttp
 import orjson
 
 from collector.backoff import Backoff
-from collector.commands.fetch.source import Document, FetchFailed
+from collector.errors import EvalstreamError
 from collector.export.otlp_client import retry_after
 from evaluators.judges.connection import connection_problem
 from evaluators.wire.http_client import AnswerTooLarge, HttpClient
@@ -24,6 +25,14 @@ LONGEST = 32 * 2**20
 """Bytes of an answer, which may hold many traces."""
 TIMEOUT = aiohttp.ClientTimeout(total=300, sock_connect=10, sock_read=120)
 """Searches of a large store take their time."""
+
+
+Document = dict[str, Any]
+"""A JSON object of an API."""
+
+
+class FetchFailed(EvalstreamError):
+    """The API does not give what is needed. The message says what to do, and has no credentials and no judged text."""
 
 
 class _Later(FetchFailed):
@@ -66,12 +75,12 @@ class ApiReader:
         Raises:
             FetchFailed: no answer, or not what is needed.
         """
-        return await self._repeat("GET", path, query, {"Accept": accept}, None, none)
+        return await self._repeat("GET", path, {"Accept": accept}, query=query, none=none)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> bytes:
         """The body of the answer to a JSON document, which only asks. Raises FetchFailed."""
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        return await self._repeat("POST", path, (), headers, orjson.dumps(body), lambda _body: False)
+        return await self._repeat("POST", path, headers, data=orjson.dumps(body))
 
     def document(self, answer: bytes) -> Document:
         """An answer as a JSON object; an empty one for an empty answer. Raises FetchFailed."""
@@ -90,28 +99,18 @@ class ApiReader:
         self.is_partial = True
         self.say(f"left out: {reason}")
 
-    async def _repeat(
-        self,
-        method: str,
-        path: str,
-        query: Sequence[tuple[str, str]],
-        headers: Mapping[str, str],
-        data: bytes | None,
-        none: Callable[[bytes], bool],
-    ) -> bytes:
-        async def attempt() -> bytes:
-            return await self._ask(method, path, query, headers, data, none)
-
-        return await self.backoff.repeat(attempt, _Later, action=f"reading from {self.title}")
+    async def _repeat(self, method: str, path: str, headers: Mapping[str, str], **more: Any) -> bytes:
+        ask = partial(self._ask, method, path, headers, **more)
+        return await self.backoff.repeat(ask, _Later, action=f"reading from {self.title}")
 
     async def _ask(
         self,
         method: str,
         path: str,
-        query: Sequence[tuple[str, str]],
         headers: Mapping[str, str],
-        data: bytes | None,
-        none: Callable[[bytes], bool],
+        query: Sequence[tuple[str, str]] = (),
+        data: bytes | None = None,
+        none: Callable[[bytes], bool] = lambda _body: False,
     ) -> bytes:
         try:
             answer = await self.client.request(

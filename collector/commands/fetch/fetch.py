@@ -15,8 +15,8 @@ from google.protobuf.json_format import MessageToDict
 
 from collector.backoff import Backoff
 from collector.commands.fetch import jaeger, langfuse, mlflow, phoenix, tempo
-from collector.commands.fetch.api_reader import LONGEST, TIMEOUT, ApiReader, authorization
-from collector.commands.fetch.source import Document, Source, Wanted, objects
+from collector.commands.fetch.api_reader import LONGEST, TIMEOUT, ApiReader, Document, authorization
+from collector.commands.fetch.source import Source, Wanted, objects
 from collector.errors import BadInput, ConfigError
 from collector.otlp.decode import read_request, request_from_protobuf, split_by_trace
 from collector.wording import plural, unknown

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import orjson
 
-from collector.commands.fetch.source import Api, Document, Source, Wanted, halves, object_at, objects, stretches
+from collector.commands.fetch.api_reader import ApiReader, Document
+from collector.commands.fetch.source import Source, Wanted, halves, object_at, objects, stretches
 from evaluators.wire.outside_json import UnboundedJson, read_outside
 
 _MOST = 200
@@ -20,7 +21,7 @@ _NARROWEST = timedelta(milliseconds=1)
 _PATH = "/api/v3/traces"
 
 
-async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
+async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """The traces of the services, each whole, also what of it lies outside the time."""
     services = wanted.services or services_in(api.document(await api.get("/api/v3/services")))
     for stretch in stretches(wanted.since, wanted.until, _WIDEST):

@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 import orjson
 
-from collector.commands.fetch.source import Api, Cursor, Document, Source, Wanted, object_at, objects
+from collector.commands.fetch.api_reader import ApiReader, Document
+from collector.commands.fetch.source import Cursor, Source, Wanted, object_at, objects
 
 _V2 = "/api/public/v2/observations"
 _V1 = "/api/public/traces"
@@ -26,7 +27,7 @@ _TRACE_ID, _SPAN_ID = 16, 8
 """Bytes."""
 
 
-async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
+async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """The traces, each whole, also what of it lies outside the time."""
     window = [*_window(wanted), ("fields", "core"), ("limit", str(_PAGE))]
     first = await api.get(_V2, window, none=lambda _body: True)
@@ -48,7 +49,7 @@ async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
         page = api.document(await api.get(_V2, [*window, ("cursor", cursor)]))
 
 
-async def _observations(api: Api, trace_id: str) -> list[Document]:
+async def _observations(api: ApiReader, trace_id: str) -> list[Document]:
     """Those of a trace, read again where values of their metadata were cut."""
     query = [("traceId", trace_id), ("fields", _FIELDS), ("limit", str(_PAGE))]
     observations = await _all_pages(api, query)
@@ -59,7 +60,7 @@ async def _observations(api: Api, trace_id: str) -> list[Document]:
     return await _all_pages(api, [*query, ("expandMetadata", ",".join(whole))]) if whole else observations
 
 
-async def _all_pages(api: Api, query: Sequence[tuple[str, str]]) -> list[Document]:
+async def _all_pages(api: ApiReader, query: Sequence[tuple[str, str]]) -> list[Document]:
     observations: list[Document] = []
     place, cursor = Cursor(), list[tuple[str, str]]()
     while len(observations) < _MOST_OBSERVATIONS:
@@ -74,7 +75,7 @@ async def _all_pages(api: Api, query: Sequence[tuple[str, str]]) -> list[Documen
     return observations
 
 
-async def _read_v1(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
+async def _read_v1(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     time = [("fromTimestamp", wanted.since.isoformat()), ("toTimestamp", wanted.until.isoformat())]
     name = [("name", wanted.query)] if wanted.query else []
     place, number = Cursor(), 1

@@ -10,7 +10,8 @@ from typing import Any
 
 import orjson
 
-from collector.commands.fetch.source import Api, Cursor, Document, Source, Wanted, object_at, objects
+from collector.commands.fetch.api_reader import ApiReader, Document
+from collector.commands.fetch.source import Cursor, Source, Wanted, object_at, objects
 from collector.errors import ConfigError
 
 _PAGE = 100
@@ -19,7 +20,7 @@ _BY_NAME = "/api/2.0/mlflow/experiments/get-by-name"
 _OF_TRACE = {"mlflow.trace.session": "session.id", "mlflow.trace.user": "user.id"}
 
 
-async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
+async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """The traces that began within the time, each whole."""
     experiment = await _experiment(api, wanted.project or "0")
     token: str | None = None
@@ -40,7 +41,7 @@ async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
             return
 
 
-async def _experiment(api: Api, project: str) -> str:
+async def _experiment(api: ApiReader, project: str) -> str:
     """The id of an experiment, which may be named by it or by its name."""
     if project.isdecimal():
         return project

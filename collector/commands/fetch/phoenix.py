@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import orjson
 
-from collector.commands.fetch.source import Api, Cursor, Document, Source, Wanted, objects
+from collector.commands.fetch.api_reader import ApiReader, Document
+from collector.commands.fetch.source import Cursor, Source, Wanted, objects
 from collector.errors import ConfigError
 
 _SPANS = 1000
@@ -17,7 +18,7 @@ _TRACES = 20
 """Traces that are read by one request."""
 
 
-async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
+async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """The traces that have a span in the time which the query fits, each whole."""
     seen: dict[str, None] = {}
     due: list[str] = []
@@ -35,7 +36,7 @@ async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
         yield await _whole(api, wanted, due)
 
 
-async def _whole(api: Api, wanted: Wanted, trace_ids: Sequence[str]) -> bytes:
+async def _whole(api: ApiReader, wanted: Wanted, trace_ids: Sequence[str]) -> bytes:
     spans: list[Document] = []
     async for page in _pages(api, wanted, [("trace_id", trace_id) for trace_id in trace_ids]):
         spans.extend(page)
@@ -44,7 +45,9 @@ async def _whole(api: Api, wanted: Wanted, trace_ids: Sequence[str]) -> bytes:
     return orjson.dumps(otlp_request(spans))
 
 
-async def _pages(api: Api, wanted: Wanted, query: Sequence[tuple[str, str]]) -> AsyncGenerator[list[Document], None]:
+async def _pages(
+    api: ApiReader, wanted: Wanted, query: Sequence[tuple[str, str]]
+) -> AsyncGenerator[list[Document], None]:
     path = f"/v1/projects/{quote(wanted.project or 'default', safe='')}/spans/otlpv1"
     place, cursor = Cursor(), list[tuple[str, str]]()
     while True:

@@ -3,15 +3,12 @@
 Stretches of time, for APIs that give the first so many of a search and no page after it.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol, cast
+from typing import cast
 
-from collector.errors import EvalstreamError
-
-Document = dict[str, Any]
-"""A JSON object of an API."""
+from collector.commands.fetch.api_reader import ApiReader, Document, FetchFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +25,6 @@ class Wanted:
     query: str | None = None
     services: Sequence[str] = ()
     project: str | None = None
-
-
-class FetchFailed(EvalstreamError):
-    """The API does not give what is needed. The message says what to do, and has no credentials and no judged text."""
 
 
 class Cursor:
@@ -56,34 +49,7 @@ class Cursor:
         return str(token)
 
 
-class Api(Protocol):
-    """Requests to the API. Both raise FetchFailed."""
-
-    async def get(
-        self,
-        path: str,
-        query: Sequence[tuple[str, str]] = (),
-        *,
-        accept: str = ...,
-        none: Callable[[bytes], bool] = ...,
-    ) -> bytes:
-        """The body of an answer, whole; empty for a 404 whose body `none` knows: there is nothing such."""
-        ...
-
-    async def post(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """The body of the answer to a JSON document."""
-        ...
-
-    def document(self, answer: bytes) -> Document:
-        """An answer as a JSON object."""
-        ...
-
-    def left(self, reason: str) -> None:
-        """Report that some of the requested traces could not be read, so the result is partial."""
-        ...
-
-
-Read = Callable[[Api, Wanted], AsyncGenerator[bytes, None]]
+Read = Callable[[ApiReader, Wanted], AsyncGenerator[bytes, None]]
 """Yields OTLP requests, protobuf or JSON, from the newest stretch to the oldest; a trace may come twice."""
 
 

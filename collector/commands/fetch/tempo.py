@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import orjson
 
-from collector.commands.fetch.source import Api, Document, Source, Wanted, halves, object_at, objects, stretches
+from collector.commands.fetch.api_reader import ApiReader, Document
+from collector.commands.fetch.source import Source, Wanted, halves, object_at, objects, stretches
 from evaluators.wire.outside_json import read_outside
 
 _MOST = 500
@@ -20,7 +21,7 @@ _SECOND = timedelta(seconds=1)
 _PROTOBUF = "application/protobuf"
 
 
-async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
+async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """The traces of the search, each whole, also what of it lies outside the time."""
     seen: set[str] = set()
     since, until = _floor(wanted.since), _ceiling(wanted.until)

@@ -1,7 +1,5 @@
 """The plan of a copy of a deployment's logs: log by log, state before what is still to be read."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections import Counter
@@ -60,7 +58,7 @@ class _Source:
     left_out: Counter[str] = field(default_factory=Counter[str])
 
     @classmethod
-    async def of(cls, log: Log, groups: Sequence[str]) -> _Source:
+    async def of(cls, log: Log, groups: Sequence[str]) -> "_Source":
         numbers = range(log.partitions)
         commits = {group: await log.committed(group) for group in groups}
         starts = {number: await log.start_offset(number) for number in numbers}

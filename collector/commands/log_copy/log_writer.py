@@ -3,8 +3,6 @@
 Records of several partitions of a log, in the order in which the log took them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import heapq
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -56,7 +54,7 @@ class LogWriter:
         self._places: dict[tuple[int, int, int], Place | None] = {}
 
     @classmethod
-    async def open(cls, source_partitions: int, target: CopyableLog) -> LogWriter:
+    async def open(cls, source_partitions: int, target: CopyableLog) -> "LogWriter":
         """Begin at the ends of an empty log."""
         ends = dict(enumerate(await end_offsets(target)))
         return cls(source_partitions, target, ends)

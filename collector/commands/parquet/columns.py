@@ -7,7 +7,7 @@ from typing import Any, Literal
 import orjson
 
 from evaluators.cases import Json
-from evaluators.results import Evaluation, Label, Subject
+from evaluators.results import Evaluation, Label
 
 Kind = Literal["text", "number", "whole", "flag", "time", "texts", "map"]
 """Text, a double, a 64-bit whole number, a Boolean, a time in UTC (µs), a list of texts, a map from text to text."""
@@ -96,91 +96,69 @@ LABEL_COLUMNS: Columns = {
 }
 
 
+_PLACES: Mapping[str, str] = {
+    "error_type": "error.type",
+    "error_message": "error.message",
+    "judge_model": "judge.model",
+    "judge_fingerprint": "judge.fingerprint",
+    "judge_prompt_hash": "judge.prompt_hash",
+    "input_tokens": "usage.input_tokens",
+    "output_tokens": "usage.output_tokens",
+    "judge_calls": "usage.calls",
+    "retry_attempt": "retry.attempt",
+    "retry_reason": "retry.reason",
+    "escalation_reason": "escalation.reason",
+    "escalation_probability": "escalation.probability",
+    "escalation_doubt": "escalation.doubt",
+    "first_score": "escalation.first_score",
+    **{name: f"subject.{name}" for name in _SUBJECT},
+    "probability": "sampling.probability",
+    "stratum": "sampling.stratum",
+    "sampling_unit": "sampling.unit",
+}
+"""Where a column's value is in a record, if it is nested there; the others have the name of their field."""
+
+
 def evaluation_row(evaluation: Evaluation, recorded_at: datetime, *, texts: bool) -> dict[str, Any]:
     """An evaluation that the log took at a time. Without `texts` the judge's words and details are left out."""
     low, high = evaluation.range or (None, None)
-    error, judge, usage, retry = evaluation.error, evaluation.judge, evaluation.usage, evaluation.retry
-    escalation = evaluation.escalation
-    return {
-        **_identity(evaluation),
-        "outcome": evaluation.outcome,
-        "score": evaluation.score,
-        "label": evaluation.label,
-        "passed": evaluation.passed,
-        "explanation": evaluation.explanation if texts else None,
-        "reason": evaluation.reason,
-        "error_type": error.type if error else None,
-        "error_message": error.message if error else None,
-        "method": evaluation.method,
-        "raw_score": evaluation.raw_score,
+    made = {
+        **_shared(evaluation, recorded_at),
         "range_low": low,
         "range_high": high,
-        "kept_mass": evaluation.kept_mass,
         "details": _json(dict(evaluation.details)) if texts and evaluation.details else None,
-        "judge_model": judge.model if judge else None,
-        "judge_fingerprint": judge.fingerprint if judge else None,
-        "judge_prompt_hash": judge.prompt_hash if judge else None,
-        "input_tokens": usage.input_tokens if usage else None,
-        "output_tokens": usage.output_tokens if usage else None,
-        "judge_calls": usage.calls if usage else None,
-        "cost_usd": evaluation.cost_usd,
-        **_subject(evaluation.subject),
-        **_sampling(evaluation),
         "supersedes": list(evaluation.supersedes),
-        "shares": evaluation.shares,
-        "retry_attempt": retry.attempt if retry else None,
-        "retry_reason": retry.reason if retry else None,
-        "escalation_reason": escalation.reason if escalation else None,
-        "escalation_probability": escalation.probability if escalation else None,
-        "escalation_doubt": escalation.doubt if escalation else None,
-        "first_score": escalation.first_score if escalation else None,
-        "started_at": evaluation.started_at,
-        "ended_at": evaluation.ended_at,
-        "happened_at": evaluation.happened_at,
-        "time": evaluation.time,
-        "recorded_at": recorded_at,
         "attributes": [(name, _text(value)) for name, value in evaluation.attributes.items()],
+        **({} if texts else {"explanation": None}),
     }
+    return _row(evaluation, EVALUATION_COLUMNS, made)
 
 
 def label_row(label: Label, recorded_at: datetime, *, texts: bool) -> dict[str, Any]:
     """A label that the log took at a time. Without `texts` the note is left out."""
+    made = {**_shared(label, recorded_at), "retracted": label.state == "retracted", **({} if texts else {"note": None})}
+    return _row(label, LABEL_COLUMNS, made)
+
+
+def _row(record: Evaluation | Label, columns: Columns, made: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a record: those that are `made` of it, and the others as they are in it."""
+    return {name: made[name] if name in made else _value(record, _PLACES.get(name, name)) for name in columns}
+
+
+def _value(record: Any, place: str) -> Any:
+    for name in place.split("."):
+        record = None if record is None else getattr(record, name)
+    return record
+
+
+def _shared(record: Evaluation | Label, recorded_at: datetime) -> dict[str, Any]:
+    """The columns that are made of an evaluation and of a label alike."""
+    links, sampling = record.subject.links, record.sampling
     return {
-        "label_id": label.label_id,
-        **_identity(label),
-        "opinion": label.opinion,
-        "score": label.score,
-        "note": label.note if texts else None,
-        "judge_score": label.judge_score,
-        "judge_passed": label.judge_passed,
-        "judge_model": label.judge.model if label.judge else None,
-        **_subject(label.subject),
-        **_sampling(label),
-        "label_probability": label.label_probability,
-        "given_by": label.given_by,
-        "given_at": label.given_at,
-        "retracted": label.state == "retracted",
-        "recorded_at": recorded_at,
-    }
-
-
-def _identity(record: Evaluation | Label) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in _IDENTITY}
-
-
-def _subject(subject: Subject) -> dict[str, Any]:
-    links = _json([list(link) for link in subject.links]) if subject.links else None
-    return {name: getattr(subject, name) for name in _SUBJECT} | {"links": links}
-
-
-def _sampling(record: Evaluation | Label) -> dict[str, Any]:
-    sampling = record.sampling
-    return {
-        "probability": sampling.probability,
+        "links": _json([list(link) for link in links]) if links else None,
         "weight": 1.0 / sampling.probability,
-        "stratum": sampling.stratum,
-        "sampling_unit": sampling.unit,
         "upstream_probability": None if sampling.upstream == "unknown" else sampling.upstream,
+        "recorded_at": recorded_at,
     }
 
 

@@ -6,8 +6,6 @@ and today's file is replaced by a longer one each time.
 Parquet files by day, in a directory or an S3-compatible store: each is written as a whole, or not at all.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import ExitStack, contextmanager
@@ -98,7 +96,7 @@ def _check(options: ParquetOptions) -> None:
 async def _write_partition(
     table: _Table,
     partition: int,
-    files: DayFiles,
+    files: "DayFiles",
     options: ParquetOptions,
     written: _Written,
     say: Callable[[str], None],
@@ -221,7 +219,7 @@ class DayFiles:
             return bool(info.is_file)
 
     @contextmanager
-    def writer(self, path: str, columns: Columns) -> Generator[DayWriter]:
+    def writer(self, path: str, columns: Columns) -> "Generator[DayWriter]":
         """Write a file; it is there, in place of the one before, once this is left without an error.
 
         Raises:

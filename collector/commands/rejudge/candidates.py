@@ -3,8 +3,6 @@
 The contents of the evaluations log: by id, by subject, and what backfills of a stretch have cost.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,7 +68,7 @@ class Candidates:
     turns: Log
     plan: Plan
     controls: Mapping[int, Sequence[ControlRecord]]
-    known: KnownEvaluations
+    known: "KnownEvaluations"
     stretch: Stretch
     what: What
     reasons: Collection[str]
