@@ -667,9 +667,6 @@ def replay(
     evaluators: Evaluators = None,
     by: Annotated[str | None, typer.Option(help="The new evaluator, if its name differs.")] = None,
     judge: Annotated[str | None, typer.Option(help="The judge to use instead of the evaluator's own.")] = None,
-    evaluations: Annotated[
-        Path | None, _file("JSONL file with the old evaluations; the evaluations log by default.")
-    ] = None,
     output: Annotated[
         Path | None, _file("Write new evaluations as .jsonl; a later run resumes from it.", "--output", "-o")
     ] = None,
@@ -679,7 +676,6 @@ def replay(
     ] = False,
     max_usd: MaxUsd = None,
     batch: Batch = False,
-    worst: Annotated[int, typer.Option(min=0, help="Number of largest differences to show.")] = 5,
     json: Json = False,
 ) -> None:
     """Compare a new evaluator or judge on past traffic.
@@ -690,25 +686,7 @@ def replay(
     from collector.commands.replay.replay import replay as replay_selection
     from collector.past.evaluations import EvaluationFilter
 
-    selection = EvaluationFilter(
-        since=_parse_moment("--from", since),
-        until=_parse_moment("--to", until),
-        monitors=tuple(monitors or ()),
-        evaluators=tuple(evaluators or ()),
-    )
-    options = ReplayOptions(
-        selection=selection,
-        by=by,
-        judge=judge,
-        paths=tuple(paths or ()),
-        evaluations=evaluations,
-        output=output,
-        into_log=into_log,
-        max_usd=max_usd,
-        worst=worst,
-        json=json,
-        batch=batch,
-    )
+    options = _options(ReplayOptions, locals(), selection=_options(EvaluationFilter, locals()))
     loaded = _load(config)
     raise typer.Exit(replay_selection(loaded, _load(new) if new else loaded, options))
 
@@ -725,8 +703,9 @@ def rejudge(
             "all: also what was judged by another version."
         ),
     ] = "unscored",
-    reason: Annotated[
-        list[str] | None, typer.Option(help="With failed: only failures of this type, like judge_timeout; repeatable.")
+    reasons: Annotated[
+        list[str] | None,
+        typer.Option("--reason", help="With failed: only failures of this type, like judge_timeout; repeatable."),
     ] = None,
     evaluators: Evaluators = None,
     monitors: Monitors = None,
@@ -768,17 +747,7 @@ def rejudge(
         raise ConfigError("--from and --to: the stretch must begin before it ends")
     if output is not None and not batch:
         raise ConfigError("--output: is for --batch; without it the service makes the evaluations, into its log")
-    options = RejudgeOptions(
-        stretch=Stretch(begin, end),
-        what=what,
-        reasons=tuple(reason or ()),
-        monitors=tuple(monitors or ()),
-        evaluators=tuple(evaluators or ()),
-        max_usd=max_usd,
-        dry_run=dry_run,
-        batch=batch,
-        output=output,
-    )
+    options = _options(RejudgeOptions, locals(), stretch=Stretch(begin, end))
     _finish(rejudge_past(_load_for_traffic(config), options, show))
 
 
@@ -848,7 +817,7 @@ def export(
     config: ConfigFile = DEFAULT_CONFIG,
     since: MaybeSince = None,
     until: Until = None,
-    exporter: Annotated[list[str] | None, typer.Option(help="Only this exporter; repeatable.")] = None,
+    exporters: Annotated[list[str] | None, typer.Option("--exporter", help="Only this exporter; repeatable.")] = None,
 ) -> None:
     """Send a time range of the evaluations log to exporters again.
 
@@ -858,10 +827,7 @@ def export(
 
     if since is None:
         raise ConfigError("name the time range: evalstream export again --from 24h")
-    options = ExportOptions(
-        since=_parse_moment("--from", since), until=_parse_moment("--to", until), exporters=tuple(exporter or ())
-    )
-    _finish(export_again(_load(config), options, show))
+    _finish(export_again(_load(config), _options(ExportOptions, locals()), show))
 
 
 @exports.command("parquet")
@@ -1078,9 +1044,9 @@ def _options(kind: type[Options], parameters: Mapping[str, Any], **read: object)
     A list becomes a tuple. A stretch of time ends now unless `--to` says when.
     """
     if "since" in parameters:
-        now = datetime.now(UTC)
         read |= {
-            name: _parse_moment(f"--{to}", parameters[name]) or now for name, to in (("since", "from"), ("until", "to"))
+            "since": _parse_moment("--from", parameters["since"]),
+            "until": _parse_moment("--to", parameters["until"]) or datetime.now(UTC),
         }
     values: dict[str, Any] = {**parameters, **read}
     named = {

@@ -1,6 +1,5 @@
 """Labels of files: people's scores beside the judge's."""
 
-from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
 from collector.errors import ConfigError
+from collector.records.numbered_lines import numbered_lines
 from collector.statistics.agreement import FEWEST
 from collector.statistics.correction import LabelledScore, WeightedScore
 from collector.wording import plural
@@ -113,17 +113,12 @@ def _judged(row: LabelRow, scores: Mapping[str, WeightedScore]) -> WeightedScore
 
 
 def _rows(path: Path) -> Iterator[LabelRow]:
-    try:
-        lines: Sequence[bytes] = path.read_bytes().removeprefix(BOM_UTF8).splitlines()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file") from error
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                value: Any = orjson.loads(line)
-                if isinstance(value, dict) and value.get("human", value) is None:  # pyright: ignore[reportUnknownMemberType]
-                    continue  # a line of `labels next` that nobody has filled in
-                yield LabelRow.model_validate(value)
-            except (orjson.JSONDecodeError, ValidationError):
-                example = '{"human": 0.8, "score": 0.7}, with true or false for human, or an evaluation_id for score'
-                raise ConfigError(f"{path}: line {number}: not a label; write {example}") from None
+    for number, line in numbered_lines(path):
+        try:
+            value: Any = orjson.loads(line)
+            if isinstance(value, dict) and value.get("human", value) is None:  # pyright: ignore[reportUnknownMemberType]
+                continue  # a line of `labels next` that nobody has filled in
+            yield LabelRow.model_validate(value)
+        except (orjson.JSONDecodeError, ValidationError):
+            example = '{"human": 0.8, "score": 0.7}, with true or false for human, or an evaluation_id for score'
+            raise ConfigError(f"{path}: line {number}: not a label; write {example}") from None

@@ -11,6 +11,7 @@ from collector.alerting.releases.gate import Decision, GateQuestion, decide
 from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, HourlyScores
 from collector.alerting.releases.releases import Release, ReleaseRules, releases
 from collector.alerting.releases.stage import MEMORY
+from collector.commands.options import require_known, require_window
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.logs.log import Log
@@ -19,7 +20,7 @@ from collector.records.attributes import OF_EVALUATIONS, STANDARD
 from collector.service.open_logs import open_stored_logs
 from collector.service.releases import WITHIN, gate_view, release_rules, release_view
 from collector.telemetry.plain import plain
-from collector.wording import plural, unknown
+from collector.wording import plural
 from evaluators.results import Evaluation
 
 DONE = 0
@@ -76,9 +77,8 @@ async def gate(
         ConfigError: there is no such monitor or attribute, or no log.
     """
     monitors = config.settings.monitors
-    if question.monitor is not None and question.monitor not in monitors:
-        raise ConfigError(f"--monitor: {unknown('monitor', question.monitor, sorted(monitors))}")
-    _require_known(config, question.attribute)
+    require_known("--monitor", "monitor", [question.monitor], monitors)
+    _require_attribute(config, question.attribute)
     values = (question.against, question.version) if question.against else ()
     attribute = ComparedAttribute(question.attribute, WITHIN.get(question.attribute), values)
     chosen = [name for name in monitors if question.monitor in (None, name)]
@@ -94,10 +94,8 @@ async def gate(
 
 def _rules(config: Config, options: CompareOptions) -> ReleaseRules:
     rules, monitors = release_rules(config), config.settings.monitors
-    if options.monitor not in monitors:
-        raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, sorted(monitors))}")
-    if options.since >= options.until:
-        raise ConfigError("--from and --to: the window must begin before it ends")
+    require_known("--monitor", "monitor", [options.monitor], monitors)
+    require_window(options.since, options.until)
     if (options.baseline is None) != (options.version is None):
         raise ConfigError("--baseline and --version belong together; name both, or neither")
     attributes = rules.attributes[options.monitor]
@@ -109,17 +107,15 @@ def _rules(config: Config, options: CompareOptions) -> ReleaseRules:
         attributes = tuple(attribute for attribute in attributes if attribute.name == name) or (
             ComparedAttribute(name, WITHIN.get(name)),
         )
-    if name is not None:
-        _require_known(config, name)
+    _require_attribute(config, name)
     if not attributes:
         raise ConfigError(f"monitors.{options.monitor}.compare names no attribute; name one with --attribute")
     return replace(rules, attributes={options.monitor: attributes})
 
 
-def _require_known(config: Config, attribute: str) -> None:
-    known = sorted({*STANDARD, *OF_EVALUATIONS, *config.settings.assemble.declared_attributes})
-    if attribute not in known:
-        raise ConfigError(f"--attribute: {unknown('attribute', attribute, known)}")
+def _require_attribute(config: Config, attribute: str | None) -> None:
+    known = {*STANDARD, *OF_EVALUATIONS, *config.settings.assemble.declared_attributes}
+    require_known("--attribute", "attribute", [attribute], known)
 
 
 async def _read(config: Config, rules: ReleaseRules, since: datetime, until: datetime) -> HourlyScores:

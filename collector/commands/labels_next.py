@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from collector.commands.options import require_known
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.evaluate.sampling.draw_key import draw_key
@@ -15,9 +16,10 @@ from collector.logs.log import Log
 from collector.page.label_draw import Draw, LabelQueueSettings, draw, place
 from collector.past.evaluations import evaluations_in
 from collector.past.turns import case_of, labels_in, turns_in_log
+from collector.records.numbered_lines import numbered_lines
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import evaluator_versions
-from collector.wording import plural, unknown
+from collector.wording import plural
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation, Label
 
@@ -50,10 +52,8 @@ def next_labels(config: Config, options: LabelsNextOptions) -> LabelTasks:
     Raises:
         ConfigError: a name is not in the configuration, or a file cannot be read.
     """
-    if options.evaluator is not None and options.evaluator not in config.evaluators:
-        raise ConfigError(f"--evaluator: {unknown('evaluator', options.evaluator, config.evaluators)}")
-    if options.monitor is not None and options.monitor not in config.settings.monitors:
-        raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, config.settings.monitors)}")
+    require_known("--evaluator", "evaluator", [options.evaluator], config.evaluators)
+    require_known("--monitor", "monitor", [options.monitor], config.settings.monitors)
     known = {name for path in options.without for name in _ids_in(path)}
     return asyncio.run(_next(config, options, known))
 
@@ -137,11 +137,7 @@ def _texts(turn: Turn) -> dict[str, Any]:
 
 
 def _ids_in(path: Path) -> Iterator[str]:
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file") from error
-    for number, line in enumerate(filter(None, lines), 1):
+    for number, line in numbered_lines(path):
         try:
             yield str(orjson.loads(line)["evaluation_id"])
         except (orjson.JSONDecodeError, KeyError, TypeError):

@@ -5,7 +5,6 @@ Notes on a golden set before it is scored: cases that lack what an evaluator nee
 
 import hashlib
 import math
-from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import orjson
 
 from collector.errors import BadInput, ConfigError
 from collector.records.json import record_of
+from collector.records.numbered_lines import numbered_lines
 from collector.wording import listed, plural, unknown
 from evaluators.asking.judge_input import is_missing
 from evaluators.cases import Conversation, Scope, Turn
@@ -45,11 +45,8 @@ def read_cases(path: Path) -> tuple[GoldenCase, ...]:
     Raises:
         ConfigError: it cannot be read, or a line is not right; says which and why, not what was in it.
     """
-    try:
-        lines = path.read_bytes().removeprefix(BOM_UTF8).splitlines()
-    except OSError as error:
-        raise ConfigError(f"golden.path: {path}: cannot be read ({error.strerror})") from error
-    cases = [_case(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    lines = numbered_lines(path, "golden.path: ", remedy="")
+    cases = [_case(line, f"{path}, line {number}") for number, line in lines]
     if not cases:
         raise ConfigError(f"golden.path: {path}: has no cases")
     return tuple(cases)

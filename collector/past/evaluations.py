@@ -1,12 +1,11 @@
 """Past evaluations to make again, out of the evaluations log or a file."""
 
-from collections.abc import AsyncIterator, Collection, Hashable, Iterable, Iterator
+from collections.abc import AsyncIterator, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from collector.durations import seconds
-from collector.errors import BadInput, ConfigError
+from collector.errors import BadInput
 from collector.logs.log import Log, StoredRecord
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
@@ -127,27 +126,6 @@ def readable_evaluation(record: StoredRecord) -> Evaluation | None:
         return evaluation_from_json(record.value)
     except BadInput:
         return None
-
-
-def read_file(path: Path) -> Iterator[PastEvaluation]:
-    """The evaluations of a JSONL file, as `score --output` and the jsonl exporter write them.
-
-    Raises:
-        ConfigError: it cannot be read, or a line is not an evaluation.
-    """
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file") from error
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                yield PastEvaluation(evaluation_from_json(line))
-            except BadInput as error:
-                raise ConfigError(
-                    f"{path}: line {number}: not an evaluation ({error}); "
-                    "name a file that evalstream score --output or the jsonl exporter wrote"
-                ) from error
 
 
 def is_unmade(evaluation: Evaluation) -> bool:

@@ -40,7 +40,6 @@ COMMANDS = (
     "run -c nowhere", "rules -c folder", "score turns.jsonl -c binary", "compare evaluators --with nowhere",
     "calibrate --evaluator short -c wrong.yaml", "dead-letters list -c nowhere",
     *(f"{command} {each}" for command in ("turns", "turns --explain", "score") for each in (*INPUTS, TOO_LONG)),
-    *(f"compare evaluators --evaluations {each}" for each in INPUTS),
     *(f"calibrate --evaluator short {each}" for each in INPUTS),
     *(f"score turns.jsonl -o {each}" for each in OUTPUTS),
     *(f"calibrate --evaluator short labels.jsonl --plot {each}" for each in OUTPUTS),

@@ -25,7 +25,7 @@ from collector.demo.judge import StandInJudge, serve_judge
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Log, LogUnavailable, Record
 from collector.logs.sqlite import SqliteLog
-from collector.records.json import evaluation_from_json, evaluation_to_json, turn_to_json
+from collector.records.json import evaluation_from_json, turn_to_json
 from collector.service.app import running
 from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
@@ -162,15 +162,15 @@ async def test_another_judge_over_the_same_conversations(world: World) -> None:
 
 
 async def test_another_evaluator_beside_the_old_one(world: World) -> None:
-    report = await world.figures("--evaluator", "helpful", "--by", "short", "--worst", "2")
+    report = await world.figures("--evaluator", "helpful", "--by", "short")
     [found] = report["evaluators"]
     assert found["new"] | {"version": ""} == {"evaluator": "short", "version": "", "judge": "", "cost_usd": None}
     assert found["mean"]["new"] < found["mean"]["old"]
     assert found["mean"]["interval"][1] < 0.0
     assert found["pass_to_fail"] > 0
-    first, second = found["worst_disagreements"]
+    first, second, *_ = found["worst_disagreements"]
     assert abs(first["difference"]) >= abs(second["difference"]) > 0
-    shown = (await world.replay("--evaluator", "helpful", "--by", "short", "--worst", "2")).stdout
+    shown = (await world.replay("--evaluator", "helpful", "--by", "short")).stdout
     assert "The new scores are lower, beyond chance." in shown
     assert f"turn {first['turn_id']}, trace {first['trace_id']}" in shown
     assert "\x1b" not in shown
@@ -276,14 +276,9 @@ async def test_into_a_log_that_stays_away_loses_nothing(world: World, monkeypatc
     assert not INTERIM.exists()
 
 
-async def test_files_instead_of_logs(world: World) -> None:
-    old = [each for each in await world.ledger() if each.evaluator == "helpful"]
-    (world.folder / "old.jsonl").write_bytes(b"".join(evaluation_to_json(each) + b"\n" for each in old))
+async def test_turns_of_files_instead_of_the_log(world: World) -> None:
     (world.folder / "turns.jsonl").write_bytes(b"".join(turn_to_json(each) + b"\n" for each in turns()[:4]))
-    world.configure(log={"kind": "memory"})
-    report = await world.figures(
-        str(world.folder / "turns.jsonl"), "--evaluations", str(world.folder / "old.jsonl"), "--judge", "small"
-    )
+    report = await world.figures(str(world.folder / "turns.jsonl"), "--evaluator", "helpful", "--judge", "small")
     assert report["evaluators"][0]["pairs"] == 4
     assert report["left_out"]["text_is_gone"] == 2 * CONVERSATIONS - 4
 
@@ -300,7 +295,6 @@ async def test_files_instead_of_logs(world: World) -> None:
         (["-o", "new.csv"], {}, "write a name that ends in .jsonl"),
         ([], {"store_text": False}, "store_text is false, so the texts are not stored"),
         ([], {"log": {"kind": "memory"}}, "log.kind is memory, so there are no past evaluations"),
-        (["--evaluations", "/nowhere.jsonl"], {}, "/nowhere.jsonl: cannot be read"),
     ],
 )
 async def test_what_is_wrong_is_one_sentence(

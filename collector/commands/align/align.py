@@ -13,6 +13,7 @@ from collector.commands.align.proposal import PATIENCE
 from collector.commands.align.replays import ReplayBench
 from collector.commands.align.report import AlignReport, as_json, as_text, as_yaml
 from collector.commands.align.search import ProposingJudge, Search, SearchLimits
+from collector.commands.options import require_known
 from collector.commands.score.runner import guarded_run
 from collector.commands.score.spend_limit import require_prices
 from collector.config.configured import Config, Configured, without_audits
@@ -78,8 +79,7 @@ def _write(path: Path, text: str) -> None:
 
 def _check(config: Config, options: AlignOptions) -> None:
     name = options.evaluator
-    if name not in config.evaluators:
-        raise ConfigError(f"EVALUATOR: {unknown('evaluator', name, config.evaluators)}")
+    require_known("EVALUATOR", "evaluator", [name], config.evaluators)
     configured = config.evaluators[name]
     if configured.judge is None:
         raise ConfigError(f"EVALUATOR: {name} uses no judge, so it has no words to improve; name one that does")

@@ -3,7 +3,6 @@
 Labelled subjects: which labels contradict each other, and which subjects train and which are held out. Pure.
 """
 
-from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from collector.logs.log import Log
 from collector.past.evaluations import evaluations_in
 from collector.past.turns import case_of, newest_labels, turns_in_log
 from collector.records.attributes import with_declared
+from collector.records.numbered_lines import numbered_lines
 from collector.service.open_logs import Logs
 from collector.statistics.score_scale import ScoreScale
 from evaluators.asking.judge_input import is_missing, to_json_value
@@ -148,13 +148,7 @@ class _Line:
 
 def _lines(path: Path) -> Iterator[_Line]:
     """The labels of a file; lines whose `human` is null were not labelled yet, and are passed over."""
-    try:
-        lines: Sequence[bytes] = path.read_bytes().removeprefix(BOM_UTF8).splitlines()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file") from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, line in numbered_lines(path):
         try:
             value: Any = parse_exactly(line)
             if isinstance(value, dict) and value.get("human", value) is None:  # pyright: ignore[reportUnknownMemberType]

@@ -18,6 +18,7 @@ from rich.table import Table
 from collector.calibration.labels import HumanLabel, read_labels, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.calibration.random_labels import DRIFT_ERRORS, WEAKEST, random_labels, withheld
+from collector.commands.options import require_known
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.logs.whole_log import read_records
@@ -31,7 +32,7 @@ from collector.statistics.correction import Estimate, WeightedScore, corrected, 
 from collector.statistics.intervals import mean_text
 from collector.statistics.score_scale import ENOUGH, Agreement, ScoreScale, agreement
 from collector.telemetry.wide_console import wide_console
-from collector.wording import plural, unknown
+from collector.wording import plural
 from evaluators.results import Evaluation
 
 _SIZE, _EDGE = 360, 48
@@ -124,8 +125,7 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     Raises:
         ConfigError: the evaluator does not exist, or the labels cannot be used.
     """
-    if options.evaluator not in config.evaluators:
-        raise ConfigError(f"--evaluator: {unknown('evaluator', options.evaluator, config.evaluators)}")
+    require_known("--evaluator", "evaluator", [options.evaluator], config.evaluators)
     scale = ScoreScale.of(config.evaluators[options.evaluator].evaluator)
     version: Version = (options.evaluator, evaluator_version_in(config, options.evaluator))
     if options.labels is None and config.settings.log.kind == "memory":

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from collector.commands.cases.formats import FORMATS
 from collector.commands.cases.selection import SelectedCase, Which, candidates, diverse
+from collector.commands.options import require_known, require_window
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.past.evaluations import EvaluationFilter, evaluations_in, select
 from collector.past.turns import Turns, case_of, newest_labels, turns_in_log
 from collector.service.open_logs import Logs, open_stored_logs
-from collector.wording import plural, unknown
+from collector.wording import plural
 from evaluators.cases import Conversation, Turn
 from evaluators.private_files import open_private
 from evaluators.results import Evaluation, Label
@@ -68,15 +69,10 @@ class _Selection:
 
 
 def _check(config: Config, options: CasesOptions) -> None:
-    if options.form not in FORMATS:
-        raise ConfigError(f"--as: {unknown('format', options.form, sorted(FORMATS))}")
-    if options.monitor is not None and options.monitor not in config.settings.monitors:
-        raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, sorted(config.settings.monitors))}")
-    for evaluator in options.evaluators:
-        if evaluator not in config.evaluators:
-            raise ConfigError(f"--evaluator: {unknown('evaluator', evaluator, sorted(config.evaluators))}")
-    if options.since >= options.until:
-        raise ConfigError("--from and --to: the window must begin before it ends")
+    require_known("--as", "format", [options.form], FORMATS)
+    require_known("--monitor", "monitor", [options.monitor], config.settings.monitors)
+    require_known("--evaluator", "evaluator", options.evaluators, config.evaluators)
+    require_window(options.since, options.until)
     if not config.settings.store_text:
         raise ConfigError("store_text is false, so the log has no texts that a case could be made of")
 

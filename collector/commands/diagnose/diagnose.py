@@ -18,6 +18,7 @@ from collector.alerting.diagnosis.explain_drop import (
 )
 from collector.alerting.diagnosis.recent_scores import worst_of
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem
+from collector.commands.options import require_known
 from collector.config.configured import Config
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Log
@@ -26,7 +27,7 @@ from collector.records.attributes import STANDARD
 from collector.service.open_logs import open_stored_logs
 from collector.statistics.intervals import Z, mean_text
 from collector.telemetry.plain import plain
-from collector.wording import plural, unknown
+from collector.wording import plural
 from evaluators.results import Evaluation
 
 DONE = 0
@@ -89,14 +90,11 @@ async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str]
 
 def _names(config: Config, options: DiagnoseOptions) -> Sequence[str]:
     monitors = config.settings.monitors
-    if options.monitor not in monitors:
-        raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, sorted(monitors))}")
+    require_known("--monitor", "monitor", [options.monitor], monitors)
     if not options.reference < options.since < options.until:
         raise ConfigError("--from, --to and --against: the window must begin before it ends, and after --against")
     used = [use.name for use in monitors[options.monitor].uses]
-    for name in options.evaluators:
-        if name not in used:
-            raise ConfigError(f"--evaluator: {unknown('evaluator', name, used)}")
+    require_known("--evaluator", "evaluator", options.evaluators, used)
     return options.evaluators or used
 
 

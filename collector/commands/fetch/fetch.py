@@ -17,6 +17,7 @@ from collector.backoff import Backoff
 from collector.commands.fetch import jaeger, langfuse, mlflow, phoenix, tempo
 from collector.commands.fetch.api_reader import LONGEST, TIMEOUT, ApiReader, Document, authorization
 from collector.commands.fetch.source import Source, Wanted, objects
+from collector.commands.options import require_window
 from collector.errors import BadInput, ConfigError
 from collector.otlp.decode import read_request, request_from_protobuf, split_by_trace
 from collector.wording import plural, unknown
@@ -172,8 +173,7 @@ def _source(options: FetchOptions) -> Source:
     for name in (each for each, value in chosen.items() if value and each not in source.takes):
         takes = ", ".join(f"--{take}" for take in sorted(source.takes))
         raise ConfigError(f"--{name}: {source.title} is not searched so; it takes {takes}")
-    if options.since >= options.until:
-        raise ConfigError("--from and --to: the time must begin before it ends")
+    require_window(options.since, options.until)
     if options.url is not None and not options.url.startswith(("http://", "https://")):
         raise ConfigError("--url: not an address; write one like http://127.0.0.1:3200")
     return source

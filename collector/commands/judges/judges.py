@@ -18,6 +18,7 @@ from rich.table import Table
 
 from collector.commands.judges.bench import Attempt, Bench, Figure, JudgedCase, JudgeFigures, LossScale, bench
 from collector.commands.judges.labelled_cases import LabelledCase, read_labelled_cases
+from collector.commands.options import require_known
 from collector.commands.score.runner import RunResult, guarded_run, run_jobs
 from collector.commands.score.score import limit_message
 from collector.commands.score.spend_limit import require_prices
@@ -31,7 +32,7 @@ from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
 from collector.telemetry.plain import show
 from collector.telemetry.wide_console import wide_console
-from collector.wording import listed, plural, unknown
+from collector.wording import listed, plural
 from evaluators.identity import conversation_id_of, judged_version, make_evaluation_id, subject_id_of
 from evaluators.judge import Judge
 from evaluators.results import Evaluation
@@ -242,8 +243,7 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
 def _evaluator(config: Config, options: JudgesOptions, cases: Sequence[LabelledCase]) -> str:
     asking = [name for name, evaluator in config.evaluators.items() if evaluator.judge is not None]
     if options.evaluator is not None:
-        if options.evaluator not in config.evaluators:
-            raise ConfigError(f"--evaluator: {unknown('evaluator', options.evaluator, config.evaluators)}")
+        require_known("--evaluator", "evaluator", [options.evaluator], config.evaluators)
         if options.evaluator not in asking:
             raise ConfigError(f"--evaluator: {options.evaluator} uses no judge; name one that does")
         return options.evaluator
@@ -258,9 +258,7 @@ def _judges(config: Config, evaluator: str, options: JudgesOptions) -> list[str]
     """The judges to compare: those that are named, else all that can answer this evaluator's questions."""
     settings, writes = config.settings, config.evaluators[evaluator].evaluator.needs_writer
     if options.judges:
-        for judge in options.judges:
-            if judge not in settings.judge_names:
-                raise ConfigError(f"--judge: {unknown('judge', judge, settings.judge_names)}")
+        require_known("--judge", "judge", options.judges, settings.judge_names)
         names = list(dict.fromkeys(options.judges))
     else:
         able = [name for name, judge in settings.judges.items() if judge.kind != "embeddings"]

@@ -1,7 +1,6 @@
 """Labelled cases: turns or conversations in a file, each with what people say of it."""
 
 import hashlib
-from codecs import BOM_UTF8
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 
 from collector.calibration.labels import LabelRow
 from collector.errors import BadInput, ConfigError
+from collector.records.numbered_lines import numbered_lines
 from collector.records.ready_made import turns_in
 from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
@@ -46,11 +46,7 @@ def read_labelled_cases(path: Path) -> list[LabelledCase]:
     Raises:
         ConfigError: it cannot be read, or a line is not right; says which and why, not what was in it.
     """
-    try:
-        lines = path.read_bytes().removeprefix(BOM_UTF8).splitlines()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file with --file") from error
-    read = (_case(line, number, path) for number, line in enumerate(lines, 1) if line.strip())
+    read = (_case(line, number, path) for number, line in numbered_lines(path, remedy="; name another with --file"))
     cases = [case for case in read if case is not None]
     if not cases:
         raise ConfigError(f"{path}: has no labelled cases; write lines like {EXAMPLE}")

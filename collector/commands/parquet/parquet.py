@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
+from collector.commands.options import require_window
 from collector.commands.parquet.columns import (
     EVALUATION_COLUMNS,
     LABEL_COLUMNS,
@@ -70,7 +71,7 @@ async def write_parquet(config: Config, options: ParquetOptions, say: Callable[[
     Raises:
         ConfigError: there is no log, pyarrow is not installed, or the destination cannot be written.
     """
-    _check(options)
+    require_window(options.since, options.until)
     files = DayFiles(options.destination)
     left = 0
     async with open_stored_logs(config.settings.log) as logs:
@@ -86,11 +87,6 @@ async def write_parquet(config: Config, options: ParquetOptions, say: Callable[[
             say(f"{table.name}: {plural(written.rows, 'row')} in {plural(written.files, 'file')}{lost}")
             left += written.left
     return PARTLY if left else DONE
-
-
-def _check(options: ParquetOptions) -> None:
-    if options.since >= options.until:
-        raise ConfigError("--from and --to: the window must begin before it ends")
 
 
 async def _write_partition(

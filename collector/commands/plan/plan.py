@@ -10,6 +10,7 @@ import orjson
 import yaml
 
 from collector.calibration.page_labels import LabelIndex
+from collector.commands.options import require_known, require_window
 from collector.commands.plan.allocation import Allocation, cheapest, cheapest_boosts, rounded
 from collector.commands.plan.past_figures import (
     PastFigures,
@@ -29,7 +30,7 @@ from collector.past.evaluations import EvaluationFilter, selected_in
 from collector.records.audits import FEWEST_AUDITS, audit_of, audit_outcome
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.statistics.bounded_sums import Weight
-from collector.wording import plural, unknown
+from collector.wording import plural
 from evaluators.results import Evaluation
 
 DONE = 0
@@ -111,14 +112,10 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
 
 def _uses(config: Config, options: PlanOptions) -> list[UseSettings]:
     monitors = config.settings.monitors
-    if options.monitor not in monitors:
-        raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, sorted(monitors))}")
-    if options.since >= options.until:
-        raise ConfigError("--from and --to: the time must begin before it ends")
+    require_known("--monitor", "monitor", [options.monitor], monitors)
+    require_window(options.since, options.until)
     uses = monitors[options.monitor].uses
-    names = sorted(use.name for use in uses)
-    if options.evaluator is not None and options.evaluator not in names:
-        raise ConfigError(f"--evaluator: {unknown('evaluator', options.evaluator, names)}")
+    require_known("--evaluator", "evaluator", [options.evaluator], [use.name for use in uses])
     return [use for use in uses if options.evaluator in (None, use.name)]
 
 

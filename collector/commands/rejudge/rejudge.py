@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collector.commands.options import require_known
 from collector.commands.rejudge.batch_run import BatchRun, make_in_batches, over_for_the_service
 from collector.commands.rejudge.candidates import Candidates, KnownEvaluations, LeftOut, What
 from collector.commands.rejudge.request_window import Money, Progress, RequestWindow
@@ -21,7 +22,7 @@ from collector.evaluate.sampling.draw_key import draw_key
 from collector.judging.batches import at_batch_prices
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd, known_usd
-from collector.wording import plural, unknown
+from collector.wording import plural
 
 if TYPE_CHECKING:
     from evaluators.judges.batches.batch_terms import BatchPace
@@ -146,18 +147,14 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
             f"{config.source}: store_text is false, so the texts are not stored and cannot be judged again; "
             "set store_text: true for future traffic"
         )
-    for name in options.monitors:
-        if name not in settings.monitors:
-            raise ConfigError(f"--monitor: {unknown('monitor', name, sorted(settings.monitors))}")
+    require_known("--monitor", "monitor", options.monitors, settings.monitors)
     used = {
         use.name
         for name, monitor in settings.monitors.items()
         if not options.monitors or name in options.monitors
         for use in monitor.uses
     }
-    for name in options.evaluators:
-        if name not in used:
-            raise ConfigError(f"--evaluator: {unknown('evaluator', name, sorted(used))}")
+    require_known("--evaluator", "evaluator", options.evaluators, used)
     names = sorted(set(options.evaluators) or used)
     judges = [judge for name in names for judge in judges_of(name, config.evaluators)]
     if judges and options.max_usd is None and not options.dry_run:

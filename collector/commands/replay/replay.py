@@ -30,7 +30,6 @@ from collector.past.evaluations import (
     PastEvaluation,
     SelectedEvaluations,
     evaluations_in,
-    read_file,
     select,
 )
 from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
@@ -62,7 +61,7 @@ class ReplayOptions:
 
     `selection` selects the evaluations to make again. `by` is the new evaluator if its name differs from the old one's,
     `judge` the judge to use instead of the evaluator's own; both are looked up in the new configuration. `paths` hold
-    turns and `evaluations` evaluations, if they do not come from the logs. `max_usd` is the limit of judge costs. With
+    the turns, if they do not come from the log. `max_usd` is the limit of judge costs. With
     `batch` the judges are asked in batches, at a pace.
     """
 
@@ -70,11 +69,9 @@ class ReplayOptions:
     by: str | None = None
     judge: str | None = None
     paths: Sequence[str] = ()
-    evaluations: Path | None = None
     output: Path | None = None
     into_log: bool = False
     max_usd: float | None = None
-    worst: int = 5
     json: bool = False
     batch: bool = False
     pace: BatchPace | None = None
@@ -115,10 +112,10 @@ class _ReplayOutcome:
 
 
 def _check(config: Config, options: ReplayOptions) -> None:
-    if config.settings.log.kind == "memory" and not (options.paths and options.evaluations):
+    if config.settings.log.kind == "memory":
         raise ConfigError(
             f"{config.source}: log.kind is memory, so there are no past evaluations; "
-            "name files: --evaluations and the turns"
+            "compare files by score --output and --against"
         )
     if not config.settings.store_text and not options.paths:
         raise ConfigError(
@@ -136,9 +133,9 @@ def _check(config: Config, options: ReplayOptions) -> None:
 async def _replay(config: Config, new: Config, options: ReplayOptions) -> _ReplayOutcome:
     async with AsyncExitStack() as stack:
         logs = await stack.enter_async_context(open_logs(config.settings.log))
-        selected = await _past(logs, options)
+        selected = select([past async for past in evaluations_in(logs.evaluations)], options.selection)
         if not selected.scored:
-            raise ConfigError(_nothing(selected, options))
+            raise ConfigError(_nothing(selected))
         names = _names(selected, new, options)
         judging = _judging(new, names.values(), options.judge)
         if options.max_usd is not None:
@@ -173,21 +170,15 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Repla
         if options.into_log:
             partitions = {job.evaluation_id: past.partition for past, job in jobs}
             problem = await write_into_log(logs.evaluations, made.evaluations, partitions, PATIENCE)
-    report = _report(selected, gone, jobs, made, options)
+    report = _report(selected, gone, jobs, made)
     problems = list(_problems(report, made, options))
     if problem is not None:
         problems.append(f"the new evaluations could not be written to the log ({problem}){resume_hint(options.output)}")
     return _ReplayOutcome(report, tuple(problems), logged=options.into_log and problem is None and not made.left)
 
 
-async def _past(logs: Logs, options: ReplayOptions) -> SelectedEvaluations:
-    if options.evaluations:
-        return select(read_file(options.evaluations), options.selection)
-    return select([past async for past in evaluations_in(logs.evaluations)], options.selection)
-
-
-def _nothing(selected: SelectedEvaluations, options: ReplayOptions) -> str:
-    where = str(options.evaluations or "the evaluations log")
+def _nothing(selected: SelectedEvaluations) -> str:
+    where = "the evaluations log"
     if not selected.known:
         return f"{where} has no evaluations yet, so there is nothing to evaluate again"
     if selected.unscored:
@@ -308,16 +299,14 @@ def _say_price(new: Config, past: Sequence[PastEvaluation], jobs: Sequence[PastJ
     show(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}", err=True)
 
 
-def _report(
-    selected: SelectedEvaluations, gone: int, jobs: Sequence[PastJob], made: RunResult, options: ReplayOptions
-) -> ReplayReport:
+def _report(selected: SelectedEvaluations, gone: int, jobs: Sequence[PastJob], made: RunResult) -> ReplayReport:
     old_of = {job.evaluation_id: past.evaluation for past, job in jobs}
     by_name: dict[str, list[EvaluationPair]] = {}
     for evaluation in made.evaluations:
         old = old_of[evaluation.evaluation_id]
         by_name.setdefault(old.evaluator, []).append(EvaluationPair(old, evaluation))
     return ReplayReport(
-        comparisons=tuple(_replayed(pairs, options.worst) for _, pairs in sorted(by_name.items())),
+        comparisons=tuple(_replayed(pairs) for _, pairs in sorted(by_name.items())),
         unscored=selected.unscored,
         gone=gone,
         left=made.left,
@@ -325,11 +314,11 @@ def _report(
     )
 
 
-def _replayed(pairs: Sequence[EvaluationPair], worst: int) -> EvaluatorComparison:
+def _replayed(pairs: Sequence[EvaluationPair]) -> EvaluatorComparison:
     old, new = compared_evaluators((pair.old, pair.new) for pair in pairs)
     without = Counter(_no_score_reason(pair.new) for pair in pairs if pair.new.score is None)
     scored = [pair for pair in pairs if pair.new.score is not None]
-    return EvaluatorComparison(old=old, new=new, comparison=compare(scored, worst=worst), no_score=dict(without))
+    return EvaluatorComparison(old=old, new=new, comparison=compare(scored), no_score=dict(without))
 
 
 def _no_score_reason(evaluation: Evaluation) -> str:

@@ -18,8 +18,9 @@ import orjson
 
 from collector.alerting.rules.series import WINDOWS
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
+from collector.commands.options import require_known, require_window
 from collector.config.configured import Config
-from collector.errors import ConfigError, EvalstreamError
+from collector.errors import EvalstreamError
 from collector.logs.log import Log
 from collector.past.evaluations import EvaluationFilter, selected_in
 from collector.service.open_logs import open_stored_logs
@@ -29,7 +30,7 @@ from collector.statistics.estimator import Sums
 from collector.statistics.intervals import mean_text
 from collector.statistics.mean_error import WindowSums
 from collector.statistics.score_history import DAY, HOUR, PastScore, ScoreHistory, history_of
-from collector.wording import plural, unknown
+from collector.wording import plural
 
 MINUTE = 60.0
 LONGEST = 7 * DAY
@@ -221,11 +222,8 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
 
 
 def _chosen(every: Sequence[Target], options: TargetsOptions) -> list[Target]:
-    monitors = sorted({target.monitor for target in every})
-    if options.monitor is not None and options.monitor not in monitors:
-        raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, monitors)}")
-    if options.since >= options.until:
-        raise ConfigError("--from and --to: the time must begin before it ends")
+    require_known("--monitor", "monitor", [options.monitor], {target.monitor for target in every})
+    require_window(options.since, options.until)
     return [target for target in every if not target.is_derived and options.monitor in (None, target.monitor)]
 
 
