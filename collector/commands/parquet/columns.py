@@ -116,7 +116,7 @@ _PLACES: Mapping[str, str] = {
     "stratum": "sampling.stratum",
     "sampling_unit": "sampling.unit",
 }
-"""Where a column's value is in a record, if it is nested there; the others have the name of their field."""
+"""The place of a column's value in a record, if it is nested there; other columns have the name of their field."""
 
 
 def evaluation_row(evaluation: Evaluation, recorded_at: datetime, *, texts: bool) -> dict[str, Any]:
