@@ -771,8 +771,7 @@ def audit(
 
 @logs.command("copy")
 def copy_log(
-    to: Annotated[Path, _file("The configuration of the copy: with another log.")],
-    config: ConfigFile = DEFAULT_CONFIG,
+    to: Annotated[Path, _file("The configuration of the copy: with another log.")], config: ConfigFile = DEFAULT_CONFIG
 ) -> None:
     """Copy the logs to another file, cluster or number of partitions.
 

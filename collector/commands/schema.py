@@ -46,9 +46,7 @@ def configuration_schema() -> dict[str, Any]:
     schema["properties"]["evaluators"]["additionalProperties"] = {
         "type": "object",
         "required": ["kind"],
-        "properties": {
-            "kind": {"description": "How to score.", "anyOf": [{"enum": kinds}, {"type": "string"}]},
-        },
+        "properties": {"kind": {"description": "How to score.", "anyOf": [{"enum": kinds}, {"type": "string"}]}},
         "allOf": [_if_kind(kind) for kind in kinds],
     }
     schema["properties"]["export"]["properties"] = {

@@ -44,9 +44,7 @@ RENAMED: Mapping[str, str] = {
 }
 """The new name by the path of the old one; `*` is any name."""
 
-REMOVED: Mapping[str, str] = {
-    "receive.shared_records": "traces always share records",
-}
+REMOVED: Mapping[str, str] = {"receive.shared_records": "traces always share records"}
 """Why a key is no longer needed, by its path."""
 
 

@@ -110,10 +110,7 @@ def _budget_notes(where: str, budget: BudgetSettings) -> Iterator[str]:
         yield f"{where}: {listed(unheeded)} do nothing without usd_per_hour or usd_per_day"
 
 
-_FOR_TOPICS = {
-    "partitions": "use log.kafka.partitions",
-    "retention": "set the topics' retention at the broker",
-}
+_FOR_TOPICS = {"partitions": "use log.kafka.partitions", "retention": "set the topics' retention at the broker"}
 
 
 def _log_notes(settings: Settings) -> Iterator[str]:

@@ -118,9 +118,7 @@ _ANY_SCALE = (0.0, 10.0)
 _BAD_WORDS = frozenset({"no", "not", "false", "fail", "failed", "different", "low", "bad", "irrelevant", "incorrect"})
 _PASSAGES = frozenset({"context", "retrieval_context", "turns"})
 _TEXT = {"type": "string"}
-_DEFAULT: dict[str, Json] = {
-    "properties": {"reason": _TEXT, "score": {"type": "integer", "minimum": 0, "maximum": 10}},
-}
+_DEFAULT: dict[str, Json] = {"properties": {"reason": _TEXT, "score": {"type": "integer", "minimum": 0, "maximum": 10}}}
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 

@@ -134,11 +134,7 @@ def explain_drop(
         pairs=pairs,
         attributes=tuple(sorted({name for name, _ in labels})),
         move=whole_move(
-            before,
-            after,
-            (whole_before, whole_after),
-            sign=-1.0 if lower_is_better else 1.0,
-            error_rate=error_rate,
+            before, after, (whole_before, whole_after), sign=-1.0 if lower_is_better else 1.0, error_rate=error_rate
         ),
     )
 

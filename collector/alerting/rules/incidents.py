@@ -64,8 +64,7 @@ def following_rules(detector: DropDetector, states: States) -> Iterator[Recordin
     yield states.rule(series.DROP_SHORTFALL, f"clamp_min({states.before(series.DROP_SHORTFALL, 0)} + {short}, 0)")
     shortfall = states.now(series.DROP_SHORTFALL)
     yield states.rule(
-        series.DROP_WEIGHT,
-        f"({states.before(series.DROP_WEIGHT, 0)} + {states.scraped}) * ({shortfall} > bool 0)",
+        series.DROP_WEIGHT, f"({states.before(series.DROP_WEIGHT, 0)} + {states.scraped}) * ({shortfall} > bool 0)"
     )
     now, interval = f"{states.number(0)} + time()", states.timing.seconds(INTERVAL)
     yield states.rule(

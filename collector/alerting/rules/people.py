@@ -49,13 +49,7 @@ def _scores(
         f'{each}{{evaluator=~{any_of(audited)},window="{series.WEEK}"}}'
         for each in (series.SCORE_MEAN, series.SCORE_STDERR)
     )
-    of_audits = {
-        "w": f"{mean} * 0 + 1",
-        "wx": mean,
-        "w_w": f"{mean} * 0 + 1",
-        "w_wx": mean,
-        "wx_wx": f"{mean} ^ 2",
-    }
+    of_audits = {"w": f"{mean} * 0 + 1", "wx": mean, "w_w": f"{mean} * 0 + 1", "w_wx": mean, "wx_wx": f"{mean} ^ 2"}
     if audited:
         yield series.BASE, _renamed(f"sum without (window) ({error} ^ 2)", "(.*):audit")
     grouped, week = ", ".join(by), timing.text(PEOPLE_WINDOW)

@@ -129,11 +129,7 @@ def segment_count(config: Config) -> int:
 
 
 def detector(
-    target: Target,
-    all_targets: Sequence[Target],
-    alerts: AlertSettings,
-    segments: int,
-    interval: float | None = None,
+    target: Target, all_targets: Sequence[Target], alerts: AlertSettings, segments: int, interval: float | None = None
 ) -> DropDetector:
     """The drop detector of a target that has a mean; the false alarms allowed are shared by all of them.
 

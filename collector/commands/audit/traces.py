@@ -99,9 +99,7 @@ class TraceAudit:
         log: Any = made  # the router only appends
         services = settings.link.services if settings.link else ()
         stage = AssembleStage(
-            build_assembler(settings, config.settings.dialects),
-            TurnRouter(log, log, services),
-            trace_limits(settings),
+            build_assembler(settings, config.settings.dialects), TurnRouter(log, log, services), trace_limits(settings)
         )
         for partition, start in content.starts.items():
             state = committed.get(partition)

@@ -123,13 +123,7 @@ def _wanted_share(config: Config) -> float:
 
 
 def _stages(
-    costs: CpuCosts,
-    spans: float,
-    turns: float,
-    wanted: float,
-    evaluations: float,
-    requests: float,
-    deferred: float,
+    costs: CpuCosts, spans: float, turns: float, wanted: float, evaluations: float, requests: float, deferred: float
 ) -> tuple[StageNeed, ...]:
     unwanted = 1.0 - wanted
     trace = wanted * costs.receive_trace + unwanted * costs.unwanted_trace

@@ -16,14 +16,7 @@ from collector.commands.check.capacity import capacity_of
 from collector.commands.check.cpu_costs import costs_here
 from collector.commands.check.traffic import running_sections
 from collector.config.configured import Config
-from collector.config.live_part import (
-    LIVE,
-    SECRET_JUDGE_KEYS,
-    live_keys,
-    live_values,
-    restart_keys,
-    with_live_values,
-)
+from collector.config.live_part import LIVE, SECRET_JUDGE_KEYS, live_keys, live_values, restart_keys, with_live_values
 from collector.config.section_hashes import section_hashes
 from collector.config.settings import BudgetSettings, PlannedRate
 from collector.errors import ConfigError
