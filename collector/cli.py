@@ -148,13 +148,9 @@ ConfigFile = Annotated[
 ]
 DEFAULT_CONFIG = Path("evalstream.yaml")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Since = Annotated[
-    str, typer.Option("--from", help="Start: a time like 2026-11-20T09:00 (UTC), or a duration before now like 24h.")
-]
-MaybeSince = Annotated[
-    str | None,
-    typer.Option("--from", help="Start: a time like 2026-11-20T09:00 (UTC), or a duration before now like 24h."),
-]
+_FROM = typer.Option("--from", help="Start: a time like 2026-11-20T09:00 (UTC), or a duration before now like 24h.")
+Since = Annotated[str, _FROM]
+MaybeSince = Annotated[str | None, _FROM]
 Until = Annotated[str | None, typer.Option("--to", help="End (exclusive), written in the same way; now by default.")]
 Evaluators = Annotated[list[str] | None, typer.Option("--evaluator", help="Only this evaluator; repeatable.")]
 Monitors = Annotated[list[str] | None, typer.Option("--monitor", help="Only this monitor; repeatable.")]

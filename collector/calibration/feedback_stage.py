@@ -17,7 +17,6 @@ from collector.calibration.judged_subjects import JudgedSubjects, LogPlace
 from collector.errors import BadInput
 from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
 from collector.logs.whole_log import IncrementalReader, first_offsets
-from collector.records.audits import noted_audit
 from collector.records.epochs import Fence, fence_at
 from collector.records.feedback import (
     FeedbackEntry,
@@ -29,6 +28,7 @@ from collector.records.feedback import (
     repeated_record,
 )
 from collector.records.json import evaluation_from_json, label_to_json
+from collector.records.labels import label_of
 from collector.records.references import Reference, reference_records
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
@@ -263,26 +263,9 @@ def _label(joined: JoinedFeedback, evaluation: Evaluation, number: int) -> Label
     opinion = entry.label if entry.label in ("agree", "disagree") else None
     if opinion is None and joined.score is None and not entry.comment:
         return None
-    return Label(
-        label_id=entry.feedback_id if number == 0 else f"{entry.feedback_id}-{number}",
-        evaluation_id=evaluation.evaluation_id,
-        evaluator=evaluation.evaluator,
-        evaluator_version=evaluation.evaluator_version,
-        scope=evaluation.scope,
-        monitor=evaluation.monitor,
-        subject=evaluation.subject,
-        opinion=opinion,
-        score=joined.score,
-        note=entry.comment,
-        judge_score=evaluation.score,
-        judge_passed=evaluation.passed,
-        judge=evaluation.judge,
-        sampling=evaluation.sampling,
-        audit=noted_audit(evaluation),
-        attributes=evaluation.attributes,
-        given_by=entry.author,
-        given_at=entry.at or joined.received_at,
-    )
+    label_id = entry.feedback_id if number == 0 else f"{entry.feedback_id}-{number}"
+    given = {"opinion": opinion, "score": joined.score, "note": entry.comment, "given_by": entry.author}
+    return label_of(evaluation, label_id, entry.at or joined.received_at, **given)
 
 
 def _reference(entry: FeedbackEntry, wanted: frozenset[str]) -> Reference | None:

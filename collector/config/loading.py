@@ -345,10 +345,10 @@ def _source_mistakes(settings: Settings) -> Iterator[str]:
     kind_of: dict[tuple[str, str], str] = {}
     for number, source in enumerate(settings.receive.kafka):
         where = f"receive.kafka[{number}]"
-        if not (source.traces or source.logs or source.turns or source.references or source.feedback):
+        if not any(source.topics.values()):
             yield f"{where}: has no topic; write traces: [otlp_spans], logs: [otlp_logs] or turns: [...]"
-        for kind in ("traces", "logs", "turns", "references", "feedback"):
-            for topic in getattr(source, kind):
+        for kind, topics in source.topics.items():
+            for topic in topics:
                 others = {kind_of.setdefault((broker, topic), kind) for broker in source.bootstrap_servers} - {kind}
                 if others:
                     yield f"{where}.{kind}: {topic} is listed under {others.pop()} as well; keep one of them"

@@ -106,6 +106,11 @@ class KafkaSourceSettings(Section):
     security: KafkaSecuritySettings | None = None
     """TLS and login; without it those of log.kafka, if the brokers are the same."""
 
+    @property
+    def topics(self) -> Mapping[str, list[str]]:
+        """The topics by the kind of their content."""
+        return {kind: getattr(self, kind) for kind in ("traces", "logs", "turns", "references", "feedback")}
+
 
 class ReceiveSettings(Section):
     """The sources of traces. Without this section: OTLP/HTTP on 127.0.0.1:4318."""

@@ -16,7 +16,7 @@ from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
 from collector.page.label_draw import Draw, LabelQueueSettings, draw, place
 from collector.page.view import ListedEvaluation, View
 from collector.receive.rejection import Rejected
-from collector.records.audits import noted_audit
+from collector.records.labels import label_of
 from collector.section import Section
 from collector.statistics.intervals import share_interval
 from evaluators.results import Label
@@ -120,25 +120,14 @@ class LabelQueue:
         watched = self._view.evaluators.get((judged.monitor, judged.evaluator))
         lower = watched is not None and watched.lower_is_better
         score = float((verdict.verdict == "good") != lower) if verdict.verdict in ("good", "bad") else None
-        return Label(
-            label_id=uuid.uuid4().hex,
-            evaluation_id=judged.evaluation_id,
-            evaluator=judged.evaluator,
-            evaluator_version=judged.evaluator_version,
-            scope=judged.scope,
-            monitor=judged.monitor,
-            subject=judged.subject,
+        return label_of(
+            judged,
+            uuid.uuid4().hex,
+            now,
             score=score,
             note=verdict.note or (None if score is not None else CANNOT_TELL),
-            judge_score=judged.score,
-            judge_passed=judged.passed,
-            judge=judged.judge,
-            sampling=judged.sampling,
-            audit=noted_audit(judged),
-            attributes=judged.attributes,
             label_probability=queued.draw.probability,
             given_by=verdict.by,
-            given_at=now,
             state="retracted" if verdict.verdict == "undo" else None,
         )
 

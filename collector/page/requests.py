@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, TypeVar, cast
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
@@ -17,12 +17,13 @@ from collector.past.evaluations import is_owed
 from collector.past.turns import case_of
 from collector.receive.rejection import Rejected
 from collector.records.attributes import STANDARD
-from collector.records.audits import noted_audit
 from collector.records.json import label_to_json
+from collector.records.labels import label_of
 from collector.section import Section
 from evaluators.cases import Json
 from evaluators.results import Evaluation, Label, Opinion
 
+Model = TypeVar("Model", bound=BaseModel)
 Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
 
 
@@ -69,28 +70,27 @@ class LabelRequest(Section):
 
 def parse_filters(query: Mapping[str, str]) -> Filters:
     """The filters of an address. Raises BadInput."""
-    try:
-        return Filters.model_validate(dict(query))
-    except ValidationError as error:
-        raise BadInput(_sentence(error)) from None
+    return _checked(Filters, dict(query))
 
 
 def parse_gate(query: Mapping[str, str]) -> GateRequest:
     """The question of an address. Raises BadInput."""
-    try:
-        return GateRequest.model_validate(dict(query))
-    except ValidationError as error:
-        raise BadInput(_sentence(error)) from None
+    return _checked(GateRequest, dict(query))
 
 
 def parse_label(body: bytes) -> LabelRequest:
     """A label as a browser sends it. Raises BadInput."""
     try:
-        return LabelRequest.model_validate(orjson.loads(body))
-    except ValidationError as error:
-        raise BadInput(_sentence(error)) from None
+        return _checked(LabelRequest, orjson.loads(body))
     except orjson.JSONDecodeError:
         raise BadInput("the label is not JSON") from None
+
+
+def _checked(model: type[Model], values: object) -> Model:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise BadInput(_sentence(error)) from None
 
 
 def select_evaluations(view: View, filters: Filters, now: float, *, text: bool) -> list[ListedEvaluation]:
@@ -185,27 +185,8 @@ def _sentence(error: ValidationError) -> str:
 
 def build_label(listed: ListedEvaluation, request: LabelRequest, now: datetime) -> Label:
     """The label, with the judge's own words beside it."""
-    judged = listed.evaluation
-    return Label(
-        label_id=uuid.uuid4().hex,
-        evaluation_id=judged.evaluation_id,
-        evaluator=judged.evaluator,
-        evaluator_version=judged.evaluator_version,
-        scope=judged.scope,
-        monitor=judged.monitor,
-        subject=judged.subject,
-        opinion=request.opinion,
-        score=request.score,
-        note=request.note or None,
-        judge_score=judged.score,
-        judge_passed=judged.passed,
-        judge=judged.judge,
-        sampling=judged.sampling,
-        audit=noted_audit(judged),
-        attributes=judged.attributes,
-        given_by=request.by or None,
-        given_at=now,
-    )
+    given = {"opinion": request.opinion, "score": request.score, "note": request.note or None}
+    return label_of(listed.evaluation, uuid.uuid4().hex, now, **given, given_by=request.by or None)
 
 
 def build_retry(view: View, listed: ListedEvaluation) -> RetryRequest:

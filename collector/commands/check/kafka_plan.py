@@ -20,8 +20,6 @@ from collector.wording import listed, plural
 if TYPE_CHECKING:
     from collector.logs.kafka import KafkaSettings
 
-_KINDS = ("traces", "logs", "turns", "references", "feedback")
-
 
 def kafka_lines(config: Config) -> Iterator[str]:
     """The plan for the clusters, and their state, if they answer.
@@ -77,8 +75,8 @@ def _log_lines(config: Config, log: KafkaLogSettings) -> Iterator[str]:
 
 def _source_lines(config: Config, number: int, source: KafkaSourceSettings) -> Iterator[str]:
     log = config.settings.log
-    topics = [topic for kind in _KINDS for topic in getattr(source, kind)]
-    groups = [f"{group_of(source, log)}.{kind}" for kind in _KINDS if getattr(source, kind)]
+    topics = [topic for names in source.topics.values() for topic in names]
+    groups = [f"{group_of(source, log)}.{kind}" for kind, names in source.topics.items() if names]
     yield f"kafka      source {', '.join(topics)}: groups {', '.join(groups)}"
     yield "           permissions: READ of each"
     where = f"{config.source}: receive.kafka[{number}]"

@@ -12,10 +12,14 @@ from collector.commands.check.capacity import capacity_of
 from collector.commands.check.cpu_costs import costs_here
 from collector.config.configured import Config
 from collector.config.packs import packs_of
-from collector.config.settings import BudgetSettings, JudgeSettings, MonitorSettings, PlannedRate, UseSettings
+from collector.config.settings import MonitorSettings, PlannedRate, UseSettings
 from collector.config.unused_keys import unused_notes
 from collector.golden.cases import read_cases
 from collector.service.plan_builder import evaluator_version_in
+
+_PRICES = {"usd_per_million_input_tokens", "usd_per_million_output_tokens"}
+_OF_A_JUDGE = {"model", "base_url", "concurrency", "fallback", *_PRICES}
+_OF_A_BUDGET = {"usd_per_hour", "usd_per_day", "hard_cap_factor"}
 
 Counts = Mapping[tuple[str, str], Mapping[str, float]]
 """Counts by outcome, by monitor and evaluator ("" for the turns themselves)."""
@@ -29,11 +33,11 @@ def plan_json(config: Config, counts: Counts | None) -> str:
         "configuration": config.source,
         "log": settings.log.model_dump(mode="json"),
         "receive": settings.receive.model_dump(mode="json"),
-        "judges": {name: _judge(judge) for name, judge in settings.judges.items()},
+        "judges": {name: judge.model_dump(include=_OF_A_JUDGE) for name, judge in settings.judges.items()},
         "cascades": {name: cascade.model_dump(mode="json") for name, cascade in settings.cascades.items()},
         "juries": {name: jury.model_dump(mode="json") for name, jury in settings.juries.items()},
         "monitors": {name: _monitor(name, monitor, config) for name, monitor in settings.monitors.items()},
-        "budget": _budget(settings.evaluate.budget),
+        "budget": settings.evaluate.budget.model_dump(include=_OF_A_BUDGET),
         "export": list(settings.export),
         "page": None if settings.page is None else f"http://{settings.page.host}:{settings.page.port}/",
         "alerts": [
@@ -49,17 +53,6 @@ def plan_json(config: Config, counts: Counts | None) -> str:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
-def _judge(judge: JudgeSettings) -> dict[str, Any]:
-    return {
-        "model": judge.model,
-        "base_url": judge.base_url,
-        "concurrency": judge.concurrency,
-        "usd_per_million_input_tokens": judge.usd_per_million_input_tokens,
-        "usd_per_million_output_tokens": judge.usd_per_million_output_tokens,
-        "fallback": judge.fallback,
-    }
-
-
 def _monitor(name: str, monitor: MonitorSettings, config: Config) -> dict[str, Any]:
     rate = monitor.rate
     return {
@@ -69,7 +62,7 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> dict[str, A
         "evaluators": [_use(use, name, config) for use in monitor.uses],
         "packs": [list(pack) for pack in packs_of(monitor, config.evaluators)],
         "idle_seconds": monitor.idle_timeout,
-        "budget": _budget(monitor.budget),
+        "budget": monitor.budget.model_dump(include=_OF_A_BUDGET),
     }
 
 
@@ -84,14 +77,6 @@ def _use(use: UseSettings, monitor: str, config: Config) -> dict[str, Any]:
         "audit": configured.audit.model_dump(exclude_none=True) if configured.audit else None,
         "threshold": configured.evaluator.threshold,
         "sample": use.sample,
-    }
-
-
-def _budget(budget: BudgetSettings) -> dict[str, float | None]:
-    return {
-        "usd_per_hour": budget.usd_per_hour,
-        "usd_per_day": budget.usd_per_day,
-        "hard_cap_factor": budget.hard_cap_factor,
     }
 
 

@@ -46,14 +46,8 @@ def _clusters(config: Config) -> Iterator[tuple[KafkaSettings, Mapping[str, Sequ
         groups[f"{prefix}.evaluations"] = [f"{prefix}.export.{name}" for name in config.exporters]
         yield settings_of_log(log.kafka), groups
     for source in config.settings.receive.kafka:
-        topics = {
-            "traces": source.traces,
-            "logs": source.logs,
-            "turns": source.turns,
-            "references": source.references,
-            "feedback": source.feedback,
-        }
-        consumed = {topic: [f"{group_of(source, log)}.{kind}"] for kind, names in topics.items() for topic in names}
+        group = group_of(source, log)
+        consumed = {topic: [f"{group}.{kind}"] for kind, names in source.topics.items() for topic in names}
         yield settings_of_source(source, log), consumed
 
 

@@ -100,6 +100,5 @@ SOURCE = Source(
     title="Jaeger",
     url="http://127.0.0.1:16686",
     read=read,
-    query="the name of an operation",
     takes=frozenset({"query", "service"}),
 )

@@ -222,6 +222,5 @@ SOURCE = Source(
     title="Langfuse",
     url="https://cloud.langfuse.com",
     read=read,
-    query="the name of an observation, before version 4 of a trace",
     takes=frozenset({"query"}),
 )

@@ -100,6 +100,5 @@ SOURCE = Source(
     title="MLflow",
     url="http://127.0.0.1:5000",
     read=read,
-    query="MLflow's filter string",
     takes=frozenset({"query", "project"}),
 )

@@ -93,6 +93,5 @@ SOURCE = Source(
     title="Phoenix",
     url="http://127.0.0.1:6006",
     read=read,
-    query="an attribute's key:value",
     takes=frozenset({"query", "project"}),
 )

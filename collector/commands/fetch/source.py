@@ -55,12 +55,11 @@ Read = Callable[[ApiReader, Wanted], AsyncGenerator[bytes, None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A place where traces lie. `query`: what --query is there; `takes`: which of the options it takes."""
+    """A place where traces lie; `takes` are the options that it knows."""
 
     title: str
     url: str
     read: Read
-    query: str
     takes: frozenset[str]
 
 

@@ -86,4 +86,4 @@ def _ceiling(moment: datetime) -> datetime:
     return datetime.fromtimestamp(math.ceil(moment.timestamp()), UTC)
 
 
-SOURCE = Source(title="Tempo", url="http://127.0.0.1:3200", read=read, query="TraceQL", takes=frozenset({"query"}))
+SOURCE = Source(title="Tempo", url="http://127.0.0.1:3200", read=read, takes=frozenset({"query"}))

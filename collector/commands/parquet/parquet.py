@@ -56,7 +56,7 @@ class _Table:
     columns: Columns
     log: Log
     records: Callable[[Log, int, int], AsyncIterator[StoredRecord]]
-    row: Callable[[StoredRecord], Row]
+    row: Callable[..., Row]
 
 
 async def write_parquet(config: Config, options: ParquetOptions, say: Callable[[str], None]) -> int:
@@ -70,8 +70,8 @@ async def write_parquet(config: Config, options: ParquetOptions, say: Callable[[
     left = 0
     async with open_stored_logs(config.settings.log) as logs:
         tables = (
-            _Table("evaluations", EVALUATION_COLUMNS, logs.evaluations, valid_evaluations, _evaluation(options)),
-            _Table("labels", LABEL_COLUMNS, logs.labels, _labels, _label(options)),
+            _Table("evaluations", EVALUATION_COLUMNS, logs.evaluations, valid_evaluations, _evaluation),
+            _Table("labels", LABEL_COLUMNS, logs.labels, _labels, _label),
         )
         for table in tables:
             written = _Written()
@@ -116,7 +116,7 @@ async def _write_partition(
             if writer is None:
                 continue
             try:
-                name, row = table.row(record)
+                name, row = table.row(record, recorded, texts=options.texts)
             except BadInput:
                 written.unreadable += 1
                 continue
@@ -148,21 +148,14 @@ async def _labels(log: Log, partition: int, start: int) -> AsyncIterator[StoredR
                 yield record
 
 
-def _evaluation(options: ParquetOptions) -> Callable[[StoredRecord], Row]:
-    def row(record: StoredRecord) -> Row:
-        evaluation = evaluation_from_json(record.value)
-        at = datetime.fromtimestamp(record.timestamp, UTC)
-        return evaluation.evaluation_id, evaluation_row(evaluation, at, texts=options.texts)
-
-    return row
+def _evaluation(record: StoredRecord, at: datetime, *, texts: bool) -> Row:
+    evaluation = evaluation_from_json(record.value)
+    return evaluation.evaluation_id, evaluation_row(evaluation, at, texts=texts)
 
 
-def _label(options: ParquetOptions) -> Callable[[StoredRecord], Row]:
-    def row(record: StoredRecord) -> Row:
-        label = label_from_json(record.value)
-        return label.label_id, label_row(label, datetime.fromtimestamp(record.timestamp, UTC), texts=options.texts)
-
-    return row
+def _label(record: StoredRecord, at: datetime, *, texts: bool) -> Row:
+    label = label_from_json(record.value)
+    return label.label_id, label_row(label, at, texts=texts)
 
 
 _ROWS = 10_000

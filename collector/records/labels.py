@@ -1,0 +1,28 @@
+"""Labels as people and feedback give them, with the judge's result beside them."""
+
+from datetime import datetime
+from typing import Any
+
+from collector.records.audits import noted_audit
+from evaluators.results import Evaluation, Label
+
+
+def label_of(evaluation: Evaluation, label_id: str, given_at: datetime, **given: Any) -> Label:
+    """A label of an evaluation; `given` are the fields that its giver decides on."""
+    return Label(
+        label_id=label_id,
+        evaluation_id=evaluation.evaluation_id,
+        evaluator=evaluation.evaluator,
+        evaluator_version=evaluation.evaluator_version,
+        scope=evaluation.scope,
+        monitor=evaluation.monitor,
+        subject=evaluation.subject,
+        judge_score=evaluation.score,
+        judge_passed=evaluation.passed,
+        judge=evaluation.judge,
+        sampling=evaluation.sampling,
+        audit=noted_audit(evaluation),
+        attributes=evaluation.attributes,
+        given_at=given_at,
+        **given,
+    )
