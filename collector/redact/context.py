@@ -146,23 +146,10 @@ def _secret(text: str, start: int, end: int, least: int) -> Finding | None:
 _CODE = re.compile(
     r"[$%*{<\[].{0,600}|[A-Z]{2,20}(?:_[A-Z]{2,20}){1,6}|\*+|[A-Za-z_][\w.]{0,80}[(\[].{0,600}", re.DOTALL
 )
-_NO_VALUE = frozenset(
-    [
-        "string",
-        "number",
-        "boolean",
-        "object",
-        "integer",
-        "required",
-        "optional",
-        "secretstr",
-        "undefined",
-        "literal",
-        "process.env",
-        "none",
-        "hidden",
-    ]
-)
+_NO_VALUE = frozenset({
+    "string", "number", "boolean", "object", "integer", "required", "optional", "secretstr", "undefined", "literal",
+    "process.env", "none", "hidden",
+})  # fmt: skip
 
 
 def is_prose(text: str, start: int, end: int) -> bool:

@@ -14,6 +14,7 @@ from collector.alerting.rules.model import AlertingRule
 from collector.alerting.rules.targets import targets
 from collector.commands.check.capacity import capacity_of
 from collector.commands.check.cpu_costs import costs_here
+from collector.commands.check.summary import usd_per_1000
 from collector.commands.check.traffic import running_sections
 from collector.config.configured import Config
 from collector.config.live_part import LIVE, SECRET_JUDGE_KEYS, live_keys, live_values, restart_keys, with_live_values
@@ -23,7 +24,7 @@ from collector.errors import ConfigError
 from collector.logs.log import LogUnavailable
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import open_logs, require_topics_of
-from collector.service.plan_builder import evaluator_versions, known_usd
+from collector.service.plan_builder import evaluator_versions
 from collector.wording import listed
 
 Value = float | str | None
@@ -132,28 +133,13 @@ def _cost(old: Config, new: Config) -> NumberChange:
     """At the same traffic: that which the new one expects."""
     traffic = new.settings.traffic
     if traffic is None:
-        return NumberChange("for 1,000 matching turns", _usd_per_1000(old), _usd_per_1000(new))
+        return NumberChange("for 1,000 matching turns", usd_per_1000(old), usd_per_1000(new))
     expecting = replace(old, settings=old.settings.model_copy(update={"traffic": traffic}))
     costs = costs_here()
     before, after = capacity_of(expecting, costs), capacity_of(new, costs)
     assert before is not None
     assert after is not None
     return NumberChange("a day", before.usd_per_day, after.usd_per_day)
-
-
-def _usd_per_1000(config: Config) -> float | None:
-    """Of evaluators of turns; a conversation has an unknown number of them. None: a judge has no price."""
-    costs = [
-        (known_usd(config, use.name), monitor.rate_of(use))
-        for monitor in config.settings.monitors.values()
-        for use in monitor.uses
-        if config.evaluators[use.name].evaluator.scope == "turn"
-    ]
-    return (
-        1000.0 * sum(usd * rate for usd, rate in costs if usd is not None)
-        if all(usd is not None for usd, _ in costs)
-        else None
-    )
 
 
 def _rules(config: Config) -> dict[str, Counter[str]]:

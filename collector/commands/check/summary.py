@@ -44,15 +44,22 @@ def _judges(config: Config) -> Iterator[str]:
         yield f"judge      {name}: {judge_text(judge)}"
     if len(judges) > _MOST:
         yield f"           and {plural(len(judges) - _MOST, 'more judge')}"
+    uses = [use.name for monitor in config.settings.monitors.values() for use in monitor.uses]
+    of_turns = any(config.evaluators[name].evaluator.scope == "turn" for name in uses)
+    if judges and of_turns and (usd := usd_per_1000(config)) is not None:
+        yield f"           ≈ {usd:.2g} USD for 1,000 turns that match"
+
+
+def usd_per_1000(config: Config) -> float | None:
+    """The cost of 1,000 matching turns; None: a judge has no price. A conversation has an unknown number of turns."""
     costs = [
         (known_usd(config, use.name), monitor.rate_of(use))
         for monitor in config.settings.monitors.values()
         for use in monitor.uses
         if config.evaluators[use.name].evaluator.scope == "turn"
     ]
-    if judges and costs and all(usd is not None for usd, _ in costs):
-        usd = 1000.0 * sum((usd or 0.0) * rate for usd, rate in costs)
-        yield f"           ≈ {usd:.2g} USD for 1,000 turns that match"
+    known = [usd * rate for usd, rate in costs if usd is not None]
+    return 1000.0 * sum(known) if len(known) == len(costs) else None
 
 
 def _alerts(config: Config) -> Iterator[str]:

@@ -185,12 +185,8 @@ def count_lines(config: Config, counts: Counts) -> Iterator[str]:
 
 def letter_lines(metrics: str) -> Iterator[str]:
     """How many records of which stage could not be processed: what came and is in no turn."""
-    by_stage: dict[str, float] = {}
-    for family in text_string_to_metric_families(metrics):
-        if f"{family.name}_total" == DEAD_LETTERS.name:
-            for sample in family.samples:
-                by_stage[sample.labels["stage"]] = by_stage.get(sample.labels["stage"], 0.0) + sample.value
-    if counts := ", ".join(f"{number:.0f} by {stage}" for stage, number in by_stage.items() if number):
+    by_stage = _sums(metrics, DEAD_LETTERS, "stage")
+    if counts := ", ".join(f"{number:.0f} by {stage}" for stage, number in by_stage.items()):
         yield f"           dead-lettered, as they could not be processed: {counts}; why: evalstream dead-letters list"
 
 
