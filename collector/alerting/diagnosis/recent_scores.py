@@ -4,9 +4,15 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, explain_drop, in_words, labels_of
+from collector.alerting.diagnosis.explain_drop import (
+    ERROR_RATE,
+    DropExplanation,
+    WholeMove,
+    explain_drop,
+    in_words,
+    labels_of,
+)
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem, Slice
-from collector.alerting.diagnosis.whole_moves import WholeMove
 from evaluators.results import Evaluation
 
 _MOST, _OLDEST = 20_000, 26 * 3600.0

@@ -73,17 +73,17 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
             await person.find(logs, build_assembler(config.settings.assemble, config.settings.dialects))
             changed = await _rewrite(logs, person, write=not (kafka or options.dry_run))
             changed |= {str(path): _erase_lines(path, person, options) for path in files if path.exists()}
-            remains = Counter[str]() if kafka or options.dry_run else await _search_file(config, logs, person)
+            still_found = Counter[str]() if kafka or options.dry_run else await _search_file(config, logs, person)
         if options.to is not None and not options.dry_run:
             await copy_logs(config, options.to, say, lambda log: cast("Log", _Without(log, person)))
             async with open_logs(options.to.settings.log, linking=linking, judged_spans=spans) as logs:
-                _, remains = await _count(logs, person)
-            if not remains:
+                _, still_found = await _count(logs, person)
+            if not still_found:
                 await asyncio.to_thread(_delete_topics, config, linking=linking, judged_spans=spans)
     except LogUnavailable as error:
         raise ConfigError(f"log: {error}; correct that, then run this again") from error
-    _report(config, options, person, changed, remains, say)
-    return LEFT if remains else CLEAN
+    _report(config, options, person, changed, still_found, say)
+    return LEFT if still_found else CLEAN
 
 
 def _check(options: EraseOptions, *, kafka: bool) -> None:
@@ -110,8 +110,8 @@ async def _rewrite(logs: Logs, person: Person, *, write: bool) -> Counter[str]:
     changed = Counter[str]()
     for log in logs:
         async for batch in read_partitions(log):
-            left = [person.without(log.name, record) for record in batch]
-            changes = [after for before, after in zip(batch, left, strict=True) if after != before]
+            rewritten = [person.without(log.name, record) for record in batch]
+            changes = [after for before, after in zip(batch, rewritten, strict=True) if after != before]
             changed[log.name] += len(changes)
             if changes and write:
                 await cast("SqliteLog", log).rewrite(changes)
@@ -215,13 +215,13 @@ def _delete_topics(config: Config, *, linking: bool, judged_spans: bool) -> None
 
 
 def _report(
-    config: Config, options: EraseOptions, person: Person, changed: Counter[str], remains: Counter[str], say: Say
+    config: Config, options: EraseOptions, person: Person, changed: Counter[str], still_found: Counter[str], say: Say
 ) -> None:
     beyond = list(_out_of_reach(config, options))
     numbers = {name: len(person.ids[f"{name}_id"]) for name in ("conversation", "turn", "trace", "evaluation")}
     if options.json:
         ids = {name: sorted(values) for name, values in person.ids.items()}
-        plain = {"ids": ids, "changed": changed, "found": remains, "beyond": beyond, "dry_run": options.dry_run}
+        plain = {"ids": ids, "changed": changed, "found": still_found, "beyond": beyond, "dry_run": options.dry_run}
         say(orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode())
         return
     say(f"Found {listed(plural(number, name) for name, number in numbers.items())}.")
@@ -232,9 +232,9 @@ def _report(
     if not options.dry_run:
         ids, texts = _needles(person)
         searched = f"{plural(len(ids), 'id')} and {plural(len(texts), 'text')}"
-        outcome = "found nothing" if not remains else "still found some"
+        outcome = "found nothing" if not still_found else "still found some"
         say(f"Searched all bytes for {searched}: {outcome}.")
-        for place, number in remains.items():
+        for place, number in still_found.items():
             say(f"  {place}: {number}; records of other people that mention an id are kept: look at them yourself")
     say("Out of reach of this command:")
     for each in beyond:

@@ -100,8 +100,8 @@ class Person:
             return _tick(record) if rest is None else rest
         if record.headers == CONTROL_HEADERS:
             document = _document(record.value)
-            left = self._without_ids(document)
-            return record if left == document else replace(record, value=orjson.dumps(left))
+            rest = self._without_ids(document)
+            return record if rest == document else replace(record, value=orjson.dumps(rest))
         if log == "dead_letters":
             return self._without_value(record)
         return _tick(record) if self._concerns(log, record) else record
@@ -138,7 +138,7 @@ class Person:
         letter = _document(record.value)
         stored = b"".join(base64.b64decode(letter[name]) for name in ("key", "value") if letter.get(name))
         every = (*self.ids["user_id"], *self.ids["conversation_id"], *self.ids["trace_id"])
-        if not any(_stands_in(name, stored) for name in every):
+        if not any(_occurs_in(name, stored) for name in every):
             return record
         return replace(record, value=orjson.dumps(letter | {"key": None, "value": None, "headers": []}))
 
@@ -159,7 +159,7 @@ def _trace_of(key: bytes) -> str:
     return key.partition(b"@")[0].decode(errors="replace")
 
 
-def _stands_in(name: str, data: bytes) -> bool:
+def _occurs_in(name: str, data: bytes) -> bool:
     """Whether an id occurs in bytes that could not be read, as a text or as the bytes of a trace id."""
     return name.encode() in data or (_TRACE_ID.fullmatch(name) is not None and bytes.fromhex(name) in data)
 
