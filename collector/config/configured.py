@@ -6,7 +6,7 @@ Audits: an expensive judge repeats a cheap one's verdicts on a random share, whi
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pydantic import BaseModel, Field
 
@@ -81,6 +81,13 @@ class Configured:
         return tuple(judge for judge in (self.judge, self.audit.judge if self.audit else None) if judge)
 
 
+class OptionalLogs(TypedDict):
+    """Whether there are the logs of unlinked turns and of judged spans, as `open_logs` takes it."""
+
+    linking: bool
+    judged_spans: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """A whole configuration, checked: every name that is referred to exists."""
@@ -94,6 +101,11 @@ class Config:
     """Advice on a valid file: keys with an old name, searches for redacted text."""
     folder: Path = Path()
     """The folder that the paths of plug-ins are relative to."""
+
+    @property
+    def optional_logs(self) -> OptionalLogs:
+        """The logs that this configuration has beside those of every one."""
+        return OptionalLogs(linking=self.settings.assemble.link is not None, judged_spans="spans" in self.exporters)
 
 
 def without_audits(config: Config) -> Config:

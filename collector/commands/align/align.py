@@ -2,17 +2,16 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from collector.commands.align import reading
 from collector.commands.align.candidates import changes_of
-from collector.commands.align.proposal import PATIENCE
 from collector.commands.align.replays import ReplayBench
 from collector.commands.align.report import AlignReport, as_json, as_text, as_yaml
-from collector.commands.align.search import ProposingJudge, Search, SearchLimits
+from collector.commands.align.search import AlignOptions, ProposingJudge, Search
 from collector.commands.options import require_known
 from collector.commands.score.runner import guarded_run
 from collector.commands.score.spend_limit import require_prices
@@ -28,28 +27,6 @@ from evaluators.evaluator import Evaluator
 from evaluators.private_files import open_private
 
 GAINED, NOT_GAINED = 0, 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlignOptions:
-    """The command's options. Without a file the `labels` are those of the page.
-
-    `proposer` is a judge of the configuration, the evaluator's own unless named. At most `candidates` changes are
-    tried. `holdout` is the share of conversations that nothing is learnt from. `random` says that labels that do not
-    say how they were drawn are a random draw. `patience` (s) is how long the proposer is waited for.
-    """
-
-    evaluator: str
-    labels: Path | None = None
-    proposer: str | None = None
-    candidates: int = 4
-    holdout: float = 0.5
-    random: bool = False
-    max_usd: float | None = None
-    concurrency: int = 8
-    output: Path | None = None
-    json: bool = False
-    patience: float = PATIENCE
 
 
 def align(config: Config, options: AlignOptions) -> int:
@@ -146,12 +123,8 @@ async def _align(config: Config, options: AlignOptions) -> AlignReport:
         usd = expected_usd(opened, name)
         bench = ReplayBench(run, judges[configured.judge], configured.judge, usd, options.concurrency)
         begun = _first_report(config, options, read, known, parts)
-        search = Search(config, _limits(options), bench, ProposingJudge(proposer, judges[proposer]), parts)
+        search = Search(config, options, bench, ProposingJudge(proposer, judges[proposer]), parts)
         return await search.run(begun)
-
-
-def _limits(options: AlignOptions) -> SearchLimits:
-    return SearchLimits(options.evaluator, options.candidates, options.max_usd, options.patience)
 
 
 def _with_proposer(config: Config, configured: Configured, proposer: str) -> Config:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
+from pathlib import Path
 from typing import Any
 
 from collector.commands.align import gain, proposal
@@ -35,14 +36,26 @@ class ProposingJudge:
     judge: Judge
 
 
-@dataclass(frozen=True, slots=True)
-class SearchLimits:
-    """The goal of a search and its limits: changes tried at most, US dollars, and seconds for the proposer's answer."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignOptions:
+    """The command's options. Without a file the `labels` are those of the page.
+
+    `proposer` is a judge of the configuration, the evaluator's own unless named. At most `candidates` changes are
+    tried. `holdout` is the share of conversations that nothing is learnt from. `random` says that labels that do not
+    say how they were drawn are a random draw. `patience` (s) is how long the proposer is waited for.
+    """
 
     evaluator: str
-    candidates: int
-    max_usd: float | None
-    patience: float
+    labels: Path | None = None
+    proposer: str | None = None
+    candidates: int = 4
+    holdout: float = 0.5
+    random: bool = False
+    max_usd: float | None = None
+    concurrency: int = 8
+    output: Path | None = None
+    json: bool = False
+    patience: float = proposal.PATIENCE
 
 
 class _NoGain(Exception):
@@ -57,7 +70,7 @@ class Search:
     """The steps from labels to a tested candidate, and what they have cost."""
 
     def __init__(
-        self, config: Config, limits: SearchLimits, bench: ReplayBench, proposer: ProposingJudge, parts: Parts
+        self, config: Config, limits: AlignOptions, bench: ReplayBench, proposer: ProposingJudge, parts: Parts
     ) -> None:
         self._config = config
         self._limits = limits

@@ -47,10 +47,8 @@ async def audit(config: Config, say: Callable[[str], None], *, drained: bool = F
     Raises:
         ConfigError: the logs cannot be read.
     """
-    linking = config.settings.assemble.link is not None
-    spans = "spans" in config.exporters
-    await asyncio.to_thread(require_topics_of, config.settings.log, linking=linking, judged_spans=spans)
-    async with open_logs(config.settings.log, linking=linking, judged_spans=spans) as logs:
+    await asyncio.to_thread(require_topics_of, config.settings.log, **config.optional_logs)
+    async with open_logs(config.settings.log, **config.optional_logs) as logs:
         try:
             result = await _audit(config, logs)
         except LogUnavailable as error:

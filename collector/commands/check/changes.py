@@ -178,7 +178,7 @@ async def running_configuration(config: Config) -> Compared:
     Raises:
         ConfigError: the logs cannot be read, or no service has run with them.
     """
-    linking = config.settings.assemble.link is not None
+    linking = config.optional_logs["linking"]
     require_topics_of(config.settings.log, linking=linking)
     async with open_logs(config.settings.log, linking=linking) as logs:
         try:

@@ -91,12 +91,7 @@ def logs_text(config: Config) -> str:
             return f"SQLite, {log.path}; retention: {_time(log.retention)} after last use"
         case "kafka":
             assert log.kafka is not None
-            linking, page, spans = (
-                settings.assemble.link is not None,
-                settings.page is not None,
-                "spans" in settings.export,
-            )
-            names = names_of(linking=linking, page=page, judged_spans=spans)
+            names = names_of(page=settings.page is not None, **config.optional_logs)
             topics = ", ".join(f"{log.kafka.prefix}.{name}" for name in names)
             partitions = plural(log.kafka.partitions, "partition")
             secured = _secured(log.kafka.security)

@@ -56,11 +56,7 @@ def groups_of(config: Config) -> list[str]:
 
 
 def _log_lines(config: Config, log: KafkaLogSettings) -> Iterator[str]:
-    names = names_of(
-        linking=config.settings.assemble.link is not None,
-        page=config.settings.page is not None,
-        judged_spans="spans" in config.exporters,
-    )
+    names = names_of(page=config.settings.page is not None, **config.optional_logs)
     topics = [f"{log.prefix}.{name}" for name in names]
     groups = [f"{log.prefix}.{name}" for name in groups_of(config)]
     forever = [topic for topic, configs in topic_configs(log, names).items() if configs.get("retention.ms") == "-1"]

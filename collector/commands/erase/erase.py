@@ -13,7 +13,7 @@ import orjson
 
 from collector.commands.erase.person import Person
 from collector.commands.log_copy.log_copy import copy_logs, require_unused
-from collector.config.configured import Config
+from collector.config.configured import Config, OptionalLogs
 from collector.errors import ConfigError
 from collector.export.jsonl import JsonlSettings
 from collector.logs.log import Log, LogUnavailable, StoredRecord
@@ -57,17 +57,15 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
     """
     kafka = config.settings.log.kind == "kafka"
     _check(options, kafka=kafka)
-    linking, spans = config.settings.assemble.link is not None, "spans" in config.exporters
-    await asyncio.to_thread(require_topics_of, config.settings.log, linking=linking, judged_spans=spans)
+    await asyncio.to_thread(require_topics_of, config.settings.log, **config.optional_logs)
     person = Person()
     person.ids["user_id"].update(_as_stored(config, options.users))
     person.ids["conversation_id"].update(options.conversations)
     files = [*options.files, *(each.path for each in config.exporters.values() if isinstance(each, JsonlSettings))]
     try:
         # A file may have logs that another configuration has written.
-        async with open_logs(
-            config.settings.log, linking=linking or not kafka, judged_spans=spans or not kafka
-        ) as logs:
+        wanted = config.optional_logs if kafka else OptionalLogs(linking=True, judged_spans=True)
+        async with open_logs(config.settings.log, **wanted) as logs:
             if not options.dry_run:
                 await require_unused(config, logs)
             await person.find(logs, build_assembler(config.settings.assemble, config.settings.dialects))
@@ -76,10 +74,10 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
             still_found = Counter[str]() if kafka or options.dry_run else await _search_file(config, logs, person)
         if options.to is not None and not options.dry_run:
             await copy_logs(config, options.to, say, lambda log: cast("Log", _Without(log, person)))
-            async with open_logs(options.to.settings.log, linking=linking, judged_spans=spans) as logs:
+            async with open_logs(options.to.settings.log, **config.optional_logs) as logs:
                 _, still_found = await _count(logs, person)
             if not still_found:
-                await asyncio.to_thread(_delete_topics, config, linking=linking, judged_spans=spans)
+                await asyncio.to_thread(_delete_topics, config)
     except LogUnavailable as error:
         raise ConfigError(f"log: {error}; correct that, then run this again") from error
     _report(config, options, person, changed, still_found, say)
@@ -206,11 +204,11 @@ def _occurrences(file: Path, needle: bytes) -> int:
     return count
 
 
-def _delete_topics(config: Config, *, linking: bool, judged_spans: bool) -> None:
+def _delete_topics(config: Config) -> None:
     from collector.logs.kafka.topics import delete
 
     assert config.settings.log.kafka is not None  # the configuration is checked
-    names = names_of(linking=linking, page=True, judged_spans=judged_spans)
+    names = names_of(page=True, **config.optional_logs)
     delete(settings_of_log(config.settings.log.kafka), [f"{config.settings.log.kafka.prefix}.{name}" for name in names])
 
 

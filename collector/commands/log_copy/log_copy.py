@@ -15,7 +15,7 @@ from collector.backoff import Backoff
 from collector.commands.audit.audit import CLEAN, WRONG, audit_logs
 from collector.commands.log_copy.copying import COPY_NOTE, CopiedLog, LogCopy, groups_by_log, oldest_retained
 from collector.config.configured import Config
-from collector.config.settings import KafkaLogSettings, KafkaSourceSettings, LogSettings
+from collector.config.settings import KafkaLogSettings, KafkaSourceSettings
 from collector.errors import ConfigError
 from collector.logs.kafka import KafkaLog, KafkaSettings
 from collector.logs.kafka.topics import (
@@ -39,13 +39,13 @@ from collector.wording import listed, plural
 
 
 @asynccontextmanager
-async def kafka_target(log: KafkaLogSettings, where: str, *, linking: bool, judged_spans: bool) -> AsyncGenerator[Logs]:
+async def kafka_target(log: KafkaLogSettings, to: Config) -> AsyncGenerator[Logs]:
     """The logs of empty topics. Left without an error, a service may use them: that is the last step.
 
     Raises:
         ConfigError: the topics hold something that is not of an interrupted copy, or have other partitions.
     """
-    names = names_of(linking=linking, judged_spans=judged_spans)
+    names, where = names_of(**to.optional_logs), to.source
     topics = {name: f"{log.prefix}.{name}" for name in names}
     settings = settings_of_log(log)
     try:
@@ -134,19 +134,18 @@ UNFINISHED = ".copy"
 
 
 @asynccontextmanager
-async def sqlite_target(
-    settings: LogSettings, where: str, *, linking: bool, judged_spans: bool
-) -> AsyncGenerator[Logs]:
+async def sqlite_target(to: Config) -> AsyncGenerator[Logs]:
     """The logs of a new file. Left without an error, it has its name: that is one step, and on the disk.
 
     Raises:
         ConfigError: there is such a file already.
     """
+    settings, where = to.settings.log, to.source
     path = Path(settings.path)
     unfinished = path.with_name(path.name + UNFINISHED)
     _begin(path, unfinished, where)
     copied = settings.model_copy(update={"path": str(unfinished)})
-    async with open_logs(copied, linking=linking, judged_spans=judged_spans) as logs:
+    async with open_logs(copied, **to.optional_logs) as logs:
         yield logs
     _finish(path, unfinished, where)
 
@@ -188,11 +187,9 @@ async def copy_logs(
     Raises:
         ConfigError: the source is in use, the target is not empty, or one of them cannot be read or written.
     """
-    linking = config.settings.assemble.link is not None
-    spans = "spans" in config.exporters
-    await asyncio.to_thread(require_topics_of, config.settings.log, linking=linking, judged_spans=spans)
+    await asyncio.to_thread(require_topics_of, config.settings.log, **config.optional_logs)
     _require_other(config, to)
-    async with open_logs(config.settings.log, linking=linking, judged_spans=spans) as logs:
+    async with open_logs(config.settings.log, **config.optional_logs) as logs:
         await require_unused(config, logs)
         source = Logs(**{log.name: seen(log) for log in logs})
         async with _target(to) as target:
@@ -247,11 +244,10 @@ def _require_other(config: Config, to: Config) -> None:
 
 
 def _target(to: Config) -> AbstractAsyncContextManager[Logs]:
-    linking, spans = to.settings.assemble.link is not None, "spans" in to.exporters
     if to.settings.log.kind == "sqlite":
-        return sqlite_target(to.settings.log, to.source, linking=linking, judged_spans=spans)
+        return sqlite_target(to)
     assert to.settings.log.kafka is not None  # the configuration is checked
-    return kafka_target(to.settings.log.kafka, to.source, linking=linking, judged_spans=spans)
+    return kafka_target(to.settings.log.kafka, to)
 
 
 async def require_unused(config: Config, logs: Logs) -> None:
