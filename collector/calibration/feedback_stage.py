@@ -264,8 +264,8 @@ def _label(joined: JoinedFeedback, evaluation: Evaluation, number: int) -> Label
     if opinion is None and joined.score is None and not entry.comment:
         return None
     label_id = entry.feedback_id if number == 0 else f"{entry.feedback_id}-{number}"
-    given = {"opinion": opinion, "score": joined.score, "note": entry.comment, "given_by": entry.author}
-    return label_of(evaluation, label_id, entry.at or joined.received_at, **given)
+    fields = {"opinion": opinion, "score": joined.score, "note": entry.comment, "given_by": entry.author}
+    return label_of(evaluation, label_id, entry.at or joined.received_at, **fields)
 
 
 def _reference(entry: FeedbackEntry, wanted: frozenset[str]) -> Reference | None:

@@ -185,8 +185,8 @@ def _sentence(error: ValidationError) -> str:
 
 def build_label(listed: ListedEvaluation, request: LabelRequest, now: datetime) -> Label:
     """The label, with the judge's own words beside it."""
-    given = {"opinion": request.opinion, "score": request.score, "note": request.note or None}
-    return label_of(listed.evaluation, uuid.uuid4().hex, now, **given, given_by=request.by or None)
+    fields = {"opinion": request.opinion, "score": request.score, "note": request.note or None}
+    return label_of(listed.evaluation, uuid.uuid4().hex, now, **fields, given_by=request.by or None)
 
 
 def build_retry(view: View, listed: ListedEvaluation) -> RetryRequest:

@@ -7,8 +7,8 @@ from collector.records.audits import noted_audit
 from evaluators.results import Evaluation, Label
 
 
-def label_of(evaluation: Evaluation, label_id: str, given_at: datetime, **given: Any) -> Label:
-    """A label of an evaluation; `given` are the fields that its giver decides on."""
+def label_of(evaluation: Evaluation, label_id: str, given_at: datetime, **fields: Any) -> Label:
+    """A label of an evaluation; `fields` are those that its giver decides on."""
     return Label(
         label_id=label_id,
         evaluation_id=evaluation.evaluation_id,
@@ -24,5 +24,5 @@ def label_of(evaluation: Evaluation, label_id: str, given_at: datetime, **given:
         audit=noted_audit(evaluation),
         attributes=evaluation.attributes,
         given_at=given_at,
-        **given,
+        **fields,
     )
