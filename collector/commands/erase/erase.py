@@ -71,17 +71,17 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
             await person.find(logs, build_assembler(config.settings.assemble, config.settings.dialects))
             changed = await _rewrite(logs, person, write=not (kafka or options.dry_run))
             changed |= {str(path): _erase_lines(path, person, options) for path in files if path.exists()}
-            found = Counter[str]() if kafka or options.dry_run else await _search_file(config, logs, person)
+            mentions = Counter[str]() if kafka or options.dry_run else await _search_file(config, logs, person)
         if options.to is not None and not options.dry_run:
             await copy_logs(config, options.to, say, lambda log: cast("Log", _Without(log, person)))
             async with open_logs(options.to.settings.log, **config.optional_logs) as logs:
-                _, found = await _count(logs, person)
-            if not found:
+                _, mentions = await _count(logs, person)
+            if not mentions:
                 await asyncio.to_thread(_delete_topics, config)
     except LogUnavailable as error:
         raise ConfigError(f"log: {error}; correct that, then run this again") from error
-    _report(config, options, person, changed, found, say)
-    return LEFT if found else CLEAN
+    _report(config, options, person, changed, mentions, say)
+    return LEFT if mentions else CLEAN
 
 
 def _check(options: EraseOptions, *, kafka: bool) -> None:
@@ -213,13 +213,13 @@ def _delete_topics(config: Config) -> None:
 
 
 def _report(
-    config: Config, options: EraseOptions, person: Person, changed: Counter[str], found: Counter[str], say: Say
+    config: Config, options: EraseOptions, person: Person, changed: Counter[str], mentions: Counter[str], say: Say
 ) -> None:
     beyond = list(_out_of_reach(config, options))
     numbers = {name: len(person.ids[f"{name}_id"]) for name in ("conversation", "turn", "trace", "evaluation")}
     if options.json:
         ids = {name: sorted(values) for name, values in person.ids.items()}
-        plain = {"ids": ids, "changed": changed, "found": found, "beyond": beyond, "dry_run": options.dry_run}
+        plain = {"ids": ids, "changed": changed, "found": mentions, "beyond": beyond, "dry_run": options.dry_run}
         say(orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode())
         return
     say(f"Found {listed(plural(number, name) for name, number in numbers.items())}.")
@@ -230,9 +230,9 @@ def _report(
     if not options.dry_run:
         ids, texts = _needles(person)
         searched = f"{plural(len(ids), 'id')} and {plural(len(texts), 'text')}"
-        outcome = "found nothing" if not found else "still found some"
+        outcome = "found nothing" if not mentions else "still found some"
         say(f"Searched all bytes for {searched}: {outcome}.")
-        for place, number in found.items():
+        for place, number in mentions.items():
             say(f"  {place}: {number}; records of other people that mention an id are kept: look at them yourself")
     say("Out of reach of this command:")
     for each in beyond:
