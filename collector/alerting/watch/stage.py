@@ -211,8 +211,8 @@ class WatchStage:
             if before != set(self._others.folds):
                 self._drops.clear()
         active = self.update(now)
-        is_explained, is_told = await self._explain(now), await self._trust.wait_for_answer()
-        return self.update(now) if is_explained or is_told else active
+        is_explained, is_answered = await self._explain(now), await self._trust.wait_for_answer()
+        return self.update(now) if is_explained or is_answered else active
 
     async def _explain(self, now: float) -> bool:
         """Compute what explains the drops, in another thread; whether anything was."""
