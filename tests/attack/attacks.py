@@ -186,6 +186,18 @@ FOUND = (
     "Cookie: abcdefgh\n",
     "ada (at) b (dot) co ",
     "https://a:b@c ",
+    "account 31926819 ",
+    "PIN 4821 ",
+    "seed phrase abcd ",
+    "Authorization: token 12345678\n",
+    "curl -u a:b ",
+    "-----BEGIN PRIVATE KEY-----",
+    "mysql -pabcdef ",
+    "NIE X1234567L ",
+    "AB123456C ",
+    "ada ma\u0142pa b ",
+    "&#64;b.co ",
+    "\u0664\u0661\u0661\u0661 ",
 )
 """What each pattern of the redaction finds, and some that look as if it would."""
 

@@ -38,12 +38,9 @@ def attacks_application(text: str) -> bool:
 def is_redacted(marked: str) -> bool:
     """Whether nothing that is marked, nor a word or number of four characters of it, is left."""
     redacted = _REDACTOR.text(marked.replace("⟦", "").replace("⟧", ""))
-    rest = redacted.split()
-    secrets = [secret for secret in _MARKED.findall(marked) if secret]
+    secrets = _MARKED.findall(marked)
     parts = {part for secret in secrets for part in re.findall(r"\w{4,}", secret)}
-    return not any(secret in redacted for secret in secrets) and not parts & {
-        w for r in rest for w in re.findall(r"\w+", r)
-    }
+    return not any(secret in redacted for secret in secrets) and parts.isdisjoint(re.findall(r"\w+", redacted))
 
 
 def is_changed(text: str) -> bool:

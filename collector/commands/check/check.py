@@ -363,6 +363,12 @@ def matched(monitor: MonitorSettings) -> str:
 
 
 def _warnings(config: Config) -> Iterator[str]:
+    silent = [name for name, used in config.evaluators.items() if getattr(used.evaluator, "reason", "") == "none"]
+    if silent:
+        yield (
+            f"note       {listed(silent)}: with `reason: none` a verdict planted in a judged text is not compared"
+            " with the judge's; leave the key out where texts may be hostile"
+        )
     for name, monitor in config.settings.monitors.items():
         needs = {use.name: referenced_fields(config.evaluators[use.name].evaluator) for use in monitor.uses}
         if monitor.references is not None and not any(needs.values()):

@@ -29,6 +29,12 @@ def test_what_needs_attention_comes_first() -> None:
     assert any("references does nothing" in line for line in lines)
 
 
+def test_a_judge_without_reasons_is_said_to_be_compared_with_nothing() -> None:
+    silent = {"kind": "g_eval", "criteria": "?", "evaluation_params": ["input"], "reason": "none"}
+    lines = summed(evaluators={"silent": silent}, monitors={"all": {"evaluators": ["silent"]}})
+    assert any("silent: with `reason: none`" in line for line in lines)
+
+
 def test_many_monitors_and_an_unknown_cost_are_said_briefly() -> None:
     lines = summed()
     assert len([line for line in lines if not line.startswith("note ")]) <= 14
