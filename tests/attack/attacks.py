@@ -210,8 +210,8 @@ async def found_everywhere(target: Target) -> None:
         many = trace("Paris.", f"found-{piece[:4]}")
         attributes = many.resource_spans[0].scope_spans[0].spans[0].attributes
         for _ in range(length // 120):
-            attributes.add(key="note").value.string_value = piece * (100 // len(piece))
-        text = piece * (length // len(piece))
+            attributes.add(key="note").value.string_value = piece * (100 // len(piece.encode()))
+        text = piece * (length // len(piece.encode()))
         async with target.measured(piece):
             await asyncio.gather(
                 *(
