@@ -157,7 +157,7 @@ function provenance({ evaluation }) {
 }
 
 function readings({ read, searched, requests }) {
-  const said = [read.length ? `steps ${read.join(", ")}` : null, searched.length ? `searched for ${searched.map((text) => `“${text}”`).join(", ")}` : null];
+  const said = [read.length ? `${read.length === 1 ? "step" : "steps"} ${read.join(", ")}` : null, searched.length ? `searched for ${searched.map((text) => `“${text}”`).join(", ")}` : null];
   return `${said.filter(Boolean).join("; ") || "nothing"}, in ${requests} requests`;
 }
 

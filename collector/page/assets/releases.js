@@ -1,7 +1,7 @@
 // Releases: each new version beside the one before, with an interval that may be looked at at any time.
 
 import { byId, fill, h } from "./dom.js";
-import { count, moment, score } from "./format.js";
+import { count, moment, percent, score } from "./format.js";
 
 const STATES = {
   worse: ["worse", "bad", "▼"],
@@ -32,7 +32,8 @@ function row(release, now) {
     cell(score(release.means[0]), release.conversations[0]),
     cell(score(release.means[1]), release.conversations[1]),
     known ? cell(signed(release.difference), null, release.low === null ? release.method : `${signed(release.low)} to ${signed(release.high)}, ${release.method}`) : h("td", { class: "number" }, "–"),
-    h("td", {}, h("span", { class: "badge", "data-state": state }, h("span", { "aria-hidden": "true" }, sign), ` ${text}`)));
+    h("td", {}, h("span", { class: "badge", "data-state": state }, h("span", { "aria-hidden": "true" }, sign), ` ${text}`),
+      release.lost[1] > release.lost[0] ? h("span", { class: "what block" }, `${percent(release.lost[1])} of its cases have no score, ${percent(release.lost[0])} before`) : null));
 }
 
 function cell(text, conversations, what = `${count(Math.round(conversations))} conversations`) {
