@@ -114,12 +114,8 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
     def version(self) -> str:
         """12 hex digits of SHA-256 over kind, definition and prompts: it changes when scores may."""
         definition = self.model_dump(mode="json", exclude={*self.cosmetic, *self._unused()})
-        parts = [
-            self.kind,
-            self.calculation,
-            definition,
-            [load(name) for name in (*self.templates, *self.added_templates)],
-        ]
+        texts = [load(name) for name in (*self.templates, *self.added_templates)]
+        parts = [self.kind, self.calculation, definition, texts]
         return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from evaluators.cases import Json, Scope
 from evaluators.skip_reasons import code_of
@@ -251,12 +251,8 @@ class Evaluation:
         """The share of the case that the score does not cover: its judge was not shown it, or could not decide by what
         it was shown. From 0 to 1.
         """
-        details = self.details
-        items = details.get("items")
-        share = details.get("unshown", 0.0)
-        if (undecided := details.get("undecided")) and isinstance(items, list) and items:
-            share = undecided / len(cast("list[Json]", items)) if isinstance(undecided, int) else 0.0
-        return min(1.0, max(0.0, float(share))) if isinstance(share, int | float) else 0.0
+        share = self.details.get("unshown")
+        return min(1.0, max(0.0, share)) if isinstance(share, float) else 0.0
 
     @property
     def time(self) -> datetime:

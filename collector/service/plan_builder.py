@@ -191,15 +191,12 @@ def known_usd(config: Config, name: str) -> float | None:
 
 def reading_usd(config: Config, name: str) -> float | None:
     """The most that reading a run adds to an evaluation; None without prices, or where nobody reads."""
-    configured = config.evaluators[name]
-    evaluator, members = configured.evaluator, config.settings.members(configured.judge) if configured.judge else ()
-    if not isinstance(evaluator, ReadingSettings) or evaluator.reads is None:
+    evaluator, judge = config.evaluators[name].evaluator, config.evaluators[name].judge or ""
+    if not isinstance(evaluator, ReadingSettings) or evaluator.reads is None or known_usd(config, name) is None:
         return None
-    prices = [config.settings.judges[member].prices for member in members]
-    if not prices or None in prices:
-        return None
-    of_run = evaluator.most_read / CHARACTERS_PER_TOKEN * sum(price[0] for price in prices if price) / 1e6
-    return of_run + evaluator.reads * _guess_of(configured.judge, config)
+    prices = [config.settings.judges[member].prices or (0.0, 0.0) for member in config.settings.members(judge)]
+    of_run = evaluator.most_read / CHARACTERS_PER_TOKEN * sum(price[0] for price in prices) / 1e6
+    return of_run + evaluator.reads * _guess_of(judge, config)
 
 
 def _guess_of(judge: str | None, config: Config) -> float:

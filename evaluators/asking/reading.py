@@ -7,14 +7,14 @@ searches are noted, so that an evaluation shows them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, cast
 
 import orjson
 from pydantic import Field
 
-from evaluators.asking.judge_input import JudgeInput, TextSettings, cut, cut_list, longest_field, size_of
+from evaluators.asking.judge_input import JudgeInput, TextSettings, cut, cut_list, longest_field, shorten, size_of
 from evaluators.asking.transcript import CHARACTERS_PER_TOKEN, TranscriptSettings
 from evaluators.cases import Json
 from evaluators.evaluator import ADDED_LATER
@@ -86,7 +86,7 @@ class RunReader:
     budget: int
     longest_text: int
     index: Json
-    """A line for each step: number, tool, characters, first words. A longer one is cut in its middle."""
+    """A line for each step: number, characters, first words, a call's tool among them. It is cut in its middle."""
     read: dict[str, Json] = field(default_factory=dict[str, Json])
     hits: dict[str, Json] = field(default_factory=dict[str, Json])
     requests: int = 0
@@ -95,10 +95,8 @@ class RunReader:
     def of(cls, run: Sequence[Json], room: int, longest_text: int) -> RunReader:
         """Nothing of these steps has been read."""
         steps = [orjson.dumps(step, default=str).decode() for step in run]
-        names = [str(cast("Mapping[str, Json]", step).get("name", "")) for step in run]
         index: list[Json] = [
-            f"{number} {name[:_FIRST_WORDS]}, {len(step):,} characters: {step[:_FIRST_WORDS]}"
-            for number, (name, step) in enumerate(zip(names, steps, strict=True), start=1)
+            f"{number}, {len(step):,} characters: {step[:_FIRST_WORDS]}" for number, step in enumerate(steps, start=1)
         ]
         return cls(steps, [step.casefold() for step in steps], room, longest_text, cut_list(index, room))
 
@@ -141,10 +139,12 @@ class RunReader:
         return {"read": [int(number) for number in self.read], "searched": [*self.hits], "requests": self.requests}
 
 
-async def read_further(settings: object, judge: Judge, task: str, material: JudgeInput) -> JudgeInput:
+async def read_further(
+    settings: object, judge: Judge, task: str, material: JudgeInput, items: Sequence[Json] = ()
+) -> JudgeInput:
     """The material with what the judge read of its run in place of a part of it; as it is where nobody reads.
 
-    `task` are the instructions of what the judge will judge.
+    `task` are the instructions of what the judge will judge, `items` are what gets a verdict each.
 
     Raises:
         JudgeError: as the judge's own.
@@ -155,10 +155,11 @@ async def read_further(settings: object, judge: Judge, task: str, material: Judg
     beside = {name: value for name, value in material.content.items() if name != field_name}
     reading = RunReader.of(run, settings.room, settings.longest_text)
     instructions = fill(load("reading.txt"), {"task": task})
+    listed: dict[str, Json] = {"items": shorten([*items], settings.longest_text)} if items else {}
     while reading.requests < settings.reads:
         reading.requests += 1
         left = f"After this answer you have {settings.reads - reading.requests} more."
-        prompt = Prompt(instructions, {**beside, **reading.material}, reminder=left)
+        prompt = Prompt(instructions, {**beside, **listed, **reading.material}, reminder=left)
         look = (await judge.ask(prompt, Look)).reply
         if not reading.take(look) or look.done:
             break

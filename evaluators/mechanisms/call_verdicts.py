@@ -50,10 +50,7 @@ class CallVerdictSpec:
         is_long = "tools_called" in fields and not run_of_calls.fits
         material = judge_input.build_judge_input(case, fields, longest)
         if is_long:
-            with_items = replace(
-                material, content={**material.content, "items": judge_input.shorten([*items], longest)}
-            )
-            material = await read_further(settings, judge, fill(load(self.template), {"form": ""}), with_items)
+            material = await read_further(settings, judge, fill(load(self.template), {"form": ""}), material, items)
         is_around = is_long and "reading" not in material.notes
         beside = judge_input.shorten_all(companions or {}, longest)
         visible = [judge_input.shorten(item, longest) for item in items]

@@ -11,8 +11,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from evaluators.answers.word_probabilities import word_distributions
 from evaluators.asking.answer_settings import ReasonSettings, WorkedExample, examples_text
 from evaluators.asking.judge_input import JudgeInput, TextSettings
-from evaluators.asking.reading import read_further
-from evaluators.cases import Json
+from evaluators.asking.reading import ReadingSettings, read_further
+from evaluators.asking.transcript import TranscriptSettings, build_conversation_input
+from evaluators.cases import Conversation, Json
 from evaluators.evaluator import ADDED_LATER, Case, Evaluator
 from evaluators.judge import Answer, Judge, Prompt
 from evaluators.mechanisms.g_eval_definition import describe_fields
@@ -191,6 +192,19 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
         prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens, groups=groups)
         answer = (await judge.ask(prompt, label_form(tuple(labels), self.reason), logprobs=True)).answers[0]
         return score_of_label(answer, labels, material.details)
+
+
+class EndOfConversation(ReadingSettings, TranscriptSettings, Classification[Conversation]):
+    """One of a kind's own labels for a whole conversation. A conversation beyond the token budget has no middle."""
+
+    scope: ClassVar = "conversation"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"turns.input", "turns.actual_output"})
+    visible_fields: ClassVar[tuple[str, ...]]
+    """The fields of the turns that the judge sees."""
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        return await self.classify_ready(judge, build_conversation_input(case, self.visible_fields, self))
 
 
 def score_of_label(answer: Answer[AnyChoice], labels: Mapping[str, LabelDefinition], details: dict[str, Json]) -> Score:

@@ -234,7 +234,7 @@ async def score_ratio(
         **sample.details,
     }
     if undecided := sum(len(verdicts[at]) - len(decided[at]) for at in sample.judged):
-        details["undecided"] = undecided
+        details |= {"undecided": undecided, "unshown": round(undecided / sum(map(len, verdicts.values())), 4)}
     weighed = [verdict.masses is not None for at in sample.judged for verdict in verdicts[at]]
     if any(weighed):
         details |= _doubt([share for at in sample.judged for share in shares[at]])

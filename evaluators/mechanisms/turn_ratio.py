@@ -71,8 +71,7 @@ class TurnRatioSpec:
         beside = build_judge_input(case, named, longest)
         template = f"{self.name}_verdicts.txt"
         if items:
-            with_items = replace(beside, content={**beside.content, "items": shorten([*items], longest)})
-            beside = await read_further(settings, judge, fill(load(template), {"form": ""}), with_items)
+            beside = await read_further(settings, judge, fill(load(template), {"form": ""}), beside, items)
         parts, cut_parts, lost_parts = _parts(sources or {}, settings)
         windows = [
             item_verdicts.ItemWindow(

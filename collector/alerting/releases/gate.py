@@ -11,7 +11,7 @@ The intervals hold at any time, so the gate may be asked as often as a controlle
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from collector.alerting.releases.hourly_scores import HOUR, ComparedPlace, HourlyScores, Versions, merge
 from collector.alerting.releases.releases import (
@@ -74,7 +74,7 @@ def decide(parts: Iterable[HourlyScores], rules: ReleaseRules, question: GateQue
         used = rules.evaluators[place.monitor]
         scored = dict.fromkeys(by.evaluator for by in versions[baseline] if by.evaluator in used and not by.lost)
         tried = {judged.evaluator for judged in versions.get(version, ())}
-        needed += [_Needed(place, name, baseline, is_tried=name in tried) for name in scored]
+        needed += [(place, name, baseline, name in tried) for name in scored]
         if version in versions:
             started = max(seen_hours(versions[baseline])[0], seen_hours(versions[version])[0])
             compared = compared_versions(place, versions, (baseline, version, started), rules, number)
@@ -82,13 +82,8 @@ def decide(parts: Iterable[HourlyScores], rules: ReleaseRules, question: GateQue
     return _decided(needed, releases, rules, question)
 
 
-class _Needed(NamedTuple):
-    """An evaluator that scored the baseline; whether it was also tried on the version."""
-
-    place: ComparedPlace
-    evaluator: str
-    baseline: str
-    is_tried: bool
+_Needed = tuple[ComparedPlace, str, str, bool]
+"""An evaluator of a place that scored the baseline: its name, the baseline, and whether it tried the version."""
 
 
 def _concerns(place: ComparedPlace, question: GateQuestion) -> bool:
@@ -121,11 +116,11 @@ def _decided(needed: list[_Needed], releases: list[Release], rules: ReleaseRules
         before = question.against or "no version before it"
         return GateAnswer("hold", f"{before} has no scores to compare {question.version} with", compared)
     decisive: list[tuple[float, Release]] = []
-    for one in needed:
-        own = [release for release in releases if (release.place, release.judged.evaluator) == one[:2]]
+    for place, evaluator, baseline, is_tried in needed:
+        own = [release for release in releases if (release.place, release.judged.evaluator) == (place, evaluator)]
         if not own:
-            failing = ": every evaluation of it failed or was skipped" if one.is_tried else ""
-            reason = f"{one.evaluator} of {one.place.monitor} has scored {one.baseline}, but not {question.version}"
+            failing = ": every evaluation of it failed or was skipped" if is_tried else ""
+            reason = f"{evaluator} of {place.monitor} has scored {baseline}, but not {question.version}"
             return GateAnswer("hold", reason + failing, compared)
         release = max(own, key=lambda release: min(release.conversations))  # a judge that changed has two
         worst = _worst(release, rules)

@@ -11,7 +11,7 @@ from collector.backoff import Backoff
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.logs.log import Log, LogUnavailable, Record
 from evaluators.cases import Json
-from evaluators.mechanisms.g_eval_definition import STEPS_HASH, written_steps
+from evaluators.mechanisms.g_eval_definition import STEPS_HASH, hash_of_steps, steps_in
 
 
 class GeneratedStepsStore:
@@ -54,7 +54,7 @@ class GeneratedStepsStore:
         if wanted is None:
             return ()
         await self._catch_up_with_retry()
-        return written_steps(self._answers.values(), str(wanted))
+        return next((steps for steps in map(steps_in, self._answers.values()) if hash_of_steps(steps) == wanted), ())
 
     async def _catch_up_with_retry(self) -> None:
         await self._backoff.repeat(self._catch_up, LogUnavailable, action="reading the definitions log")

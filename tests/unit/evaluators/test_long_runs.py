@@ -119,7 +119,7 @@ async def test_of_a_run_that_was_shown_in_part_an_unclear_item_counts_neither_wa
     score, _ = await judged(kind, turn, respond, **fields)
     assert isinstance(score, Score), score
     assert (score.value, score.details["undecided"]) == (0.5, 1)
-    assert recorded(score).unshown == pytest.approx(1 / 3)
+    assert recorded(score).unshown == pytest.approx(1 / 3, abs=1e-4)
     short, _ = await judged(kind, replace(turn, tools_called=turn.tools_called[:3]), respond, **fields)
     assert "undecided" not in short.details, "all was shown: an unclear one counts as its kind says"
     assert recorded(short).unshown == 0.0

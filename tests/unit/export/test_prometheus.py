@@ -65,11 +65,9 @@ async def test_scores_are_observed_and_weighted():
     ("details", "unshown"),
     [
         ({"unshown": 0.95, "truncated": True}, 0.95),
-        ({"undecided": 1, "items": [{}] * 4}, 0.25),
         ({"truncated": True}, 0.0),
         ({"unshown": "all"}, 0.0),
-        ({"undecided": "3", "items": [{}]}, 0.0),
-        ({"undecided": 7, "items": [{}]}, 1.0),
+        ({"unshown": 7.0}, 1.0),
     ],
 )
 async def test_what_judges_were_not_shown_is_counted(details: dict[str, object], unshown: float):

@@ -233,7 +233,7 @@ def test_what_judges_were_not_shown_leaves_the_same_bounds():
     for number in range(100):
         ended = NEW + timedelta(seconds=number)
         subject = replace(scored().subject, conversation_id=f"c{number}")
-        details = {"undecided": 1, "items": [{}, {}]} if number < 40 else {}
+        details = {"unshown": 0.5} if number < 40 else {}
         judged = scored(number, subject=subject, ended_at=ended, score=0.5, sampling=Sampling(), details=details)
         view.add_evaluation(judged, 0, number, ended.timestamp())
     low, high = tracked(view, NEW.timestamp() + 400.0)["whole"]["bounds"]
