@@ -61,19 +61,19 @@ def _argument(argument: TyperArgument) -> str:
     return repeated if argument.required else f"[{repeated}]"
 
 
-def _table(options: Sequence[tuple[str, str, str]]) -> Iterator[str]:
-    yield from ("| option | default | meaning |", "|---|---|---|")
-    for name, default, meaning in options:
-        yield f"| {name} | {default} | {meaning.replace('|', chr(92) + '|')} |"
+def _table(options: Sequence[tuple[str, str]]) -> Iterator[str]:
+    yield from ("| option (default) | meaning |", "|---|---|")
+    for name, meaning in options:
+        yield f"| {name} | {meaning.replace('|', chr(92) + '|')} |"
 
 
-def _items(options: Sequence[tuple[str, str, str]]) -> Iterator[str]:
-    for name, default, meaning in options:
-        yield f"- {name}{f' ({default})' * bool(default)}: {meaning}"
+def _items(options: Sequence[tuple[str, str]]) -> Iterator[str]:
+    for name, meaning in options:
+        yield f"- {name}: {meaning}"
 
 
-def _row(option: TyperOption) -> tuple[str, str, str]:
-    """The names of an option, its default and its meaning."""
+def _row(option: TyperOption) -> tuple[str, str]:
+    """The names of an option with its default, and its meaning."""
     names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
     default = (
         "required"
@@ -82,4 +82,4 @@ def _row(option: TyperOption) -> tuple[str, str, str]:
         if option.default in (None, False, ()) or callable(option.default)
         else f"`{option.default}`"
     )
-    return names, default, option.help or ""
+    return f"{names}{f' ({default})' * bool(default)}", option.help or ""

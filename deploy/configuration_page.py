@@ -22,7 +22,7 @@ FIRST: Mapping[str, str] = yaml.safe_load(Path(__file__).with_name("first_keys.y
 """The keys of the first page, by their section."""
 
 
-FEW = 4
+FEW = 6
 """So many rows at most are a list, which takes less to read than a table."""
 
 

@@ -556,4 +556,6 @@ def table() -> str:
 
 
 def _code(labels: tuple[str, ...]) -> str:
+    if labels[: len(_EVALUATION)] == _EVALUATION:
+        return ", ".join(["*score*", *(f"`{label}`" for label in labels[len(_EVALUATION) :])])
     return ", ".join(f"`{label}`" for label in labels) or "–"
