@@ -134,11 +134,17 @@ def count_spans(turns: Iterable[NotedTurn], others: Iterable[str] = ()) -> Count
 
 
 def combine(whole: Sequence[AssembledTurn], thin: Sequence[NotedTurn], tree: SpanTree) -> list[AssembledTurn]:
-    """The turns of a trace that came in whole and thin pieces, in order of their ends.
+    """The turns of a trace of which some pieces came whole and others thin, in order of their ends.
 
-    A thin turn stands for what log records say of its own call, for a span around it that has no other call, and for a
-    call above or below it of the same conversation, as two libraries trace one. It is none where it is a step inside a
-    turn, or where several calls or one of another conversation are above or below it: these came whole.
+    Each thin turn is one model call; `whole` are the turns of everything else in the trace. Both may have the same
+    call, and then one turn counts:
+
+    - The thin turn replaces a turn with its own span (log records of its call), and that of a span around it which has
+      no model call of its own.
+    - If exactly one other call is above or below it, in the same conversation, two libraries have traced one call: the
+      thin turn replaces that turn, too.
+    - If there are several, or one of another conversation, the thin turn is a step of theirs: they count and it does
+      not. Nor does a thin turn inside another thin turn.
     """
     remaining: dict[int, AssembledTurn] = dict(enumerate(whole))
     added: list[AssembledTurn] = []
