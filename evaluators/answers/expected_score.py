@@ -205,11 +205,10 @@ def _leave(
     whole: bool | None = None
     for part, mass in others.items():
         word = prefix + part
-        if word in words and part and _goes_on(word, words):
-            whole = any(map(_SEVERAL_DIGITS.search, seen)) if whole is None else whole
-            undecided += 0.0 if whole else mass
-            masses.update({int(word): masses.get(int(word), 0.0) + mass} if whole else {})
-        elif word in words:
+        is_prefix = bool(part) and _goes_on(word, words)
+        if is_prefix and whole is None and word in words:
+            whole = any(map(_SEVERAL_DIGITS.search, seen))
+        if word in words and (whole or not is_prefix):
             masses[int(word)] = masses.get(int(word), 0.0) + mass
         elif _goes_on(word, words):
             undecided += mass
