@@ -63,6 +63,8 @@ class HumanLabel:
     monitor: str = ""
     conversation: str = ""
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    name: str = ""
+    """The id by which the log knows what is labelled, if it is known."""
 
     def weighted(self) -> LabelledScore:
         """The two scores with what they stand for: 1 / the probability to be both judged and labelled."""
@@ -93,6 +95,7 @@ def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_bet
             judged.weight,
             row.label_probability,
             conversation=row.conversation_id or judged.conversation,
+            name=row.evaluation_id or row.turn_id or "",
         )
         for row in rows
         if (judged := _judged(row, scores)) is not None

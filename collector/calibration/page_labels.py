@@ -85,6 +85,7 @@ class LabelIndex:
                 label.monitor,
                 label.subject.conversation_id,
                 label.attributes,
+                label.evaluation_id,
             )
             people[label.given_by] = _PersonLabel(at, human, first, audit_in(label.audit))
         if len(evaluations) > self._most:

@@ -28,6 +28,7 @@ from collector.alerting.diagnosis.slices import (
     labels_to_compare,
     sum_slices,
 )
+from collector.statistics.bias import as_normal
 from collector.wording import plural
 
 ERROR_RATE = 0.02
@@ -243,7 +244,7 @@ class _Comparison:
         sums = (after, before, rest_after, rest_before)
         variance = sum(map(self._variance, sums))
         freedom = min(each.effective for each in sums) - 1.0
-        return _as_normal(-self._sign * difference / sqrt(variance), freedom)
+        return as_normal(-self._sign * difference / sqrt(variance), freedom)
 
     def _before(self, part: Slice, whole: Slice) -> tuple[SliceSums, SliceSums]:
         """The part and the rest before; of a part that is new, everything before for both."""
@@ -285,13 +286,6 @@ class _Comparison:
 
 def _limit(error_rate: float, slices: int) -> float:
     return NormalDist().inv_cdf(1.0 - error_rate / max(1, slices))
-
-
-def _as_normal(t: float, freedom: float) -> float:
-    """Student's t of so many degrees of freedom as a normal deviate of the same probability, nearly."""
-    if freedom < 1.0:
-        return 0.0
-    return t * (1.0 - 1.0 / (4.0 * freedom)) / sqrt(1.0 + t * t / (2.0 * freedom))
 
 
 def in_words(of: Slice) -> str:

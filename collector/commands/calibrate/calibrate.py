@@ -5,7 +5,7 @@ Scatter plot of agreement: a point for each label, the judge's score across, the
 
 import asyncio
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
@@ -15,6 +15,7 @@ import orjson
 from rich import box
 from rich.table import Table
 
+from collector.alerting.diagnosis.explain_drop import labels_of
 from collector.calibration.labels import HumanLabel, read_labels, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.calibration.random_labels import DRIFT_ERRORS, WEAKEST, random_labels, withheld
@@ -23,16 +24,19 @@ from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.logs.whole_log import read_records
 from collector.past.evaluations import evaluations_in
+from collector.records.audits import AuditScore, audit_of
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.agreement import FEWEST
+from collector.statistics.bias import JudgedPair, biases
 from collector.statistics.certificate import Certificate, JudgedVerdict, VerdictPair, certify
 from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import Estimate, WeightedScore, corrected, weighted_mean
-from collector.statistics.intervals import mean_text
+from collector.statistics.intervals import Z, mean_text
 from collector.statistics.score_scale import ENOUGH, Agreement, ScoreScale, agreement
 from collector.telemetry.wide_console import wide_console
 from collector.wording import plural
+from evaluators.cases import Json
 from evaluators.results import Evaluation
 
 _SIZE, _EDGE = 360, 48
@@ -143,6 +147,7 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
             *notes,
             f"Not used: {plural(ledger.others, 'score')} of other versions of {options.evaluator} or other judges.",
         )
+    notes = (*notes, *_bias_notes(labels, ledger.scored))
     result = calibration(options, labels, [scored.judged for scored in ledger.scored], scale, notes)
     if options.plot:
         _write(options.plot, plot_svg(labels, result.threshold, options.evaluator))
@@ -151,10 +156,13 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """A score of the ledger and the ids by which a label may name it."""
+    """A score of the ledger and the ids by which a label may name it; what was read, and its audit's score."""
 
     judged: WeightedScore
     names: tuple[str, ...]
+    tokens: float | None
+    attributes: Mapping[str, Json]
+    audit: AuditScore | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +195,39 @@ def _scored(evaluation: Evaluation) -> _Scored:
     assert evaluation.score is not None
     conversation = evaluation.subject.conversation_id
     names = (evaluation.evaluation_id, evaluation.subject.turn_id or conversation)
-    return _Scored(WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation), names)
+    judged = WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation)
+    usage = evaluation.usage
+    tokens = usage.input_tokens / usage.calls if usage is not None and usage.calls else None  # an audit is a call more
+    return _Scored(judged, names, tokens, evaluation.attributes, audit_of(evaluation))
+
+
+def _bias_notes(labels: Sequence[HumanLabel], scored: Sequence[_Scored]) -> Iterator[str]:
+    """Notes on what the judge is biased by, as people and as audits have it."""
+    known = {name: one for one in scored for name in one.names}
+    by_people = [
+        JudgedPair(
+            label.judge - label.human,
+            label.weighted().weight,
+            label.conversation,
+            known[label.name].tokens if label.name in known else None,
+            labels_of(known[label.name].attributes if label.name in known else label.attributes),
+        )
+        for label in labels
+    ]
+    by_audits = [
+        JudgedPair(
+            one.judged.score - one.audit.score, one.judged.weight / one.audit.probability, one.judged.conversation,
+            one.tokens, labels_of(one.attributes),
+        )
+        for one in scored if one.audit is not None
+    ]  # fmt: skip
+    for pairs, whom in ((by_people, "people"), (by_audits, "audits")):
+        report = biases(pairs)
+        for bias in report.named:
+            more = f"{abs(bias.size):.3f} ± {Z * bias.error:.3f} {'higher' if bias.size > 0 else 'lower'}"
+            yield f"Biased: beside {whom}, the judge scores {more} for {bias.cause}."
+        if report.looked_at and not report.named:
+            yield f"No bias beside {whom} beyond chance (2 % in all) by: {', '.join(report.looked_at)}."
 
 
 def _page_labels(version: Version, ledger: _Ledger) -> tuple[list[HumanLabel], tuple[str, ...]]:

@@ -23,7 +23,7 @@ from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.correction import WeightedScore, corrected
-from evaluators.results import Evaluation, Label, Sampling
+from evaluators.results import Evaluation, Label, Sampling, Usage
 
 
 def judged(number: int, **changes: object) -> Evaluation:
@@ -144,3 +144,30 @@ def test_the_command_certifies_or_ends_with_1(tmp_path: Path, bad: int, status: 
     document = json.loads(CliRunner().invoke(app, [*arguments, "--random", "--json"]).output)
     assert document["certificate"]["certified"] is (status == 0)
     assert "youden_j" in document["segments"][0]
+
+
+def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path: Path) -> None:
+    """Each 100 tokens more that the judge reads are worth 0.07; German is not, though it is longer."""
+    of, chance = config(tmp_path), Random(5)
+    names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
+    made, labels = list[Evaluation](), list[Label]()
+    for number in range(160):
+        german = number % 3 == 0
+        tokens = round(200 + 100 * german + 150 * chance.random())
+        human = chance.choice((0.25, 0.5, 0.75))
+        score = min(1.0, max(0.0, human + 0.0007 * (tokens - 300) + 0.05 * chance.gauss(0, 1)))
+        one = judged(
+            number, **names, score=score, usage=Usage(input_tokens=tokens, output_tokens=9, calls=1),
+            attributes={"language": "de" if german else "en"}, details={"audit": {"score": human, "probability": 0.5}},
+        )  # fmt: skip
+        made.append(one)
+        labels.append(label(**names, label_id=f"{number:032x}", evaluation_id=one.evaluation_id, sampling=one.sampling,
+                            subject=one.subject, judge_score=score, score=human))  # fmt: skip
+    asyncio.run(fill(of, made, labels))
+    notes = json.loads(calibrate(of, CalibrateOptions(labels=None, evaluator="helpful", json=True)))["notes"]
+    biased = [note for note in notes if note.startswith("Biased")]
+    assert [note.split(",")[0] for note in biased] == ["Biased: beside people", "Biased: beside audits"]
+    for note in biased:
+        size, _, more = note.split("the judge scores ")[1].partition(" ± ")
+        assert 0.06 < float(size) < 0.09
+        assert more.endswith("higher for 100 more tokens to read.")

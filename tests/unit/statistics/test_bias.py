@@ -1,0 +1,60 @@
+"""Biases of a judge: planted ones are named with their size, and nothing where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from collector.statistics.bias import JudgedPair, biases
+
+
+def pairs(
+    chance: np.random.Generator, *, number: int = 300, per_token: float = 0.0, german: float = 0.0
+) -> list[JudgedPair]:
+    """Pass or fail by people, a judge on five levels, three turns a conversation that are alike, German ones longer."""
+    made: list[JudgedPair] = []
+    for conversation in range(number // 3):
+        is_german, alike = chance.random() < 0.3, 0.15 * chance.standard_normal()
+        model = str(chance.choice(["m-1", "m-2", "m-3"]))
+        for _ in range(3):
+            tokens = 150.0 + 100.0 * is_german + 120.0 * chance.exponential()
+            human = float(chance.random() < 0.7)
+            noise = alike + 0.2 * chance.standard_normal()
+            judge = 0.2 + 0.6 * human + noise + per_token * (tokens - 300.0) + german * is_german
+            labels = frozenset({("language", "de" if is_german else "en"), ("model", model)})
+            weight = float(chance.choice([1.0, 4.0]))
+            made.append(JudgedPair(float(np.clip(judge, 0, 1)) - human, weight, str(conversation), tokens, labels))
+    return made
+
+
+def test_nothing_is_named_where_nothing_biases() -> None:
+    chance = np.random.default_rng(1)
+    named = [bool(biases(pairs(chance, number=240)).named) for _ in range(200)]
+    assert np.mean(named) <= 0.035, "2 % are meant, and three standard errors of so few runs are 3 %"
+
+
+def test_a_bias_by_length_is_found_and_not_taken_for_the_language_that_is_longer() -> None:
+    chance = np.random.default_rng(2)
+    reports = [biases(pairs(chance, number=600, per_token=0.0007)) for _ in range(20)]
+    lengths = [bias.size for report in reports for bias in report.named if "tokens" in bias.cause]
+    assert len(lengths) >= 19
+    assert np.mean(lengths) == pytest.approx(0.06, abs=0.015), "0.07, less what the ends of the scale take"
+    assert sum("language=de" in {bias.cause for bias in report.named} for report in reports) <= 1
+
+
+def test_a_bias_by_language_is_found() -> None:
+    report = biases(pairs(np.random.default_rng(3), number=900, german=0.2))
+    assert [bias.cause for bias in report.named] == ["language=de"]
+    assert report.looked_at[0] == "100 more tokens to read"
+
+
+def test_few_pairs_and_columns_that_others_make_up_name_nothing() -> None:
+    assert biases([]).looked_at == ()
+    chance = np.random.default_rng(4)
+    doubled = [
+        JudgedPair(
+            one.difference, one.weight, one.conversation, None, one.labels | {("lang", dict(one.labels)["language"])}
+        )
+        for one in pairs(chance, number=600, german=0.3)
+    ]
+    assert len([bias for bias in biases(doubled).named if "de" in bias.cause]) == 1
