@@ -71,12 +71,14 @@ def _miss(target: Target, mean: float, n: float) -> str:
 
 def _dropped(target: Target, alerts: AlertSettings, states: States, expr: str) -> AlertingRule:
     """One alert for each fall: `fall` counts those of an incident, so that a further one notifies again."""
+    compared, sign = ("<", "-") if target.lower_is_better else (">", "+")
+    better = f"{compared} ({series.DROP_LEVEL} {sign} {_UNLIKE:g})"  # a mean that was low from the start fell from none
     known = {
-        word: Fact(name, states.by, within=states.memory, is_time=word == "since", phrase=phrase)
-        for word, name, phrase in (
-            ("since", series.DROP_SINCE, "It fell at {}. "),
-            ("before", series.DROP_BEFORE, ", from {}"),
-            ("level", series.DROP_LEVEL, " to {}"),
+        word: Fact(name, states.by, within=states.memory, is_time=word == "since", only=only, phrase=phrase)
+        for word, name, only, phrase in (
+            ("since", series.DROP_SINCE, "", "It fell at {}. "),
+            ("before", series.DROP_BEFORE, better, ", from {}"),
+            ("level", series.DROP_LEVEL, "", " to {}"),
         )
     }
     ends = (

@@ -18,13 +18,14 @@ Series = tuple[str, str, str]
 class Bucket:
     """One interval of one series: its sums, for the mean and for the detector, and the weight left out of them.
 
-    `gains` is what it adds to the logarithm of every bet of the detector. `wanted` counts the evaluations that should
-    have a score, `unscored` those of them that have none. `audited` are the sums by which audits correct the mean.
+    `gains` is what it adds to the logarithm of every bet of the detector; None where that was another one's. `wanted`
+    counts the evaluations that should have a score, `unscored` those of them that have none. `audited` are the sums by
+    which audits correct the mean.
     """
 
     sums: Sums = field(default_factory=Sums)
     evidence: Sums = field(default_factory=Sums)
-    gains: list[float] = field(default_factory=list[float])
+    gains: list[float] | None = field(default_factory=list[float])
     clipped: float = 0.0
     wanted: int = 0
     unscored: int = 0
@@ -33,17 +34,22 @@ class Bucket:
     """The weight of audits that brought no score."""
 
     def __add__(self, other: "Bucket") -> "Bucket":
-        gains = [one + more for one, more in zip(self.gains, other.gains, strict=False)]
         return Bucket(
             self.sums + other.sums,
             self.evidence + other.evidence,
-            gains if self.gains and other.gains else self.gains or other.gains,
+            _all_gains(self.gains, other.gains),
             self.clipped + other.clipped,
             self.wanted + other.wanted,
             self.unscored + other.unscored,
             _both(self.audited, other.audited),
             self.lost_audits + other.lost_audits,
         )
+
+
+def _all_gains(one: list[float] | None, other: list[float] | None) -> list[float] | None:
+    if one is None or other is None:
+        return None
+    return [gain + more for gain, more in zip(one, other, strict=True)] if one and other else one or other
 
 
 def _both(one: AuditedSums | None, other: AuditedSums | None) -> AuditedSums | None:
@@ -73,6 +79,8 @@ class Buckets:
         bucket.sums += mean
         bucket.evidence += evidence
         bucket.clipped += grown.clipped
+        if bucket.gains is None:
+            return
         if not bucket.gains:
             bucket.gains = [0.0] * len(detector.bets)
         # Turns of one conversation are not independent: each adds the growth of the conversation's gain.
@@ -127,6 +135,13 @@ class Buckets:
     def series(self) -> Iterator[Series]:
         """Every series that has a bucket."""
         return iter(self._by_series)
+
+    def forget_gains(self, monitor: str, evaluator: str) -> None:
+        """The target is another one: what the sums add to its bets is bounded, and no longer known."""
+        for series, buckets in self._by_series.items():
+            if series[:2] == (monitor, evaluator):
+                for bucket in buckets.values():
+                    bucket.gains = None
 
     def forget(self, now: float) -> None:
         """Drop buckets that are older than the memory."""

@@ -162,6 +162,11 @@ class WatchStage:
             self._show(series, Explanation())
         self._causes.clear()
         self._suspects.clear()
+        for key, detector in rules.targets.items():
+            known = self.rules.targets.get(key)
+            if known is None or (known.target, known.lower_is_better) != (detector.target, detector.lower_is_better):
+                for fold in self._all_folds:
+                    fold.buckets.forget_gains(*key)
         self.rules = rules
         self._shares = _share_names(rules.labels)
         self._recovery_threshold = recovery_threshold(rules.settings.false_recovery_days * DAY, self._interval)

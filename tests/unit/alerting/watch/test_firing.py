@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import orjson
+import pytest
 from configurations import checked
 from evaluation_samples import label, scored
 
@@ -114,6 +115,31 @@ async def test_what_goes_on_fires_since_it_was_first_seen_and_what_ends_is_gone(
         for later in (30.0, 30.1):  # days: the scores are forgotten at the first look
             stage.update(now + later * 86400.0)
         assert stage.firing == ()
+
+
+@pytest.mark.parametrize("raised", [0.99, 0.2])
+async def test_a_target_that_changes_while_it_runs_is_watched(raised: float) -> None:
+    """A target with another number of bets ended the watcher with every look, until the process was started anew."""
+    config, kept = configured(threshold=0.5), logs()
+    before, after = (
+        replace(detector(held[0], held, config.settings.alerts, 1), target=target)
+        for held in [targets(config)]
+        for target in (0.5, raised)
+    )
+    assert len(before.bets) != len(after.bets)
+    rules = WatchRules({("all", "exact"): before}, config.settings.alerts)
+    stage = WatchStage(rules, Telemetry())
+    await kept.evaluations.append(list(bad_scores(datetime.now(UTC))))
+    async with stage.open_fold(0, None) as fold:
+        async for batch in kept.evaluations.read(0, 0):
+            await fold.deliver(batch)
+            now = batch[-1].timestamp
+        for later in (60.0, 120.0):
+            assert stage.update(now + later)
+        stage.reconfigure(replace(rules, targets={("all", "exact"): after}))
+        for later in (180.0, 240.0):
+            (alert,) = stage.update(now + later)
+            assert f"{raised:g}" in alert.annotations["summary"]
 
 
 async def test_of_two_processes_the_owner_of_one_partition_watches_all_scores() -> None:
