@@ -36,6 +36,7 @@ IN_INCIDENTS = {
     series.VERSION_REPLACED,
     series.DROP_BEFORE,
     series.DROP_LEVEL,
+    series.SCORE_FALL,
     series.DROP_RECOVERED,
     series.RECOVERY_NULL,
     series.RECOVERY_LOG_E,
