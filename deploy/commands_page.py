@@ -3,14 +3,13 @@
 # ruff: noqa: INP001 - scripts beside the pages that they write
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from collector.cli import app
-from deploy.configuration_page import FEW
 
 INTRODUCTION = """\
 # Commands
@@ -48,11 +47,11 @@ def _commands(path: str, command: Any) -> Iterator[str]:
         yield f"{inspect.cleandoc(command.help or '')}\n"
         common = [f"[{each.opts[0]}]" for each in command.params if getattr(each, "help", None) in EVERYWHERE]
         options = [each for each in command.params if isinstance(each, TyperOption) and not each.hidden]
-        own = [_row(option) for option in options if option.help not in EVERYWHERE]
+        own = [_item(option) for option in options if option.help not in EVERYWHERE]
         usage = [path, *common, *(["[OPTIONS]"] if own else []), *arguments]
         yield f"Usage: `{' '.join(usage)}`\n"
         if own:
-            yield "\n".join(_items(own) if len(own) <= FEW else _table(own)) + "\n"
+            yield "\n".join(own) + "\n"
 
 
 def _argument(argument: TyperArgument) -> str:
@@ -61,19 +60,8 @@ def _argument(argument: TyperArgument) -> str:
     return repeated if argument.required else f"[{repeated}]"
 
 
-def _table(options: Sequence[tuple[str, str]]) -> Iterator[str]:
-    yield from ("| option (default) | meaning |", "|---|---|")
-    for name, meaning in options:
-        yield f"| {name} | {meaning.replace('|', chr(92) + '|')} |"
-
-
-def _items(options: Sequence[tuple[str, str]]) -> Iterator[str]:
-    for name, meaning in options:
-        yield f"- {name}: {meaning}"
-
-
-def _row(option: TyperOption) -> tuple[str, str]:
-    """The names of an option with its default, and its meaning."""
+def _item(option: TyperOption) -> str:
+    """An option with its default and its meaning."""
     names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
     default = (
         "required"
@@ -82,4 +70,4 @@ def _row(option: TyperOption) -> tuple[str, str]:
         if option.default in (None, False, ()) or callable(option.default)
         else f"`{option.default}`"
     )
-    return f"{names}{f' ({default})' * bool(default)}", option.help or ""
+    return f"- {names}{f' ({default})' * bool(default)}: {option.help or ''}"

@@ -22,7 +22,7 @@ FIRST: Mapping[str, str] = yaml.safe_load(Path(__file__).with_name("first_keys.y
 """The keys of the first page, by their section."""
 
 
-FEW = 6
+FEW = 8
 """So many rows at most are a list, which takes less to read than a table."""
 
 
@@ -72,7 +72,7 @@ def table(rows: Sequence[Row]) -> str:
 def _item(row: Row) -> str:
     name = row.key.strip("*")
     key = f"**{name}**" if row.key != name else f"`{name}`"
-    default = f", default {row.default}" if row.default else ""
+    default = f"; {row.default}" if row.default else ""
     return f"- {key} ({row.type}{default}): {row.meaning}\n"
 
 

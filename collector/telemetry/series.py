@@ -551,8 +551,8 @@ def all_series() -> Iterator[Series]:
 
 def table() -> str:
     """The series as a Markdown table, for deploy/docs/metrics.md."""
-    rows = [f"| `{series.name}` | {series.kind} | {_code(series.labels)} | {series.help} |" for series in all_series()]
-    return "\n".join(["| metric | type | labels | meaning |", "|---|---|---|---|", *rows]) + "\n"
+    rows = [f"| `{series.name}` {series.kind} | {_code(series.labels)} | {series.help} |" for series in all_series()]
+    return "\n".join(["| metric and type | labels | meaning |", "|---|---|---|", *rows]) + "\n"
 
 
 def _code(labels: tuple[str, ...]) -> str:
