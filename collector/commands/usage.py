@@ -11,6 +11,8 @@ _HABITS: Mapping[str, str] = {
     "evaluate": "score", "test": "score", "help": "--help", "version": "--version",
 }  # fmt: skip
 """Commands of other programs, and what they are here."""
+_NO_COMMAND = re.compile(r"No such command '([^']*+)'.*", re.DOTALL)
+_NO_ARGUMENT = re.compile(r"Missing argument '([^']*+)'\.")
 _WORDS = (
     (re.compile(r"Input should be a valid number.*"), "must be a number like 0.05, without % or $"),
     (re.compile(r"Input should be a valid integer.*"), "must be a whole number"),
@@ -27,7 +29,7 @@ _WORDS = (
 def usage_sentence(error: Any, commands: Mapping[str, object]) -> str:
     """The mistake in a command line, by the parser's error; `commands` are those of the root."""
     message: str = error.format_message()
-    command = re.fullmatch(r"No such command '(.*?)'.*", message)
+    command = _NO_COMMAND.fullmatch(message)
     if command is not None:
         name = command[1]
         remedy = f"write {_HABITS[name]}" if name in _HABITS else suggestion(name, sorted(commands))
@@ -42,7 +44,7 @@ def usage_sentence(error: Any, commands: Mapping[str, object]) -> str:
 
 
 def _in_our_words(message: str) -> str:
-    argument = re.fullmatch(r"Missing argument '(.*)'\.", message)
+    argument = _NO_ARGUMENT.fullmatch(message)
     if argument is not None:
         return f"{argument[1].upper()} is missing"
     for pattern, words in _WORDS:
@@ -55,7 +57,8 @@ def _in_our_words(message: str) -> str:
 def _remedy(sentence: str, path: str) -> str:
     if path == "evalstream" and "unknown option" in sentence:
         return "options stand after the command, as in evalstream check -c FILE"
-    if re.match(r"\S+\.ya?ml: too many", sentence):
+    named, too_many, _ = sentence.partition(": too many")
+    if too_many and named.endswith((".yaml", ".yml")):
         return "name a configuration with -c"
     if "too many words" in sentence:
         return "write a value of several words in quotes"

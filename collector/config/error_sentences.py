@@ -117,7 +117,9 @@ def _unknown_key(key: str, known: Sequence[str]) -> str:
     if ":" in key and key.partition(":")[0] in known:
         return f"a space is missing after the colon; write {key.partition(':')[0]}: …"
     meant = _HABITS.get(key, "")
-    return f"unknown key; {f'write {meant}' if re.split('[, ]', meant)[0] in known else suggestion(key, known)}"
+    return (
+        f"unknown key; {f'write {meant}' if meant.replace(',', ' ').split(' ')[0] in known else suggestion(key, known)}"
+    )
 
 
 def _remedy(detail: ErrorDetails) -> str:

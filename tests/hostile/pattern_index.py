@@ -17,7 +17,6 @@ FUNCTIONS = {"compile", "search", "match", "fullmatch", "sub", "subn", "split", 
 
 IN_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "evaluators/texts/language.py:_frequent_words": (r"[äłñ]",),  # the letters of a file, one class of characters
-    "evaluators/answers/plain_rating.py:plain_rating": (),  # `test_linear_time.py` grows the function
     "evaluators/answers/reply_parser.py:_refuse_repeated_keys": (r"[\"'](?:score|reason)[\"']\s*:",),
 }
 """Uses of `re` inside a function, with the patterns they use where those are in no namespace."""
