@@ -385,8 +385,8 @@ def _apart(findings: Iterable[Finding], text: str) -> Iterator[Finding]:
 def _cards(text: str, start: int, end: int) -> Iterator[Finding]:
     for match in _CARD.finditer(text, start, end):
         digits = _NO_DIGIT.sub("", match[0])
-        if 13 <= len(digits) <= 19 and luhn(digits) and not _AMOUNT.fullmatch(match[0]):
-            yield Finding(match.start(), match.end(), "CARD")
+        is_card = 13 <= len(digits) <= 19 and luhn(digits) and not _AMOUNT.fullmatch(match[0])
+        yield Finding(match.start(), match.end(), "CARD") if is_card else in_vain(match.start())
 
 
 def _phone(text: str) -> bool:

@@ -211,7 +211,7 @@ async def found_everywhere(target: Target) -> None:
         attributes = many.resource_spans[0].scope_spans[0].spans[0].attributes
         for _ in range(length // 120):
             attributes.add(key="note").value.string_value = piece * (100 // len(piece.encode()))
-        text = piece * (length // len(piece.encode()))
+        text = piece * (length // len(json.dumps(piece)[1:-1]))
         async with target.measured(piece):
             await asyncio.gather(
                 *(
