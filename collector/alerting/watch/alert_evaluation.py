@@ -107,13 +107,13 @@ class TargetMiss:
     errors: float
     clipped: float = 0.0
     """The share of the weight that is left out of the mean."""
-    unscored: float = 0.0
-    """The share of what should have a score and has none."""
+    uncovered: float = 0.0
+    """The share of what should have a score and has none, or of cases that scores do not cover."""
 
     @property
     def bounds(self) -> MeanInterval:
         """The least and the largest mean of all, with what has no score."""
-        return bounds_of_all(self.sums.mean, self.unscored)
+        return bounds_of_all(self.sums.mean, self.uncovered)
 
 
 def target_misses(
@@ -144,8 +144,8 @@ def target_misses(
             continue
         errors = (detector.shortfall(1.0, sums.mean) - doubt) / stderr
         if errors > 0:
-            clipped, unscored = _clipped_share(buckets, first, sums), _unscored_share(buckets, first)
-            misses.append(TargetMiss(window, sums, stderr, errors, clipped, unscored))
+            clipped, uncovered = _clipped_share(buckets, first, sums), _uncovered_share(buckets, first)
+            misses.append(TargetMiss(window, sums, stderr, errors, clipped, uncovered))
     return misses
 
 
@@ -171,6 +171,12 @@ def _unscored_share(buckets: Mapping[int, Bucket], first: int) -> float:
     lost = sum(bucket.lost_audits for bucket in recent)
     audited = sum(bucket.audited.values[0] for bucket in recent if bucket.audited is not None)
     return 1.0 - (1.0 - unscored) * (audited / (audited + lost) if lost else 1.0)
+
+
+def _uncovered_share(buckets: Mapping[int, Bucket], first: int) -> float:
+    recent = [bucket for number, bucket in buckets.items() if number >= first]
+    unshown = sum(bucket.unshown for bucket in recent) / max(1, sum(bucket.wanted for bucket in recent))
+    return min(1.0, _unscored_share(buckets, first) + unshown)
 
 
 def _clipped_share(buckets: Mapping[int, Bucket], first: int, sums: Sums) -> float:

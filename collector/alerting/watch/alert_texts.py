@@ -123,7 +123,8 @@ def _mean(miss: TargetMiss) -> str:
 def _failed(miss: TargetMiss) -> str:
     low, high = miss.bounds
     return (
-        f" ({miss.unscored:.0%} have no score: the mean of all is between {low:.2f} and {high:.2f})"
+        f" ({miss.uncovered:.0%} have no score or were not shown to a judge: the mean of all is between {low:.2f} and "
+        f"{high:.2f})"
         if high - low >= 0.005
         else ""
     )

@@ -19,7 +19,8 @@ class Bucket:
     """One interval of one series: its sums, for the mean and for the detector, and the weight left out of them.
 
     `gains` is what it adds to the logarithm of every bet of the detector; None where that was another one's. `wanted`
-    counts the evaluations that should have a score, `unscored` those of them that have none. `audited` are the sums by
+    counts the evaluations that should have a score, `unscored` those of them that have none, and `unshown` adds the
+    shares of their cases that the others' scores do not cover. `audited` are the sums by
     which audits correct the mean.
     """
 
@@ -29,6 +30,7 @@ class Bucket:
     clipped: float = 0.0
     wanted: int = 0
     unscored: int = 0
+    unshown: float = 0.0
     audited: AuditedSums | None = None
     lost_audits: float = 0.0
     """The weight of audits that brought no score."""
@@ -41,6 +43,7 @@ class Bucket:
             self.clipped + other.clipped,
             self.wanted + other.wanted,
             self.unscored + other.unscored,
+            self.unshown + other.unshown,
             _both(self.audited, other.audited),
             self.lost_audits + other.lost_audits,
         )
@@ -69,11 +72,20 @@ class Buckets:
         """The oldest bucket of each series that has changed since this was last emptied."""
 
     def add(
-        self, series: Series, detector: DropDetector, conversation: str, *, weight: Weight, score: float, time: float
+        self,
+        series: Series,
+        detector: DropDetector,
+        conversation: str,
+        *,
+        weight: Weight,
+        score: float,
+        time: float,
+        unshown: float = 0.0,
     ) -> None:
-        """Count a score that the log took at `time` (s)."""
+        """Count a score that the log took at `time` (s); it does not cover a share `unshown` of its case."""
         bucket = self._bucket(series, time)
         bucket.wanted += 1
+        bucket.unshown += unshown
         grown = self._scores.add(series, conversation, weight=weight, score=score, time=time)
         mean, evidence = grown.mean, grown.evidence
         bucket.sums += mean

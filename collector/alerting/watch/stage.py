@@ -386,6 +386,7 @@ class WatchFold(MemoryFold):
                 weight=Weight.of(evaluation.sampling),
                 score=score,
                 time=time,
+                unshown=evaluation.unshown,
             )
             if self._stage.recent is not None:
                 self._stage.recent.add(key, evaluation, score, time)

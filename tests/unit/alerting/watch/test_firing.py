@@ -16,8 +16,9 @@ from configurations import checked
 from evaluation_samples import label, scored
 
 from collector.alerting.rules.targets import detector, targets
-from collector.alerting.watch.alert_evaluation import TargetMiss
+from collector.alerting.watch.alert_evaluation import TargetMiss, target_misses
 from collector.alerting.watch.alert_texts import Watched, mean_alert
+from collector.alerting.watch.buckets import Buckets
 from collector.alerting.watch.notifier import Notifier
 from collector.alerting.watch.stage import JudgeTrust, WatchFold, WatchRules, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
@@ -34,6 +35,7 @@ from collector.service.process import Process
 from collector.service.process_resources import ProcessResources
 from collector.service.tasks import Tasks, open_tasks
 from collector.service.watch import PAGE_INTERVAL, PeopleAgreement, Watching, alerts_for_page
+from collector.statistics.bounded_sums import Weight
 from collector.statistics.estimator import Sums
 from collector.statistics.score_scale import ScoreScale
 from collector.telemetry.registry import Telemetry
@@ -218,13 +220,27 @@ def test_the_text_has_the_bounds_that_failures_leave() -> None:
     config = configured(threshold=0.8)
     held = targets(config)
     watched = Watched("all", "exact", "v", detector(held[0], held, config.settings.alerts, 1))
-    miss = TargetMiss("1h", Sums(301.0, 0.77 * 301.0, 301.0), 0.013, 4.5, unscored=26 / 327)
+    miss = TargetMiss("1h", Sums(301.0, 0.77 * 301.0, 301.0), 0.013, 4.5, uncovered=26 / 327)
     text = mean_alert(watched, miss, 1, config.settings.alerts).annotations["description"]
-    assert "(8% have no score: the mean of all is between 0.71 and 0.79)" in text
+    assert "(8% have no score or were not shown to a judge: the mean of all is between 0.71 and 0.79)" in text
     assert (
         "no score"
-        not in mean_alert(watched, replace(miss, unscored=0.0), 1, config.settings.alerts).annotations["description"]
+        not in mean_alert(watched, replace(miss, uncovered=0.0), 1, config.settings.alerts).annotations["description"]
     )
+
+
+async def test_what_judges_were_not_shown_is_in_the_bounds() -> None:
+    """Each of ten scores of 0.4 covers half of its case: the mean of the whole cases is between 0.20 and 0.70."""
+    config = configured(threshold=0.8)
+    watching = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+    buckets = Buckets(60.0, 3600.0)
+    for number in range(10):
+        buckets.add(
+            ("all", "exact", "v"), watching, str(number), weight=Weight(1.0, 1.0), score=0.4, time=5.0, unshown=0.5
+        )  # fmt: skip
+    of_series = buckets.of(("all", "exact", "v"))
+    (miss, *_) = target_misses(of_series, watching, now=60.0, interval=60.0, min_n=1.0)
+    assert miss.bounds == pytest.approx((0.2, 0.7))
 
 
 async def test_without_targets_nothing_is_read() -> None:
