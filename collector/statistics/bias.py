@@ -45,7 +45,7 @@ class JudgedPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Bias:
+class BiasTerm:
     """A named bias: how much higher the judge's scores are by it, and the standard error of that."""
 
     cause: str
@@ -57,7 +57,7 @@ class Bias:
 class BiasReport:
     """The biases that are named, the surest first, of as many causes as were looked at."""
 
-    named: tuple[Bias, ...]
+    named: tuple[BiasTerm, ...]
     looked_at: tuple[str, ...]
 
 
@@ -68,12 +68,12 @@ def biases(pairs: Sequence[JudgedPair]) -> BiasReport:
     tests = [
         (
             2.0 * (1.0 - NormalDist().cdf(abs(as_normal(size / error, _freedom(pairs, values))))),
-            Bias(cause, size, error),
+            BiasTerm(cause, size, error),
         )
         for (cause, values), (size, error) in zip(columns, fit, strict=True)
         if error > 0.0
     ]
-    named: list[Bias] = []
+    named: list[BiasTerm] = []
     for place, (chance, bias) in enumerate(sorted(tests, key=lambda test: test[0])):
         if chance > ERROR_RATE / (len(tests) - place):
             break
