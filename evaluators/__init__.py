@@ -100,6 +100,7 @@ _HOMES = {
     "Skipped": "results",
     "StepEfficiency": "turn.step_efficiency",
     "Summarization": "turn.summarization",
+    "Syntax": "turn.syntax",
     "TaskCompletion": "turn.task_completion",
     "TaskCost": "conversation.task_cost",
     "ToolCall": "cases",

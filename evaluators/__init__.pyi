@@ -105,6 +105,7 @@ from evaluators.turn.run_limits import RunLimits as RunLimits
 from evaluators.turn.similarity import Similarity as Similarity
 from evaluators.turn.step_efficiency import StepEfficiency as StepEfficiency
 from evaluators.turn.summarization import Summarization as Summarization
+from evaluators.turn.syntax import Syntax as Syntax
 from evaluators.turn.task_completion import TaskCompletion as TaskCompletion
 from evaluators.turn.tool_calls import ToolCalls as ToolCalls
 from evaluators.turn.tool_errors import ToolErrors as ToolErrors
