@@ -18,11 +18,11 @@ _WORDS = (
     (re.compile(r"Input should be a valid integer.*"), "must be a whole number"),
     (re.compile(r"Input should be greater than or equal to (.*)"), r"must be at least \1"),
     (re.compile(r"Input should be less than or equal to (.*)"), r"must be at most \1"),
-    (re.compile(r"(?:Value error, )?('.*') is not one of (.*?)\.?"), r"must be one of \2, and not \1"),
+    (re.compile(r"(?:Value error, )?('[^']*+') is not one of (.*)"), r"must be one of \2, and not \1"),
     (re.compile(r"No such option: (\S+).*"), r"unknown option \1"),
     (re.compile(r"Missing (?:option|parameter) '?(.*?)'?\.?"), r"\1 is missing"),
-    (re.compile(r"Option '(.*)' requires an argument\."), r"\1 needs a value"),
-    (re.compile(r"Got unexpected extra arguments?\(?s?\)? \((.*)\)"), r"\1: too many words"),
+    (re.compile(r"Option '([^']*+)' requires an argument"), r"\1 needs a value"),
+    (re.compile(r"Got unexpected extra arguments?\(?s?\)? \(([^()]*+)\)"), r"\1: too many words"),
 )
 
 
@@ -48,7 +48,7 @@ def _in_our_words(message: str) -> str:
     if argument is not None:
         return f"{argument[1].upper()} is missing"
     for pattern, words in _WORDS:
-        match = pattern.fullmatch(message)
+        match = pattern.fullmatch(message.rstrip("."))
         if match is not None:
             return match.expand(words).replace("' / '", " or ")
     return message.rstrip(".")
