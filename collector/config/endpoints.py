@@ -123,7 +123,7 @@ def checked_endpoint(url: str) -> str:
         raise ValueError("has no host; write it like https://host/v1")
     if url != url.strip() or " " in url:
         raise ValueError("contains a space; remove it")
-    if parts.query or parts.fragment:
+    if (parts.query and "/openai/deployments/" not in parts.path) or parts.fragment:  # Azure's has its version there
         raise ValueError(
             "ends with ?… or #…, after which no path can be added; write the base alone, like https://host/v1"
         )

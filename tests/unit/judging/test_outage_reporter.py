@@ -16,8 +16,8 @@ PROMPT = Prompt("Judge.", {"a": "what the user said"})
 GOOD = {"reason": "so", "score": 5}
 REFUSED = JudgeUnreachable("no connection to the judge: connection refused")
 DOWN = JudgeUnavailable("the judge answered HTTP 503")
-SETTINGS = JudgeSettings(model="m", base_url="http://judge.example/v1?key=secret", deadline=300.0)
-TROUBLE = "judge main at http://judge.example/v1 is unavailable (the judge answered HTTP 503); requests are retried"
+SETTINGS = JudgeSettings(model="m", base_url="http://judge.example/openai/deployments/m?key=secret", deadline=300.0)
+TROUBLE = "judge main at http://judge.example/openai/deployments/m is unavailable (the judge answered HTTP 503); requests are retried"
 
 
 class Rig:
@@ -74,7 +74,7 @@ async def test_nobody_where_nobody_ever_was_is_not_asked_again():
         assert error.type == "judge_unavailable"
     [report] = rig.reports
     assert report == (
-        "judge main at http://judge.example/v1 has never answered (no connection to the judge: connection refused), "
+        "judge main at http://judge.example/openai/deployments/m has never answered (no connection to the judge: connection refused), "
         "so its evaluations fail at once; start it, or correct judges.main.base_url"
     )
 
@@ -121,7 +121,7 @@ async def test_a_denial_is_reported_at_once_with_its_remedy_and_once(remedy, tex
     for _ in range(3):
         await rig.ask(after=0.1)
     assert rig.reports == [
-        f"judge main at http://judge.example/v1 refuses every request (the judge answered HTTP 401); {then}: {text}",
+        f"judge main at http://judge.example/openai/deployments/m refuses every request (the judge answered HTTP 401); {then}: {text}",
         "judge main is available again",
     ]
 
@@ -136,7 +136,7 @@ async def test_one_denial_among_answers_is_not_reported():
 
 NONSENSE = JudgeReplyInvalid("the answer holds no JSON object")
 USELESS = (
-    "judge main at http://judge.example/v1 answers, but its last {} answers are of no use (the answer holds no JSON object)"
+    "judge main at http://judge.example/openai/deployments/m answers, but its last {} answers are of no use (the answer holds no JSON object)"
     ", so their evaluations fail; name a model that follows instructions and writes JSON (judges.main.model)"
 )
 
