@@ -10,10 +10,9 @@ The token that holds the score is found by its place in the answer, not by its t
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 
 from evaluators.answers.reply_parser import find_object
 from evaluators.judge import Token, texts_of
@@ -34,7 +33,6 @@ _CERTAIN = 1.02
 
 _NUMBER = re.compile(r"\s*(-|-?[0-9]+)(?:\.0*)?[\s,}\]\"]*")
 _WHOLE_NUMBER = re.compile(r"\"?\s*+(-?\d++)(?:\.0*+)?\s*+\"?")
-_SEVERAL_DIGITS = re.compile("[0-9][0-9]")
 _VALUES = json.JSONDecoder(strict=False)
 _LONGEST_TAIL = 400  # tokens after the score: the score is the last field, so there are few
 
@@ -88,7 +86,7 @@ def score_distribution(text: str, tokens: Sequence[Token], scale: Scale, field: 
     if path is None:
         return None
     written = text[slice(*span)]
-    return _walk(path, written, scale, texts_of(tokens)) if written in scale.numerals else None
+    return _walk(path, written, scale) if written in scale.numerals else None
 
 
 def find_value_span(text: str, field: str) -> tuple[int, int] | None:
@@ -166,11 +164,8 @@ def _backwards(text: str, tokens: Sequence[str]) -> Iterator[tuple[int, int, int
         end = start
 
 
-def _walk(path: list[_Step], written: str, scale: Scale, texts: Sequence[str]) -> Distribution | None:
-    """Follow the written number's tokens, and at each leave the path by its alternatives.
-
-    `texts` are those of all tokens of the answer.
-    """
+def _walk(path: list[_Step], written: str, scale: Scale) -> Distribution | None:
+    """Follow the written number's tokens, and at each leave the path by its alternatives."""
     words = scale.numerals
     masses: dict[int, float] = {}
     prefix, mass, undecided = "", 1.0, 0.0
@@ -181,34 +176,27 @@ def _walk(path: list[_Step], written: str, scale: Scale, texts: Sequence[str]) -
         if weighed is None:
             return None
         own, others = weighed
-        parts = {part: mass * other for part, other in others.items()}
-        undecided += _leave(masses, words, prefix, parts, chain((step.part,), parts, texts))
+        undecided += _leave(masses, words, prefix, {part: mass * other for part, other in others.items()}, step.part)
         prefix, mass = prefix + step.part, mass * own
     masses[int(written)] = masses.get(int(written), 0.0) + mass
     return Distribution(masses, undecided)
 
 
 def _leave(
-    masses: dict[int, float], words: frozenset[str], prefix: str, others: dict[str, float], seen: Iterable[str]
+    masses: dict[int, float], words: frozenset[str], prefix: str, others: dict[str, float], written: str
 ) -> float:
     """Adds the numbers that the other tokens here would have led to; returns the probability that is left out.
 
     In numbers written as more than one token, a first digit does not say which number follows: such an alternative is
-    left out, which lowers the kept mass. A token of several digits among those `seen` shows that numbers are not
-    written digit by digit.
+    left out, which lowers the kept mass. A token of several digits shows that numbers are not written digit by digit.
     """
     # Why not share the mass of a "1" between 1 and 10? It would need the probabilities of a continuation that the model
-    # was never asked for. Where few alternatives come, "10" is seldom among them. The answer itself then mostly shows
-    # how its model writes numbers: the key that it repeats has two digits side by side in 92 of 100 questions. What
-    # other answers showed is not kept: a score would depend on those before it, and be another when made again.
+    # was never asked for. To leave it out is the same for every case, and the kept mass says how much it was.
+    whole = any(len(part.lstrip("-")) > 1 for part in (written, *others))
     undecided = 0.0
-    whole: bool | None = None
     for part, mass in others.items():
         word = prefix + part
-        is_prefix = bool(part) and _goes_on(word, words)
-        if is_prefix and whole is None and word in words:
-            whole = any(map(_SEVERAL_DIGITS.search, seen))
-        if word in words and (whole or not is_prefix):
+        if word in words and (whole or not part or not _goes_on(word, words)):
             masses[int(word)] = masses.get(int(word), 0.0) + mass
         elif _goes_on(word, words):
             undecided += mass

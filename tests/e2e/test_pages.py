@@ -198,7 +198,7 @@ async def run_until_ready(folder: Path) -> None:
 def test_the_configurations_are_valid(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece, put into the README's example, as a file."""
     for name in re.findall(r"\$\{env:(\w+)\}", block.text + README):
-        monkeypatch.setenv(name, "a secret of at least 16 characters")
+        monkeypatch.setenv(name, "a-secret-of-at-least-16-characters")
     piece: dict[str, Any] = yaml.safe_load(block.text)
     whole = dict(EXAMPLE)
     for section, value in piece.items():
@@ -227,7 +227,7 @@ RECIPES = [block for block in BLOCKS if block.page == "recipes.md" and block.lan
 def test_the_recipes_pass_check(recipe: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each recipe is a whole configuration."""
     for name in re.findall(r"\$\{env:(\w+)\}", recipe.text):
-        monkeypatch.setenv(name, "a secret of at least 16 characters")
+        monkeypatch.setenv(name, "a-secret-of-at-least-16-characters")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.chdir(tmp_path)
     (tmp_path / recipe.marked).write_text(recipe.text)

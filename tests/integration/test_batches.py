@@ -19,7 +19,9 @@ from collector.commands.score.score import ScoreOptions, score
 from collector.config.loading import load
 from collector.errors import ConfigError
 from collector.judging.batches import at_batch_prices
+from collector.logs.log import Record
 from collector.past.evaluations import EvaluationFilter
+from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
 from evaluators.judges.batches.batch_terms import BatchPace
 
@@ -370,10 +372,12 @@ async def test_replay_asks_in_batches_too(tmp_path: Path, capsys: pytest.Capture
         prepare(tmp_path, server.base_url, 8)
         assert await scored(tmp_path, batch=False) == 0
         config = load(tmp_path / "evalstream.yaml")
+        judged = (tmp_path / "out.jsonl").read_bytes().splitlines()
+        async with open_logs(config.settings.log) as logs:
+            await logs.evaluations.append([Record(None, line, partition=0) for line in judged])
         options = ReplayOptions(
             selection=EvaluationFilter(since=None, until=None, monitors=(), evaluators=()),
             paths=[str(tmp_path / "turns.jsonl")],
-            evaluations=tmp_path / "out.jsonl",
             output=tmp_path / "again.jsonl",
             batch=True,
             pace=PACE,
