@@ -1,7 +1,8 @@
 """The scores of a real model by the prompts of an earlier commit and by the present ones, beside labels.
 
 `python tests/model/prompts_before.py REVISION FILE` asks, and appends a line a case to the file; cases that are in it
-are not asked again. `python tests/model/prompts_before.py FILE` says how well both agree with the labels.
+are not asked again. `python tests/model/prompts_before.py FILE` says how well both agree with the labels. With `key`
+as the revision it asks by the present prompts, without the answer's key and with it.
 
 Labels of people: SummEval's summaries and LLMBar's pairs (`labelled.jsonl`). The other cases are made here, and right
 or wrong by how they are made.
@@ -194,17 +195,15 @@ def earlier(revision: str) -> Callable[[str], str]:
 async def run(revision: str, file: Path) -> None:
     """Ask both ways, a block at a time: the server then has the instructions in its cache."""
     done = {(row["prompt"], row["case"]) for row in rows_of(file)}
-    ways = {"before": earlier(revision), "after": PRESENT}
-    plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    load = PRESENT if revision == "key" else earlier(revision)
     with model_server(threads=1) as url, file.open("a") as out:
-        async with OpenAIJudge(
-            "smollm2", base_url=url, api_key="k", timeout=300, ssl_context=plain, answer_key=False, max_tokens=90
-        ) as judge:
+        async with _judge(url, keyed=False) as judge, _judge(url, keyed=revision == "key") as other:
+            ways = {"before": (load, judge), "after": (PRESENT, other)}
             for block in in_turns([case for case in cases() if (case.prompt, case.name) not in done]):
                 values: dict[str, list[float | None]] = {}
-                for way, load in ways.items():
-                    read_by(load)
-                    values[way] = [await case.ask(judge, way == "after") for case in block]
+                for way, (read, asked) in ways.items():
+                    read_by(read)
+                    values[way] = [await case.ask(asked, revision == "key" or way == "after") for case in block]
                 for case, before, after in zip(block, values["before"], values["after"], strict=True):
                     row = {
                         "prompt": case.prompt,
@@ -215,6 +214,19 @@ async def run(revision: str, file: Path) -> None:
                     }
                     out.write(json.dumps(row) + "\n")
                 out.flush()
+
+
+def _judge(url: str, *, keyed: bool) -> OpenAIJudge:
+    plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return OpenAIJudge(
+        "smollm2",
+        base_url=url,
+        api_key="k",
+        timeout=300,
+        ssl_context=plain,
+        answer_key=keyed,
+        max_tokens=120 if keyed else 90,
+    )
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:
