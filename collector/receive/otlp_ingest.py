@@ -156,7 +156,9 @@ class _Turns:
         finally:
             took = time.thread_time() - started
             if took > _LONG:
-                self._rests[sender] = self._clock() + took
+                now = self._clock()
+                waiting = {other: until for other, until in self._rests.items() if until > now}
+                self._rests = {**waiting, sender: now + took}
 
 
 @dataclass(frozen=True, slots=True)
