@@ -161,8 +161,10 @@ class Cluster:
         """SIGSTOP, and SIGCONT after so long; it then takes all members of groups for dead."""
         began = time.time()
         self.broker.pause()
-        await asyncio.sleep(seconds)
-        self.broker.go_on()
+        try:
+            await asyncio.sleep(seconds)
+        finally:  # also where the run ends meanwhile
+            self.broker.go_on()
         self.interruptions.append(Interruption(began, time.time() + UNREST))
 
     async def replace(self, worker: Worker) -> None:
