@@ -185,7 +185,7 @@ class _MeasuredFold(FoldWrapper):
 
     @property
     def low_watermark(self) -> int | None:
-        self.needed_from = self.stateful.low_watermark
+        self.needed_from = self._fold.low_watermark
         return self.needed_from
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:

@@ -157,7 +157,7 @@ class PartitionFeed:
         self._confirm = confirm
         self._fold: Fold | None = None
         self._stateful: Fold | None = None
-        """The stage's own fold, inside of those that wrap it: it is asked for its state again and again."""
+        """The stage's own fold, inside of those that wrap it: it is asked again and again whether it is due."""
         self._delivering = False
         self._state: Committed | None = None
         self._tick_until = 0.0
@@ -260,11 +260,11 @@ class PartitionFeed:
             self._tick_until = now + min(behind, TICK_PATIENCE) if behind > 0.0 else 0.0
 
     def _update_state(self) -> None:
-        if self._fold is None or self._stateful is None or self._delivering or not self._replayed:
+        if self._fold is None or self._delivering or not self._replayed:
             return
         low = self._fold.low_watermark
         low = self._offset if low is None else min(low, self._offset)
-        self._state = Committed(low, self._offset, self._stateful.metadata)
+        self._state = Committed(low, self._offset, self._fold.metadata)
 
 
 Commit = Callable[[Mapping[int, Committed]], Awaitable[None]]

@@ -324,8 +324,7 @@ class Broadcast:
 class FoldWrapper:
     """Passes records to the inner fold; a subclass overrides what it adds to.
 
-    Only records pass through every wrapper. The state is read from the stage's fold at once: it is asked for again and
-    again, by every look for what is due. So a subclass that overrides a property of the state must be the outermost.
+    When it is due is read from the stage's fold at once: that is asked again and again, for each partition.
     """
 
     def __init__(self, fold: Fold) -> None:
@@ -341,12 +340,12 @@ class FoldWrapper:
     @property
     def low_watermark(self) -> int | None:
         """See `Fold`."""
-        return self.stateful.low_watermark
+        return self._fold.low_watermark
 
     @property
     def metadata(self) -> str:
         """See `Fold`."""
-        return self.stateful.metadata
+        return self._fold.metadata
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """See `Fold`."""
