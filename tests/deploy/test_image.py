@@ -37,7 +37,7 @@ import importlib, os, pathlib, site
 for root in (*site.getsitepackages(), os.path.dirname(os.__file__) + "/lib-dynload"):
     for path in pathlib.Path(root).rglob("*.so"):
         name = ".".join(path.relative_to(root).with_name(path.name.partition(".")[0]).parts)
-        if ".libs." not in name and "_test" not in name and name != "zstandard._cffi": # for other Pythons
+        if ".libs." not in name and "_test" not in name:
             importlib.import_module(name)
             print(name)
 """
