@@ -25,7 +25,6 @@ def pages() -> dict[Path, Callable[[], str]]:
         ),
         DOCS / "commands.md": commands_page.document,
         chart_schema.PATH: chart_schema.document,
-        public_names.PATH: public_names.document,
         public_names.STUB: public_names.stub,
         DOCS / "evaluators.md": lambda: _spliced("evaluators", {"evaluators": evaluators_page.document()}),
         DOCS / "dialects.md": lambda: _spliced("dialects", {"dialects": f"{dialects.table()}\n{dialects.sections()}"}),
