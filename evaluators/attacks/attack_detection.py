@@ -1,41 +1,32 @@
 """Signs that a text attacks the application: by its words, and by what hides them. No judge is asked."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-from pydantic_core import SchemaValidator
+from evaluators.attacks.injection_detection import INJECTION_WORDS, Signs, find_together, matchers, signs_in, signs_of
 
-from evaluators.attacks.injection_detection import IGNORES_INSTRUCTIONS, find_together, matcher, signs_in
-from evaluators.attacks.word_lists import load_words
-
-_WORDS = load_words("attack_words.txt")
-_NO_LIMITS, _PERSONA, _JAILBREAK = map(matcher, (_WORDS["NO_LIMITS"], _WORDS["PERSONA"], _WORDS["JAILBREAK"]))
-_YOU, _DISCLOSE, _OWN_PROMPT = map(matcher, (_WORDS["YOU"], _WORDS["DISCLOSE"], _WORDS["OWN_PROMPT"]))
-_AUTHORITY, _OVERRIDE, _OF_IT = map(matcher, (_WORDS["AUTHORITY"], _WORDS["OVERRIDE"], _WORDS["OF_THE_APPLICATION"]))
-_ASSISTANT, _CALL, _ACT = map(matcher, (_WORDS["ASSISTANT"], _WORDS["CALL"], _WORDS["ACT"]))
-_ALL_ASSISTANTS = matcher(_WORDS["ALL_ASSISTANTS"])
-_SEND, _DATA, _SECRETLY, _PEOPLE = map(matcher, (_WORDS["SEND"], _WORDS["DATA"], _WORDS["SECRETLY"], _WORDS["PEOPLE"]))
-_INSTEAD, _BEFORE_ANSWER, _TOOL = map(matcher, (_WORDS["INSTEAD"], _WORDS["BEFORE_ANSWER"], _WORDS["TOOL"]))
-_TURNS, _MODES, _WITHOUT, _BECOME = map(
-    matcher, (_WORDS["TURNS"], _WORDS["MODES"], _WORDS["WITHOUT"], _WORDS["BECOME"])
+_WORDS = {**INJECTION_WORDS, **matchers("attack_words.txt", within=("AWAY",))}
+_OF_ANYBODY: Signs = signs_of(
+    _WORDS,
+    {
+        "asks_to_ignore_instructions": ("IGNORE INSTRUCTIONS PRIOR",),
+        "removes_limits": ("NO_LIMITS PERSONA YOU", "JAILBREAK", "TURNS MODES", "WITHOUT BECOME"),
+        "asks_for_instructions": ("DISCLOSE OWN_PROMPT",),
+        "claims_authority": ("AUTHORITY OVERRIDE", "AUTHORITY OF_THE_APPLICATION"),
+    },
 )
-_AWAY = matcher(_WORDS["AWAY"], whole=False)
-
-Signs = Mapping[str, Sequence[Sequence[SchemaValidator]]]
-
-_OF_ANYBODY: Signs = {
-    "asks_to_ignore_instructions": (IGNORES_INSTRUCTIONS,),
-    "removes_limits": ((_NO_LIMITS, _PERSONA, _YOU), (_JAILBREAK,), (_TURNS, _MODES), (_WITHOUT, _BECOME)),
-    "asks_for_instructions": ((_DISCLOSE, _OWN_PROMPT),),
-    "claims_authority": ((_AUTHORITY, _OVERRIDE), (_AUTHORITY, _OF_IT)),
-}
-"""The words that one sentence must contain, by any author: all of one of the tuples."""
+"""The words that one sentence must contain, by any author."""
 
 _OF_OTHERS: Signs = {
     **_OF_ANYBODY,
-    "addresses_an_assistant": ((_CALL, _ASSISTANT, _ACT), (_ALL_ASSISTANTS,)),
-    "gives_a_new_task": ((_INSTEAD, _ACT), (_BEFORE_ANSWER, _TOOL), (_BEFORE_ANSWER, _SEND, _DATA)),
-    "sends_data_away": ((_SEND, _DATA, _AWAY),),
-    "acts_secretly": ((_SECRETLY, _PEOPLE, _ACT), (_SECRETLY, _PEOPLE, _SEND)),
+    **signs_of(
+        _WORDS,
+        {
+            "addresses_an_assistant": ("CALL ASSISTANT ACT", "ALL_ASSISTANTS"),
+            "gives_a_new_task": ("INSTEAD ACT", "BEFORE_ANSWER TOOL", "BEFORE_ANSWER SEND DATA"),
+            "sends_data_away": ("SEND DATA AWAY",),
+            "acts_secretly": ("SECRETLY PEOPLE ACT", "SECRETLY PEOPLE SEND"),
+        },
+    ),
 }
 """The same for passages and results of tools, which have nothing to demand; a user may."""
 

@@ -19,8 +19,8 @@ from pydantic_core import SchemaValidator, core_schema
 
 from evaluators.asking.judge_input import iter_texts
 from evaluators.asking.prompt_isolation import sanitize
-from evaluators.attacks.word_lists import load_words
 from evaluators.cases import Json
+from evaluators.texts.word_lists import load_words
 
 _PIECES = 16
 
@@ -128,11 +128,11 @@ def matcher(alternatives: Sequence[str], *, whole: bool = True) -> SchemaValidat
     """
     branches = [one for line in alternatives for one in _top_level(line)]
     if not whole:
-        return SchemaValidator(core_schema.str_schema(pattern="|".join(branches), regex_engine="rust-regex"))
+        return _matcher("|".join(branches))
     apart = "|".join(one for one in branches if not _BEGINS_SPACELESS.match(one))
     glued = [one for one in branches if _BEGINS_SPACELESS.match(one)]
     words_ = rf"(?:^|[^\p{{L}}\p{{N}}])(?:{apart})(?:$|[^\p{{L}}\p{{M}}\p{{N}}])"
-    return SchemaValidator(core_schema.str_schema(pattern="|".join((words_, *glued)), regex_engine="rust-regex"))
+    return _matcher("|".join((words_, *glued)))
 
 
 _BEGINS_SPACELESS = re.compile(rf"(?:10)?(?:\(\?:)*{_SPACELESS}")
@@ -149,45 +149,40 @@ def _top_level(line: str) -> Iterator[str]:
     yield line[start:]
 
 
-_WORDS = load_words("injection_words.txt")
-IGNORES_INSTRUCTIONS = tuple(map(matcher, (_WORDS["IGNORE"], _WORDS["INSTRUCTIONS"], _WORDS["PRIOR"])))
-"""The words that a sentence must contain to ask to ignore instructions."""
-_IGNORE, _INSTRUCTIONS, _PRIOR = IGNORES_INSTRUCTIONS
-_DEMAND, _MAXIMUM, _TARGET, _TEN = map(matcher, (_WORDS["DEMAND"], _WORDS["MAXIMUM"], _WORDS["TARGET"], _WORDS["TEN"]))
-_JUDGE, _ADDRESS, _GRADING, _APPROVED = map(
-    matcher, (_WORDS["JUDGE"], _WORDS["ADDRESS"], _WORDS["GRADING"], _WORDS["APPROVED"])
-)
-_NO_DEDUCTION, _MARKED_AS, _CHOSEN, _OVER = map(
-    matcher, (_WORDS["NO_DEDUCTION"], _WORDS["MARKED_AS"], _WORDS["CHOSEN"], _WORDS["OVER"])
-)
-_OFFICE, _WISE, _QUALITY = matcher(_WORDS["OFFICE"]), matcher(_WORDS["WISE"]), matcher(_WORDS["QUALITY"], whole=False)
-_ROLE = SchemaValidator(
-    core_schema.str_schema(pattern=r"(?m:^)[\s#*]*(?:system|assistant|instruction):", regex_engine="rust-regex")
-)
-_SIGNS: Mapping[str, tuple[tuple[SchemaValidator, ...], ...]] = {
-    "asks_to_ignore_instructions": ((_IGNORE, _INSTRUCTIONS, _PRIOR),),
-    "asks_for_a_score": (
-        *((_DEMAND, _MAXIMUM), (_DEMAND, _TARGET, _TEN), (_NO_DEDUCTION,), (_CHOSEN,)),
-        *(
-            (_MARKED_AS, _GRADING),
-            (_MARKED_AS, _TARGET),
-            (_MARKED_AS, _JUDGE),
-            (_APPROVED, _TARGET),
-            (_APPROVED, _GRADING),
+def matchers(name: str, *, within: Sequence[str] = ()) -> dict[str, SchemaValidator]:
+    """The lists of a file of this folder as matchers, by name; those of `within` match parts of words, too."""
+    lists = load_words("evaluators.attacks", name)
+    return {list_name: matcher(words, whole=list_name not in within) for list_name, words in lists.items()}
+
+
+Signs = Mapping[str, Sequence[Sequence[SchemaValidator]]]
+"""The words that one sentence must contain, by the sign's name: all of one of its ways."""
+
+
+def signs_of(words: Mapping[str, SchemaValidator], signs: Mapping[str, Sequence[str]]) -> Signs:
+    """Signs whose ways name the lists of words that must come together."""
+    return {sign: [tuple(words[name] for name in way.split()) for way in ways] for sign, ways in signs.items()}
+
+
+INJECTION_WORDS = matchers("injection_words.txt", within=("QUALITY",))
+_SIGNS: Signs = signs_of(
+    {**INJECTION_WORDS, "ROLE": _matcher(r"(?m:^)[\s#*]*(?:system|assistant|instruction):")},
+    {
+        "asks_to_ignore_instructions": ("IGNORE INSTRUCTIONS PRIOR",),
+        "asks_for_a_score": (
+            *("DEMAND MAXIMUM", "DEMAND TARGET TEN", "NO_DEDUCTION", "CHOSEN", "WISE GRADING", "WISE JUDGE"),
+            *("MARKED_AS GRADING", "MARKED_AS TARGET", "MARKED_AS JUDGE"),
+            *("APPROVED TARGET", "APPROVED GRADING", "APPROVED MAXIMUM", "APPROVED JUDGE"),
         ),
-        *((_APPROVED, _MAXIMUM), (_APPROVED, _JUDGE), (_WISE, _GRADING), (_WISE, _JUDGE)),
-    ),
-    "addresses_the_judge": (
-        (_ADDRESS, _JUDGE, _DEMAND),
-        (_ADDRESS, _JUDGE, _MAXIMUM),
-        (_ADDRESS, _JUDGE, _TARGET),
-        (_ADDRESS, _JUDGE, _IGNORE),
-        (_OFFICE,),
-    ),
-    "holds_a_verdict": ((_OVER,), (_QUALITY,)),
-    "plays_a_role": ((_ROLE, _MAXIMUM), (_ROLE, _TARGET), (_ROLE, _INSTRUCTIONS, _PRIOR)),
-}
-"""The words that one sentence must contain: all of one of the tuples."""
+        "addresses_the_judge": (
+            *("ADDRESS JUDGE DEMAND", "ADDRESS JUDGE MAXIMUM", "ADDRESS JUDGE TARGET", "ADDRESS JUDGE IGNORE"),
+            "OFFICE",
+        ),
+        "holds_a_verdict": ("OVER", "QUALITY"),
+        "plays_a_role": ("ROLE MAXIMUM", "ROLE TARGET", "ROLE INSTRUCTIONS PRIOR"),
+    },
+)
+
 _FORMS: Mapping[str, re.Pattern[str]] = {
     "holds_a_verdict": re.compile(
         r"(?:[\"']|<)(?:score|verdict|pass(?:ed)?|grade|rating|result)(?:[\"']\s{0,9}:|>)\s{0,9}[\"']?(?:\d|pass|fail|yes|true)"
@@ -207,6 +202,8 @@ _HINTS = {
 _VERDICT_TOO = re.compile(r"[\"'<](?:verdict|reason|explanation)[\"'>]")
 _SENTENCE_END = re.compile(r"(?:[.!?;]\s|[\n\u3002\uff01\uff1f])")
 _HIDDEN = re.compile("[\U000e0000-\U000e007f\u202a-\u202e]|(?<=[a-zA-Z])[\u200b-\u200d\u2060](?=[a-zA-Z])")
+"""A hidden copy of ASCII, marks that override the direction of writing, and gaps inside words."""
+
 _LONGEST = 20_000
 _LONGEST_SENTENCE = 400
 
@@ -227,7 +224,7 @@ def signs_in(text: str, find: Callable[[str], Iterable[str]]) -> set[str]:
     for hidden in decoded(plain):
         of_hidden = set(find(sanitize(normalize(hidden)).lower()))
         signs.update(of_hidden, {"encodes_instructions"} if of_hidden else ())
-    if not excerpt.isascii() and _hides(excerpt):
+    if not excerpt.isascii() and _HIDDEN.search(excerpt):
         signs.add("hides_characters")
     return signs
 
@@ -243,7 +240,7 @@ def _signs(lowered: str) -> Iterator[str]:
     yield from find_together(lowered, _SIGNS)
 
 
-def find_together(lowered: str, signs: Mapping[str, Sequence[Sequence[SchemaValidator]]]) -> Iterator[str]:
+def find_together(lowered: str, signs: Signs) -> Iterator[str]:
     """The names of the signs of which all parts of one way are in one sentence."""
     occurs = _remembered(_occurs_in(lowered))  # of most ways the first part is nowhere, and the others are not sought
     possible = [(name, way) for name, ways in signs.items() for way in ways if all(map(occurs, way))]
@@ -275,8 +272,3 @@ def _sentences(text: str) -> Iterator[str]:
     for sentence in _SENTENCE_END.split(text):
         for start in range(0, max(1, len(sentence)), _LONGEST_SENTENCE // 2):
             yield sentence[start : start + _LONGEST_SENTENCE]
-
-
-def _hides(text: str) -> bool:
-    """Whether the text holds a hidden copy of ASCII, overrides the direction of writing, or has gaps inside words."""
-    return _HIDDEN.search(text) is not None
