@@ -2,20 +2,11 @@
 
 from collections.abc import Sequence
 
-from collector.dialects.attributes import (
-    find_error,
-    find_redaction,
-    find_sources,
-    find_text,
-    find_value,
-    parse_passages,
-    parse_usage,
-)
-from collector.dialects.call import Call, Kind, as_messages, read_by_kind
+from collector.dialects.attributes import find_error, find_sources, find_text, find_value, parse_passages, parse_usage
+from collector.dialects.call import Call, Kind, read_by_kind
 from collector.dialects.decode import as_dict, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import Content, parse_answer, parse_question
-from collector.dialects.messages import parse_messages
+from collector.dialects.free_form import parse_content
 from collector.dialects.parts import parse_arguments
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json, ToolCall
@@ -49,9 +40,9 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
 
 
 def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json) -> Call:
-    question, answer = _parse_content(input_value, kind, "user"), _parse_content(output_value, kind, "assistant")
+    arguments, result = decode_json(input_value), decode_json(output_value)
+    question, answer = parse_content(arguments, kind, "user"), parse_content(result, kind, "assistant")
     metadata = as_dict(decode_json(span.attributes.get("braintrust.metadata")))
-    result = decode_json(output_value)
     return Call(
         dialect="braintrust",
         kind=kind,
@@ -61,25 +52,11 @@ def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json) -> C
         output_incomplete=answer.incomplete,
         error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,
         model=find_text(metadata, "model"),
-        tool=ToolCall(name=span.name, arguments=parse_arguments(decode_json(input_value)), result=decode(result))
+        tool=ToolCall(name=span.name, arguments=parse_arguments(arguments), result=decode(result))
         if kind == "tool"
         else None,
         passages=parse_passages(result) if kind == "retrieval" else (),
     )
-
-
-def _parse_content(value: Json, kind: Kind, role: str) -> Content:
-    if value is None or kind in {"tool", "retrieval"}:
-        return Content(None)
-    inner = decode_json(value)
-    redaction = find_redaction(inner)
-    if redaction:
-        return Content(None, redaction)
-    if kind == "model":
-        transcript = parse_messages(inner if not isinstance(inner, str) else value, role)
-        if transcript.is_structured:
-            return Content(as_messages(transcript.messages), transcript.incomplete)
-    return parse_question(inner) if role == "user" else parse_answer(inner)
 
 
 DIALECT = Dialect(

@@ -186,15 +186,11 @@ _NOTHING: tuple[object, ...] = (None, (), {})
 """The value of a field on which a reader says nothing."""
 
 
-def _has_value(value: object) -> bool:
-    return value not in _NOTHING
-
-
 def find_conflicts(calls: Sequence[Call]) -> Iterable[str]:
     """Yield the fields in which readers of one span contradict each other."""
     for name in ("kind", "model", "response_id", "usage", "output"):
         values = {
-            repr(getattr(call, name)) for call in calls if _has_value(getattr(call, name)) and call.kind != "other"
+            repr(value) for call in calls if call.kind != "other" and (value := getattr(call, name)) not in _NOTHING
         }
         if len(values) > 1:
             yield name

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from collector.dialects.attributes import find_redaction, looks_like_repr
-from collector.dialects.call import ChatMessage
+from collector.dialects.call import ChatMessage, Kind
 from collector.dialects.decode import as_dict, as_list, parse_document
 from collector.dialects.messages import parse_messages, parse_printed
 from collector.dialects.parts import JsonObject
@@ -40,6 +40,26 @@ def parse_question(value: Json) -> Content:
 def parse_answer(value: Json) -> Content:
     """Find the answer in a text, a JSON document, or a value."""
     return _parse_content(value, "assistant", ANSWER_KEYS)
+
+
+_WITHOUT_MESSAGES: frozenset[Kind] = frozenset({"tool", "retrieval", "other"})
+
+
+def parse_content(value: Json, kind: Kind, role: str, *, plain: bool = False) -> Content:
+    """Parse the input or output of a step: the messages of a model's call, the question or answer of a step around it.
+
+    Tools, retrievers and preparations have none. With `plain` a model's text of no known shape is a message, too.
+    """
+    if value is None or kind in _WITHOUT_MESSAGES:
+        return Content(None)
+    redaction = find_redaction(value)
+    if redaction:
+        return Content(None, redaction)
+    if kind == "model":
+        transcript = parse_messages(value, role)
+        if plain or transcript.is_structured:
+            return Content(transcript.messages or None, transcript.incomplete)
+    return parse_question(value) if role == "user" else parse_answer(value)
 
 
 def parse_query(value: Json) -> str | None:

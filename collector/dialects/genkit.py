@@ -2,21 +2,14 @@
 
 from collections.abc import Sequence
 
-from collector.dialects.attributes import (
-    find_error,
-    find_redaction,
-    find_sources,
-    find_text,
-    parse_passages,
-    parse_usage,
-)
+from collector.dialects.attributes import find_error, find_sources, find_text, parse_passages, parse_usage
 from collector.dialects.call import Call, Kind, as_messages, parse_finish_reason, read_by_kind
 from collector.dialects.decode import as_dict, decode_json
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
-from collector.dialects.messages import parse_messages, split_system_prompt
+from collector.dialects.free_form import parse_content, parse_query
+from collector.dialects.messages import split_system_prompt
 from collector.otlp.span import LogRecord, Span
-from evaluators.cases import Json, ToolCall
+from evaluators.cases import ToolCall
 
 _TYPE = "genkit:type"
 _SUBTYPE = "genkit:metadata:subtype"
@@ -43,7 +36,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
 def _read_as(kind: Kind, span: Span) -> Call:
     attributes = span.attributes
     input_value, output_value = decode_json(attributes.get(_INPUT)), decode_json(attributes.get(_OUTPUT))
-    question, answer = _parse_content(input_value, kind, "user"), _parse_content(output_value, kind, "assistant")
+    question = parse_content(input_value, kind, "user", plain=True)
+    answer = parse_content(output_value, kind, "assistant", plain=True)
     system, rest = split_system_prompt(question.messages or ())
     response = as_dict(output_value)
     name = find_text(attributes, "genkit:name") or span.name
@@ -65,18 +59,6 @@ def _read_as(kind: Kind, span: Span) -> Call:
         query=parse_query(as_dict(input_value).get("query", input_value)) if kind == "retrieval" else None,
         sources=find_sources(attributes, input=_INPUT, output=_OUTPUT),
     )
-
-
-def _parse_content(value: Json, kind: Kind, role: str) -> Content:
-    if value is None or kind in {"tool", "retrieval", "other"}:
-        return Content(None)
-    redaction = find_redaction(value)
-    if redaction:
-        return Content(None, redaction)
-    if kind == "model":
-        transcript = parse_messages(value, role)
-        return Content(as_messages(transcript.messages), transcript.incomplete)
-    return parse_question(value) if role == "user" else parse_answer(value)
 
 
 DIALECT = Dialect(

@@ -43,7 +43,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         output_incomplete=answer.incomplete or find_redaction(response),
         finish_reason=parse_finish_reason(response_fields.get("finish_reason")),
         error=_find_error(span, response_fields, answer=output_messages is not None),
-        model=_find_model(request),
+        model=find_text(as_dict(decode(request)), "model"),
         usage=find_usage(
             as_dict(response_fields.get("usage_metadata")),
             ("prompt_token_count", "promptTokenCount"),
@@ -74,10 +74,6 @@ def _find_error(span: Span, response_fields: dict[str, Json], *, answer: bool) -
     if error is None and not answer:
         return find_text(response_fields, "error_message", "error_code")
     return error
-
-
-def _find_model(request: Json) -> str | None:
-    return find_text(as_dict(decode(request)), "model")
 
 
 def _read_tool(span: Span) -> Call:

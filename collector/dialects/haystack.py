@@ -33,12 +33,9 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         return _read_enclosing(span, "agent", _AGENT_INPUT, _AGENT_OUTPUT)
     name = find_text(attributes, _TYPE)
     if name is None:
-        pipeline = "haystack.pipeline.input_data"
-        return (
-            _read_enclosing(span, "workflow", pipeline, "haystack.pipeline.output_data")
-            if pipeline in attributes
-            else None
-        )
+        if "haystack.pipeline.input_data" not in attributes:
+            return None
+        return _read_enclosing(span, "workflow", "haystack.pipeline.input_data", "haystack.pipeline.output_data")
     kind = _find_kind(name)
     if kind == "model":
         return _read_model(span)
@@ -66,10 +63,8 @@ def _as_nonempty_text(value: Json) -> str | None:
 
 def _read_model(span: Span) -> Call:
     attributes = span.attributes
-    prompt, answer = (
-        parse_messages(attributes.get(_INPUT), "user"),
-        parse_messages(attributes.get(_OUTPUT), "assistant"),
-    )
+    prompt = parse_messages(attributes.get(_INPUT), "user")
+    answer = parse_messages(attributes.get(_OUTPUT), "assistant")
     system, input_messages = split_system_prompt(prompt.messages if prompt.is_structured else ())
     output_messages = as_messages(answer.messages) if answer.is_structured else None
     output_fields = as_dict(decode(attributes.get(_OUTPUT)))

@@ -2,19 +2,11 @@
 
 from collections.abc import Sequence
 
-from collector.dialects.attributes import (
-    find_error,
-    find_redaction,
-    find_sources,
-    find_text,
-    find_value,
-    parse_passages,
-    parse_usage,
-)
-from collector.dialects.call import Call, Kind, as_messages, read_by_kind
+from collector.dialects.attributes import find_error, find_sources, find_text, find_value, parse_passages, parse_usage
+from collector.dialects.call import Call, Kind, read_by_kind
 from collector.dialects.decode import as_dict, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
+from collector.dialects.free_form import Content, parse_content, parse_query
 from collector.dialects.messages import parse_messages
 from collector.dialects.parts import parse_arguments
 from collector.otlp.span import LogRecord, Span
@@ -55,8 +47,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
 
 def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json) -> Call:
     attributes = span.attributes
-    question = _parse_content(input_value, kind, "user")
-    answer = _parse_content(output_value, kind, "assistant")
+    question = parse_content(input_value, kind, "user", plain=True)
+    answer = parse_content(output_value, kind, "assistant", plain=True)
     return Call(
         dialect="langfuse",
         kind=kind,
@@ -78,18 +70,6 @@ def _unquote(value: Json) -> Json:
     if isinstance(value, str) and value[:1] == value[-1:] == '"':
         return decode_json(value)
     return value
-
-
-def _parse_content(value: Json, kind: Kind, role: str) -> Content:
-    if kind in {"tool", "retrieval"} or value is None:
-        return Content(None)
-    if kind == "model":
-        transcript = parse_messages(value, role)
-        return Content(
-            None if find_redaction(value) else as_messages(transcript.messages),
-            transcript.incomplete or find_redaction(value),
-        )
-    return parse_question(value) if role == "user" else parse_answer(value)
 
 
 def _parse_tool(span: Span, input_value: Json, output_value: Json) -> ToolCall:

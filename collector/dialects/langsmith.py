@@ -4,17 +4,16 @@ from collections.abc import Sequence
 
 from collector.dialects.attributes import (
     find_error,
-    find_redaction,
     find_sources,
     find_text,
     parse_passages,
     parse_texts,
     parse_usage,
 )
-from collector.dialects.call import Call, Kind, as_messages, read_by_kind
+from collector.dialects.call import Call, Kind, read_by_kind
 from collector.dialects.decode import as_dict, decode
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
+from collector.dialects.free_form import parse_content, parse_query
 from collector.dialects.messages import parse_messages
 from collector.dialects.parts import parse_arguments
 from collector.otlp.span import LogRecord, Span
@@ -44,7 +43,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
 def _read_as(kind: Kind, span: Span, name: str) -> Call:
     attributes = span.attributes
     input_value, output_value = attributes.get(_PROMPT), attributes.get(_COMPLETION)
-    question, answer = _parse_content(input_value, kind, "user"), _parse_content(output_value, kind, "assistant")
+    question, answer = parse_content(input_value, kind, "user"), parse_content(output_value, kind, "assistant")
     return Call(
         dialect="langsmith",
         kind=kind,
@@ -63,20 +62,6 @@ def _read_as(kind: Kind, span: Span, name: str) -> Call:
         variables=parse_texts(input_value) if name == "prompt" else {},
         sources=find_sources(attributes, input=_PROMPT, output=_COMPLETION),
     )
-
-
-def _parse_content(value: Json, kind: Kind, role: str) -> Content:
-    if value is None or kind in {"tool", "retrieval", "other"}:
-        return Content(None)
-    if kind != "model":
-        return parse_question(value) if role == "user" else parse_answer(value)
-    redaction = find_redaction(value)
-    if redaction:
-        return Content(None, redaction)
-    transcript = parse_messages(value, role)
-    if transcript.is_structured:
-        return Content(as_messages(transcript.messages), transcript.incomplete)
-    return parse_question(value) if role == "user" else parse_answer(value)
 
 
 def _parse_tool(span: Span, input_value: Json, output_value: Json) -> ToolCall:

@@ -11,7 +11,7 @@ from collector.dialects.decode import as_dict, as_text, decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, parse_question
 from collector.dialects.messages import parse_messages, parse_tool_calls, split_system_prompt
-from collector.otlp.span import Attributes, LogRecord, Span
+from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json
 
 _TYPE = "mastra.span.type"
@@ -48,13 +48,9 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         error=find_error(span, answered=answer.messages is not None) if kind in {"agent", "model"} else None,
         agent=find_text(attributes, "gen_ai.agent.name") if kind == "agent" else None,
         conversation_id=find_text(attributes, "gen_ai.conversation.id", "mastra.metadata.threadId"),
-        user_id=_find_user(attributes),
+        user_id=find_text(attributes, "mastra.metadata.userId", "mastra.metadata.resourceId"),
         sources=find_sources(attributes, input=input_key, output=output_key),
     )
-
-
-def _find_user(attributes: Attributes) -> str | None:
-    return find_text(attributes, "mastra.metadata.userId", "mastra.metadata.resourceId")
 
 
 def _parse_input(value: Json) -> Content:

@@ -92,16 +92,12 @@ def _parse_message(body: JsonObject, role: str, *, encoded: bool) -> tuple[ChatM
     return parse_messages({**body, "role": role}).messages
 
 
-def _strip_empty_blocks(message: str) -> str:
-    """The text of a message; an empty list of blocks means that there is none."""
-    return "" if message == "[]" else message
-
-
 def _parse_choice_event(body: JsonObject, *, encoded: bool) -> tuple[ChatMessage, ...]:
     message = body.get("message")
     if isinstance(message, str):
+        text = "" if message == "[]" else message  # an empty list of blocks means that there is none
         messages = (parse_messages(message, "assistant").messages if encoded else ()) or (
-            ChatMessage("assistant", _strip_empty_blocks(message)),
+            ChatMessage("assistant", text),
         )
         ending = parse_choice({**body, "message": {"role": "assistant"}})
         return tuple(

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from collector.dialects.attributes import find_error, find_redaction, find_sources, parse_passages, parse_usage
-from collector.dialects.call import Call, Kind, as_messages, read_by_kind
-from collector.dialects.decode import decode, decode_json, parse_document
+from collector.dialects.attributes import find_error, find_sources, parse_passages, parse_usage
+from collector.dialects.call import Call, Kind, read_by_kind
+from collector.dialects.decode import decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
-from collector.dialects.messages import parse_messages
+from collector.dialects.free_form import parse_content, parse_query
 from collector.otlp.span import Attributes, LogRecord, Span
-from evaluators.cases import Json, ToolCall
+from evaluators.cases import ToolCall
 
 _TYPE = "mlflow.spanType"
 _INPUTS = "mlflow.spanInputs"
@@ -37,11 +36,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
 
 def _read_as(kind: Kind, span: Span) -> Call:
     attributes = span.attributes
-    question, answer = (
-        _parse_content(attributes.get(_INPUTS), kind, "user"),
-        _parse_content(attributes.get(_OUTPUTS), kind, "assistant"),
-    )
     input_value, output_value = decode_json(attributes.get(_INPUTS)), decode_json(attributes.get(_OUTPUTS))
+    question, answer = parse_content(input_value, kind, "user"), parse_content(output_value, kind, "assistant")
     return Call(
         dialect="mlflow",
         kind=kind,
@@ -65,22 +61,6 @@ def _read_as(kind: Kind, span: Span) -> Call:
 def _find_json_text(attributes: Attributes, key: str) -> str | None:
     value = decode_json(attributes.get(key))
     return value if isinstance(value, str) and value else None
-
-
-def _parse_content(value: Json, kind: Kind, role: str) -> Content:
-    if value is None or kind in {"tool", "retrieval", "other"}:
-        return Content(None)
-    inner = decode_json(value)
-    redaction = find_redaction(inner)
-    if redaction:
-        return Content(None, redaction)
-    document = parse_document(value) if isinstance(value, str) else None
-    if document is not None and not document.whole:
-        return Content(as_messages(parse_messages(document.value, role).messages), "truncated")
-    transcript = parse_messages(inner, role) if kind == "model" else None
-    if transcript is not None and transcript.is_structured:
-        return Content(as_messages(transcript.messages), transcript.incomplete)
-    return parse_question(inner) if role == "user" else parse_answer(inner)
 
 
 DIALECT = Dialect(

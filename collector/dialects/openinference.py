@@ -357,10 +357,8 @@ def _read_enclosing(span: Span, kind: Kind) -> Call:
 def _read_spoken(span: Span) -> Call:
     """Read a turn by voice; a span with one side alone speaks or listens for another one."""
     attributes = span.attributes
-    question, answer = (
-        find_text(attributes, _INPUT_TRANSCRIPT, "input.value"),
-        find_text(attributes, _OUTPUT_TRANSCRIPT, "output.value"),
-    )
+    question = find_text(attributes, _INPUT_TRANSCRIPT, "input.value")
+    answer = find_text(attributes, _OUTPUT_TRANSCRIPT, "output.value")
     if not (question and answer) and _END not in attributes and not span.failed:
         return _make_call(span, kind="other")
     settings = as_dict(decode(attributes.get("llm.invocation_parameters")))

@@ -41,7 +41,8 @@ def unwrap_program(call: Call) -> Call:
             return call
         names = ((), ())
     inputs, outputs = names
-    fields = _find_sections(_last_text(messages, "user"), inputs)
+    question = next((message.text for message in reversed(messages) if message.role == "user"), "")
+    fields = _find_sections(question, inputs)
     contexts = [text for name, value in fields.items() if name in _CONTEXTS for text in _split_list(value)]
     return call._replace(
         input=tuple(_unwrap_input(message, inputs, outputs) for message in messages),
@@ -69,10 +70,6 @@ def is_marked(text: str) -> bool:
     """Whether a text still has the markers of an adapter, `[[ ## name ## ]]`, at the beginning of a line."""
     start = text.find(_MARKER)
     return start >= 0 and (start == 0 or text[start - 1] == "\n") and _MARKER_END in text[start : start + 200]
-
-
-def _last_text(messages: Sequence[ChatMessage], role: str) -> str:
-    return next((message.text for message in reversed(messages) if message.role == role), "")
 
 
 def _parse_field_names(system: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Literal
 
 from collector.dialects.attributes import LONGEST_MASK, LONGEST_NAME, MOST_NAMES, is_masked
-from collector.dialects.call import Call, ChatMessage, Kind, merge
+from collector.dialects.call import Call, Kind, merge
 from collector.dialects.decode import is_unfinished
 from collector.dialects.dialect import Dialect, SpanReader
 from collector.dialects.program_fields import unwrap_program
@@ -170,7 +170,7 @@ def _mark_evicted(call: Call, span: Span) -> Call:
 
 def _is_whole(call: Call, side: str, span: Span) -> bool:
     source, attributes = call.sources.get(side, ""), span.attributes
-    if side == "output" and not any(_is_answer(message) for message in call.output or ()):
+    if side == "output" and not any(answer.role == "assistant" and answer.text for answer in call.output or ()):
         return False
     if not span.dropped_attributes:
         return bool(source) and (source in attributes or bool(_list_indexes(source, attributes)))
@@ -178,10 +178,6 @@ def _is_whole(call: Call, side: str, span: Span) -> bool:
         return True
     is_known = call.dialect not in _GUESSING and not _KINDS.isdisjoint(attributes)
     return is_known and (source in attributes or (side == "output" and bool(_list_indexes(source, attributes))))
-
-
-def _is_answer(message: ChatMessage) -> bool:
-    return message.role == "assistant" and bool(message.text)
 
 
 def _list_indexes(source: str, attributes: Attributes) -> set[str]:

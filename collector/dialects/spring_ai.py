@@ -54,10 +54,8 @@ def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
 
 def _read_call(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
-    input_messages, output_messages = (
-        _parse_texts(attributes.get(_PROMPT), "user"),
-        _parse_texts(attributes.get(_COMPLETION), "assistant"),
-    )
+    input_messages = _parse_texts(attributes.get(_PROMPT), "user")
+    output_messages = _parse_texts(attributes.get(_COMPLETION), "assistant")
     user = find_text(attributes, _USER_TEXT)
     if user:
         input_messages = (ChatMessage("user", user),)

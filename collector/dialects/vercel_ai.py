@@ -9,7 +9,7 @@ from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.messages import parse_messages, parse_tool_calls, split_system_prompt
 from collector.dialects.parts import parse_arguments
 from collector.otlp.span import Attributes, LogRecord, Span
-from evaluators.cases import Incomplete, ToolCall
+from evaluators.cases import ToolCall
 
 _OPERATION = "ai.operationId"
 _LEAVES = (".doGenerate", ".doStream")
@@ -44,7 +44,7 @@ def _read_call(span: Span, *, is_model: bool) -> Call:
         input=as_messages(input_messages),
         output=output_messages,
         input_incomplete=prompt.incomplete,
-        output_incomplete=_find_redacted_answer(output_messages),
+        output_incomplete=find_redaction(output_messages[0].text) if output_messages else None,
         finish_reason=parse_finish_reason(
             attributes.get("ai.response.finishReason") or attributes.get("ai.finishReason")
         ),
@@ -72,10 +72,6 @@ def _parse_answer(attributes: Attributes) -> tuple[tuple[ChatMessage, ...] | Non
     if text is None and not calls:
         return None, ""
     return (ChatMessage("assistant", as_text(text), calls),), text_key or calls_key
-
-
-def _find_redacted_answer(output_messages: tuple[ChatMessage, ...] | None) -> Incomplete | None:
-    return find_redaction(output_messages[0].text) if output_messages else None
 
 
 def _read_tool(span: Span) -> Call:
