@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import NoneType
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 Shape: TypeAlias = Callable[[Any], Any]
 
@@ -102,24 +102,32 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value)
 
 
-def as_in_records(schema: Any, name: str = "") -> Any:
-    """A dataclass's pydantic schema with what differs between code and records.
+class _InRecords:
+    """A dataclass whose records differ from what code makes, in its pydantic schema.
 
-    The field `name` is required: in code a name may be left out, but a record without its name is another thing, or
-    broken, and a log that took `{}` for a turn would have it evaluated. A time without time zone is UTC: records have
-    no local time, while `datetime.now()` in code has, and is refused. The checks of `__post_init__` are left out, for
-    pydantic has made them: to call back into Python for each message of a history took a fifth of reading a turn.
+    The field `required` has no default: in code a name may be left out, but a record without its name is another
+    thing, or broken, and a log that took `{}` for a turn would have it evaluated. A time without time zone is UTC:
+    records have no local time, while `datetime.now()` in code has, and is refused. The checks of `__post_init__` are
+    left out, for pydantic has made them: to call back into Python for each message of a history took a fifth of reading
+    a turn.
     """
-    from pydantic_core import core_schema
 
-    schema["post_init"] = False
-    for field_schema in schema["schema"]["fields"]:
-        inner = field_schema["schema"]
-        if field_schema["name"] == name and inner["type"] == "default":
-            field_schema["schema"] = inner["schema"]
-        elif field_schema["name"] in {"started_at", "ended_at"}:
-            inner["schema"] = core_schema.no_info_after_validator_function(_in_utc, inner["schema"])
-    return schema
+    __slots__ = ()
+    required: ClassVar[str] = ""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core import core_schema
+
+        schema = handler(source)
+        schema["post_init"] = False
+        for field_schema in schema["schema"]["fields"]:
+            inner = field_schema["schema"]
+            if field_schema["name"] == cls.required and inner["type"] == "default":
+                field_schema["schema"] = inner["schema"]
+            elif field_schema["name"] in {"started_at", "ended_at"}:
+                inner["schema"] = core_schema.no_info_after_validator_function(_in_utc, inner["schema"])
+        return schema
 
 
 def _in_utc(value: datetime | None) -> datetime | None:
@@ -162,7 +170,7 @@ def _all(kind: frozenset[type], items: Iterable[object]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ToolCall(_InRecords):
     """One call of a tool: what the model asked for and what came back.
 
     `arguments` and `result` are JSON values where the trace had JSON, else text; `result` is None where none was seen.
@@ -175,17 +183,13 @@ class ToolCall:
     result: Json = None
     error: str | None = None
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
-        return as_in_records(handler(source))
-
     def __post_init__(self) -> None:
         if type(self.name) is not str:
             repair(self, name=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolDefinition:
+class ToolDefinition(_InRecords):
     """A tool that a model was offered: what it is called, what it is for, and what arguments it takes.
 
     `parameters` is a JSON Schema of the arguments without its texts, None where the trace does not tell.
@@ -195,17 +199,13 @@ class ToolDefinition:
     description: str | None = None
     parameters: Json = None
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
-        return as_in_records(handler(source))
-
     def __post_init__(self) -> None:
         if type(self.name) is not str:
             repair(self, name=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attachment:
+class Attachment(_InRecords):
     """A picture, recording or file of a turn: what it is, and of its content no more than was permitted.
 
     `place` is the field of the turn that it belongs to. `size` is in bytes and `sha256` in hex digits, both where the
@@ -222,27 +222,19 @@ class Attachment:
     transcript: str | None = None
     data: str | None = None
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
-        return as_in_records(handler(source))
-
     def __post_init__(self) -> None:
         if type(self.kind) is not str:
             repair(self, kind=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(_InRecords):
     """One message of a chat. `content` is its text, "" where it has none."""
 
     role: str
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
-        return as_in_records(handler(source))
 
     def __post_init__(self) -> None:
         if (
@@ -276,7 +268,7 @@ class TokenCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(_InRecords):
     """One user request and the application's answer to it, with what happened in between.
 
     `turn_id` "" stands for a turn without a name: evaluations name it by a hash of its content (see `identity`).
@@ -290,6 +282,7 @@ class Turn:
     no turn of its own. `attachments` are its pictures, recordings and files, and those of the messages before it.
     """
 
+    required: ClassVar[str] = "turn_id"
     turn_id: str = ""
     conversation_id: str | None = None
     trace_id: str | None = None
@@ -323,10 +316,6 @@ class Turn:
     agent_run_of: str | None = None
     program_fields: Mapping[str, Json] = field(default_factory=dict[str, Json])
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
-        return as_in_records(handler(source), "turn_id")
 
     def __post_init__(self) -> None:
         if (
@@ -371,13 +360,14 @@ _TURN_SHAPES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class Conversation(_InRecords):
     """Turns that share a conversation id, in order.
 
     `conversation_id` "" stands for a conversation without a name, like `turn_id` of a turn.
     `closed_by` says what ended it (`idle`, …); `revision` counts from 1 and grows when late turns reopen it.
     """
 
+    required: ClassVar[str] = "conversation_id"
     conversation_id: str = ""
     turns: tuple[Turn, ...]
     chatbot_role: str | None = None
@@ -386,10 +376,6 @@ class Conversation:
     closed_by: str | None = None
     revision: int = 1
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
-        return as_in_records(handler(source), "conversation_id")
 
     def __post_init__(self) -> None:
         if not _all(_TURN, self.turns) or type(self.conversation_id) is not str or type(self.attributes) is not dict:

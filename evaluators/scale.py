@@ -1,11 +1,11 @@
 """The forms of judges' answers: a scale of whole numbers, words of a fixed set, one answer per numbered item."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
@@ -46,6 +46,10 @@ def sort_by_number(replies: Sequence[Numbered]) -> tuple[Numbered, ...]:
     return tuple(sorted(replies, key=lambda reply: reply.number or 0))
 
 
+IN_ORDER = AfterValidator(sort_by_number)
+"""Sorts the entries of a list by the numbers of their items."""
+
+
 def plain_word(value: Any) -> Any:
     """A word without capitals, quotation marks and full stops: `Yes.` is yes."""
     return value.strip(" \t\n.!*'\"`").casefold() if isinstance(value, str) else value
@@ -72,6 +76,7 @@ class ScoreAlone(Reply):
 
 
 AnyRating = RatedReply | ScoreThenReason | ScoreAlone
+AnyForm = TypeVar("AnyForm", bound=AnyRating)
 
 
 def reason_in(reply: Reply) -> str | None:
@@ -114,14 +119,16 @@ class Scale:
     @property
     def reply(self) -> type[RatedReply]:
         """The form of an answer: a reason, then a whole number on this scale."""
-        return _rated(self.lowest, self.highest)
+        return _rated(RatedReply, self.lowest, self.highest)
 
     def reply_with(self, place: ReasonPlace) -> type[AnyRating]:
         """The form of an answer with its reason in another place, or without."""
-        if place == "before":
-            return self.reply
-        base = ScoreThenReason if place == "after" else ScoreAlone
-        return _rated_as(base, self.lowest, self.highest)
+        forms: Mapping[ReasonPlace, type[AnyRating]] = {
+            "before": RatedReply,
+            "after": ScoreThenReason,
+            "none": ScoreAlone,
+        }
+        return _rated(forms[place], self.lowest, self.highest)
 
     @property
     def length(self) -> int:
@@ -148,12 +155,7 @@ def _numerals(scale: Scale) -> frozenset[str]:
 
 
 @cache
-def _rated_as(base: type[AnyRating], lowest: int, highest: int) -> type[AnyRating]:
+def _rated(base: type[AnyForm], lowest: int, highest: int) -> type[AnyForm]:
     score = Annotated[int, Field(ge=lowest, le=highest), BeforeValidator(reject_bool)]
-    return create_model("Rated", __base__=base, __doc__="A score.", score=(score, ...))
-
-
-@cache
-def _rated(lowest: int, highest: int) -> type[RatedReply]:
-    score = Annotated[int, Field(ge=lowest, le=highest), BeforeValidator(reject_bool)]
-    return create_model("Rated", __base__=RatedReply, __doc__="A reason, then a score.", score=(score, ...))
+    text = "A reason, then a score." if base is RatedReply else "A score."
+    return create_model("Rated", __base__=base, __doc__=text, score=(score, ...))

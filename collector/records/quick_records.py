@@ -28,6 +28,7 @@ def quick(kind: Callable[P, T]) -> Callable[P, T]:
             (each.name, Any, field(default=each.default, default_factory=each.default_factory))
             for each in fields(frozen)
         ],
+        bases=frozen.__bases__,
         namespace={"__post_init__": freeze},
         kw_only=True,
         slots=True,

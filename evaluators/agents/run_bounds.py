@@ -15,6 +15,10 @@ _Bound = float | None
 MEASURES = ("tool_calls", "model_calls", "steps", "input_tokens", "output_tokens", "usd", "seconds")
 
 
+_FIELDS = {"usd": "usage", "input_tokens": "usage", "output_tokens": "usage", "seconds": "ended_at"}
+"""The field of a turn that tells a measure, where it is not `model_calls`."""
+
+
 class RunBounds(BaseModel):
     """The bounds; at least one of them."""
 
@@ -73,7 +77,7 @@ class RunBounds(BaseModel):
         """
         measured, bounds = self.measure(turns), self.bounds
         if lacking := [name for name in bounds if name not in measured]:
-            raise NotApplicable(SkipReason.MISSING_FIELD.text(_field_of(lacking[0])))
+            raise NotApplicable(SkipReason.MISSING_FIELD.text(_FIELDS.get(lacking[0], "model_calls")))
         shares = {name: measured[name] / bound for name, bound in bounds.items()}
         worst = max(shares, key=lambda name: shares[name])
         details: dict[str, Json] = {name: round(value, 9) for name, value in measured.items()}
@@ -82,9 +86,3 @@ class RunBounds(BaseModel):
             explanation=f"{measured[worst]:g} {worst} of {bounds[worst]:g}",
             details=details,
         )
-
-
-def _field_of(measure: str) -> str:
-    return {"usd": "usage", "input_tokens": "usage", "output_tokens": "usage", "seconds": "ended_at"}.get(
-        measure, "model_calls"
-    )

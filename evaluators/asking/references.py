@@ -1,12 +1,14 @@
 """An answer and its reference, or the parts of them that an evaluator is about."""
 
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from evaluators.asking.judge_input import ProgramField
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import ADDED_LATER
+from evaluators.prompts import check_placeholders
 from evaluators.texts.paths import Path, find, parse_json_or_text, pick
 
 Target = str | tuple[str, ...]
@@ -26,6 +28,30 @@ class OutputCriteria(BaseModel):
     expected_output: str | dict[str, Json] = Field(description="The reference: a text, or an object.")
 
 
+def _with_both_placeholders(prompt: str | None) -> str | None:
+    names = ("ActualOutput", "ExpectedOutput")
+    check_placeholders(prompt, required=names, known=names)
+    return prompt
+
+
+ComparisonPrompt = Annotated[str | None, AfterValidator(_with_both_placeholders)]
+"""Instructions for a judge that names both texts that it compares."""
+
+
+class SearchesText(BaseModel):
+    """The text of a turn that is searched."""
+
+    searched: Annotated[Literal["actual_output"] | ProgramField, ADDED_LATER] = Field(
+        default="actual_output",
+        description="The answer, or a named input or output of a structured program, like outputs.summary.",
+    )
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer, or the field that is searched."""
+        return frozenset({self.searched})
+
+
 class ComparesOutputs(BaseModel):
     """The parts of the answer and of its reference that are compared, and the reference of turns without one."""
 
@@ -42,9 +68,20 @@ class ComparesOutputs(BaseModel):
     @property
     def requires(self) -> frozenset[str]:
         """The answer and, unless there is a default, a reference."""
-        return frozenset(
-            {"actual_output"} if self.default_evaluation_criteria else {"actual_output", "expected_output"}
-        )
+        reference = () if self.default_evaluation_criteria else ("expected_output",)
+        return frozenset({"actual_output", *reference})
+
+    def reference(self, case: Turn) -> Json:
+        """The part of the turn's reference, or of the configured one where it has none.
+
+        Raises:
+            NotApplicable: the reference has no such part.
+        """
+        if case.expected_output or self.default_evaluation_criteria is None:
+            return expected_part(case.expected_output or "", self.target_output_key)
+        configured = self.default_evaluation_criteria.expected_output
+        text = configured if isinstance(configured, str) else orjson.dumps(configured).decode()
+        return expected_part(text, self.target_output_key)
 
     def parts(self, case: Turn) -> tuple[Json, Json]:
         """The part of the answer and that of its reference, as JSON where both are texts that hold numbers, and each
@@ -54,11 +91,7 @@ class ComparesOutputs(BaseModel):
             NotApplicable: the reference has no such part.
         """
         actual = parse_structured(actual_part(case, self.target_output_key))
-        if case.expected_output is None and self.default_evaluation_criteria is not None:
-            expected = default_expected(self.default_evaluation_criteria, self.target_output_key)
-        else:
-            expected = expected_part(case.expected_output or "", self.target_output_key)
-        expected = parse_structured(expected)
+        expected = parse_structured(self.reference(case))
         numbers = _number(actual), _number(expected)
         return (actual, expected) if None in numbers else numbers
 
@@ -91,9 +124,3 @@ def parse_structured(value: Json) -> Json:
         return value
     read = parse_json_or_text(value)
     return cast("Json", read) if isinstance(read, dict | list) else value
-
-
-def default_expected(criteria: OutputCriteria, target: Target) -> Json:
-    """The part of the configured reference that it is about."""
-    value = criteria.expected_output
-    return expected_part(value if isinstance(value, str) else orjson.dumps(value).decode(), target)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, create_model, field_validator
+from pydantic import BeforeValidator, Field, create_model
 
 from evaluators.asking.transcript import ConversationSettings, Transcript, build_windows
 from evaluators.asking.windows import WindowSample, draw_windows
@@ -18,7 +18,7 @@ from evaluators.mechanisms.rating import NonBlank
 from evaluators.prompts import fill, load
 from evaluators.questions import PredicateQuestion, QuestionGroup, guide_before
 from evaluators.results import Score
-from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
+from evaluators.scale import IN_ORDER, NUMBERS, NumberedReply, Reply, plain_word
 from evaluators.skip_reasons import SkipReason
 
 _YesOrNo = Annotated[Literal["yes", "no"], BeforeValidator(plain_word)]
@@ -40,12 +40,7 @@ class TopicLabel(NumberedReply):
 class TopicLabels(Reply):
     """One label per turn, in their order."""
 
-    turns: tuple[TopicLabel, ...]
-
-    @field_validator("turns")
-    @classmethod
-    def _in_order(cls, turns: tuple[TopicLabel, ...]) -> tuple[TopicLabel, ...]:
-        return sort_by_number(turns)
+    turns: Annotated[tuple[TopicLabel, ...], IN_ORDER]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +87,12 @@ class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
         items: list[Json] = [
             {"number": at, "item": f"turn {number}"} for at, number in enumerate(window.judged, start=1)
         ]
-        instructions = self._instructions()
+        topics = "\n".join(f"- {topic}" for topic in self.relevant_topics)
+        instructions = fill(load("topic_adherence.txt"), {"topics": topics})
         groups = (_typed_questions(instructions, len(items)),)
         prompt = Prompt(instructions, {"turns": window.content, "items": items}, reminder=NUMBERS, groups=groups)
         answer = (await judge.ask(prompt, _labels_of(len(items)))).answers[0]
         return _judged(answer)
-
-    def _instructions(self) -> str:
-        return fill(load("topic_adherence.txt"), {"topics": "\n".join(f"- {topic}" for topic in self.relevant_topics)})
 
 
 def _typed_questions(instructions: str, count: int) -> QuestionGroup:
@@ -163,5 +156,5 @@ def _score(
 
 @cache
 def _labels_of(count: int) -> type[TopicLabels]:
-    turns = (tuple[TopicLabel, ...], Field(min_length=count, max_length=count))
-    return create_model("TopicLabels", __base__=TopicLabels, __doc__=f"{count} labels, in order.", turns=turns)
+    turns = Annotated[tuple[TopicLabel, ...], Field(min_length=count, max_length=count), IN_ORDER]
+    return create_model("TopicLabels", __base__=TopicLabels, __doc__=f"{count} labels, in order.", turns=(turns, ...))

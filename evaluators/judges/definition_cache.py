@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Any, Protocol
 
 import orjson
@@ -75,7 +76,7 @@ class DefinitionCache(JudgeWrapper):
         verdict = await self.inner.ask(prompt, reply)
         won = await self._store.save(key, verdict.answers[0].text)
         first = self._readable(won, reply)
-        return verdict if first is None else _billed(first, verdict)
+        return verdict if first is None else replace(verdict, answers=first.answers)
 
     def _readable(self, text: str, reply: type[R]) -> Verdict[R] | None:
         """A stored text as a verdict; None if a change of the parsing rules has made it unreadable."""
@@ -107,7 +108,3 @@ async def _follow(task: asyncio.Task[Verdict[Any]]) -> Verdict[Any]:
 
 def _for_free(verdict: Verdict[R]) -> Verdict[R]:
     return Verdict(verdict.answers, verdict.model, verdict.fingerprint, Usage(), None)
-
-
-def _billed(verdict: Verdict[R], paid: Verdict[R]) -> Verdict[R]:
-    return Verdict(verdict.answers, paid.model, paid.fingerprint, paid.usage, paid.cost_usd)

@@ -70,7 +70,7 @@ def _merged(events: list[Any]) -> Any:
             fields = mapping(piece)
             _add(choices.setdefault(fields.get("index"), {"message": {}}), fields)
     for choice in choices.values():
-        choice["message"] = {name: _joined(value) for name, value in choice["message"].items()}
+        choice["message"] = {name: "".join(pieces) for name, pieces in choice["message"].items()}
     return payload | ({"choices": [*choices.values()]} if choices else {})
 
 
@@ -88,7 +88,3 @@ def _add(choice: dict[str, Any], piece: Mapping[str, Any]) -> None:
     if isinstance(tokens, list):
         choice.setdefault("logprobs", {"content": []})["content"] += cast("list[Any]", tokens)
     choice |= {name: piece[name] for name in ("finish_reason", "error") if piece.get(name)}
-
-
-def _joined(pieces: Any) -> Any:
-    return "".join(pieces)

@@ -144,7 +144,11 @@ class OpenAIJudge(EndpointJudge):
         choices = await self._choices(question.chat, request, samples, bill)
         answers, broken = _read_all(choices, reply, question.key)
         if not answers:
-            answers = [await self._again(question, request, reply, broken, bill)]
+            choice, error = broken
+            if error.type == _CUT_OFF:
+                answers = [await self._shorter(question, request, reply, error, bill)]
+            else:
+                answers = [await self._repair(question, request, reply, choice, error, bill)]
         return Verdict(answers, bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
 
     def _question(self, prompt: Prompt) -> Question:
@@ -213,20 +217,6 @@ class OpenAIJudge(EndpointJudge):
                 raise other
         return choices[:samples]
 
-    async def _again(
-        self,
-        question: Question,
-        request: Request,
-        reply: type[R],
-        broken: tuple[Choice, JudgeReplyInvalid],
-        bill: CostTracker,
-    ) -> Answer[R]:
-        """Ask once more where an answer was cut off or cannot be read. What was refused is not worth it."""
-        _, error = broken
-        if error.type == _CUT_OFF:
-            return await self._shorter(question, request, reply, error, bill)
-        return await self._repair(question, request, reply, broken, bill)
-
     async def _shorter(
         self, question: Question, request: Request, reply: type[R], error: JudgeReplyInvalid, bill: CostTracker
     ) -> Answer[R]:
@@ -246,15 +236,9 @@ class OpenAIJudge(EndpointJudge):
         return _read_one(completion.choices[0], reply, question.key)
 
     async def _repair(
-        self,
-        question: Question,
-        request: Request,
-        reply: type[R],
-        broken: tuple[Choice, JudgeReplyInvalid],
-        bill: CostTracker,
+        self, question: Question, request: Request, reply: type[R], choice: Choice, error: JudgeError, bill: CostTracker
     ) -> Answer[R]:
         """Send a broken answer back once, with what is wrong with it. What was cut off or refused is not worth it."""
-        choice, error = broken
         if error.type != JudgeReplyInvalid.type:
             raise error
         quoted = choice.text if len(choice.text) <= _QUOTED else choice.text[:_QUOTED] + " […]"

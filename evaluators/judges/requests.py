@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -20,6 +21,7 @@ from evaluators.asking.prompt_isolation import (
 from evaluators.asking.sight import image_parts
 from evaluators.cases import Json
 from evaluators.judge import Prompt
+from evaluators.judges.answer_places import mapping
 from evaluators.judges.capabilities import Capabilities
 from evaluators.packs.packed_prompt import PackPrompt
 
@@ -95,6 +97,13 @@ def text_of(message: Mapping[str, Json]) -> str:
     """The text of a chat message, without its pictures."""
     content = message["content"]
     return content if isinstance(content, str) else str(content[0]["text"])
+
+
+def with_parts(message: Mapping[str, Json], part: Callable[[Mapping[str, Any]], Json]) -> dict[str, Json]:
+    """A chat message, its text and pictures as a wire format's `part` writes them."""
+    content = message["content"]
+    parts = content if isinstance(content, str) else [part(mapping(each)) for each in content]
+    return {"role": message["role"], "content": parts}
 
 
 def question_text(chat: Chat) -> str:

@@ -50,13 +50,9 @@ class Citation:
 
 def find_citations(answer: str) -> Sequence[Citation]:
     """The citations of an answer in order, without those in code; `[1-3]` are three."""
-    text = _without_code(answer[:_LONGEST])
+    text = _CODE.sub(lambda match: " " * len(match.group()), answer[:_LONGEST])
     citations = [*_numbered(text), *_named(text)]
     return sorted(citations, key=lambda citation: (citation.start, str(citation.target)))[:MOST_CITATIONS]
-
-
-def _without_code(text: str) -> str:
-    return _CODE.sub(lambda match: " " * len(match.group()), text)
 
 
 def _numbered(text: str) -> Iterator[Citation]:
@@ -126,7 +122,7 @@ def cited_sources(case: Turn, first_number: int = 1) -> CitedSources:
     return CitedSources(
         dict(zip(numbers, sources, strict=True)),
         frozenset(_links([*texts, *(message for message in messages if message)])),
-        "\n".join(text.casefold() for text in texts if _has_file(text)),
+        "\n".join(text.casefold() for text in texts if _FILE.search(text)),
     )
 
 
@@ -143,10 +139,6 @@ def _links(texts: Iterable[str]) -> Iterator[str]:
 
 
 _FILE = re.compile(rf"\w\.{_ENDINGS}\b", re.IGNORECASE)
-
-
-def _has_file(text: str) -> bool:
-    return _FILE.search(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

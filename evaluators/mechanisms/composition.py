@@ -166,7 +166,13 @@ class Composition(Evaluator[Case], Generic[Case]):
         if not deciding:
             _require_scores(outcomes)
         value = float(decisive if deciding else not decisive)
-        what = f"{deciding[0]} {'passes' if decisive else 'fails'}" if deciding else _unanimous(decisive)
+        what = (
+            f"{deciding[0]} {'passes' if decisive else 'fails'}"
+            if deciding
+            else "none passes"
+            if decisive
+            else "all pass"
+        )
         scores = [outcome for outcome in outcomes.values() if isinstance(outcome, Score)]
         return Score(value=value, explanation=what, method=_method(scores), raw_score=value, details=details)
 
@@ -282,10 +288,6 @@ def _passes(member: Evaluator[Any], outcome: Outcome) -> bool | None:
 def _goodness(member: Evaluator[Any], score: Score) -> float:
     """The score, turned round where lower is better."""
     return score.value if member.direction == "higher_is_better" else 1.0 - score.value
-
-
-def _unanimous(decisive: bool) -> str:
-    return "none passes" if decisive else "all pass"
 
 
 def _require_scores(outcomes: Mapping[str, Outcome]) -> None:

@@ -79,7 +79,7 @@ class ConversationRatioSpec:
         A long conversation is taken apart window by window. The items of each get their verdicts with the turns that
         they come from and those after them in view, up to the last: what was wanted early may be met late.
         """
-        transcripts = build_windows(case, self.extra_fields, settings, _is_complete, ahead=True)
+        transcripts = build_windows(case, self.extra_fields, settings, lambda turn: turn.incomplete is None, ahead=True)
         sample = draw_windows(
             [len(transcript.judged) for transcript in transcripts], settings.max_windows, conversation_id_of(case)
         )
@@ -97,10 +97,6 @@ class ConversationRatioSpec:
 
     def _has(self, turn: Turn) -> bool:
         return turn.incomplete is None and all(getattr(turn, name) for name in self.required_fields)
-
-
-def _is_complete(turn: Turn) -> bool:
-    return turn.incomplete is None
 
 
 def _window(transcript: Transcript, companions: Mapping[str, Json]) -> item_verdicts.ItemWindow:

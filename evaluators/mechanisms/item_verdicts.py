@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, create_model, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from evaluators.answers.word_probabilities import as_written, word_distributions
 from evaluators.asking.windows import MAX_WINDOWS, WindowSample, draw_windows
@@ -22,7 +22,7 @@ from evaluators.judge import Answer, Judge, Prompt
 from evaluators.prompts import fill, load
 from evaluators.questions import ChoiceQuestion, Option, QuestionGroup
 from evaluators.results import Method, Score
-from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
+from evaluators.scale import IN_ORDER, NUMBERS, NumberedReply, Reply, plain_word
 
 VerdictWord = Literal["yes", "no", "unclear"]
 """The verdicts that a judge can give on an item."""
@@ -57,12 +57,7 @@ class ItemVerdict(NumberedReply):
 class ItemVerdicts(Reply):
     """One verdict per item, in their order."""
 
-    verdicts: tuple[ItemVerdict, ...]
-
-    @field_validator("verdicts")
-    @classmethod
-    def _in_order(cls, verdicts: tuple[ItemVerdict, ...]) -> tuple[ItemVerdict, ...]:
-        return sort_by_number(verdicts)
+    verdicts: Annotated[tuple[ItemVerdict, ...], IN_ORDER]
 
 
 class VerdictSettings(BaseModel):
@@ -195,8 +190,9 @@ def _decisive(verdicts: Sequence[WeighedVerdict]) -> WeighedVerdict:
 @cache
 def verdicts_form(count: int) -> type[ItemVerdicts]:
     """The form of an answer with exactly so many verdicts."""
-    verdicts = (tuple[ItemVerdict, ...], Field(min_length=count, max_length=count))
-    return create_model("Judgements", __base__=ItemVerdicts, __doc__=f"{count} verdicts, in order.", verdicts=verdicts)
+    verdicts = Annotated[tuple[ItemVerdict, ...], Field(min_length=count, max_length=count), IN_ORDER]
+    text = f"{count} verdicts, in order."
+    return create_model("Judgements", __base__=ItemVerdicts, __doc__=text, verdicts=(verdicts, ...))
 
 
 async def score_ratio(
@@ -237,7 +233,9 @@ async def score_ratio(
         details |= {"undecided": undecided, "unshown": round(undecided / sum(map(len, verdicts.values())), 4)}
     weighed = [verdict.masses is not None for at in sample.judged for verdict in verdicts[at]]
     if any(weighed):
-        details |= _doubt([share for at in sample.judged for share in shares[at]])
+        counted = [share for at in sample.judged for share in shares[at]]
+        variance = math.fsum(max(0.0, share * (1 - share)) for share in counted)
+        details["uncertainty"] = math.sqrt(variance) / len(counted)
         details |= {} if all(weighed) else {"fallback": "some_verdicts_as_written"}
     if any(windows[at].truncated for at in sample.judged):
         details["truncated"] = True
@@ -270,10 +268,6 @@ def item_details(item: Json, weighed: WeighedVerdict) -> Json:
 def because(weighed: WeighedVerdict) -> str:
     """The reason of a verdict after a colon; the verdict itself where there is none."""
     return f": {weighed.verdict.verdict}." if weighed.decided else f": {weighed.verdict.reason}"
-
-
-def _doubt(shares: Sequence[float]) -> dict[str, Json]:
-    return {"uncertainty": math.sqrt(math.fsum(max(0.0, share * (1 - share)) for share in shares)) / len(shares)}
 
 
 def _explanation(

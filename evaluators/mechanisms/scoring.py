@@ -142,9 +142,5 @@ async def _sampled(
         value=scale.normalize(raw),
         method="samples",
         raw_score=raw,
-        details={"samples": _scores(answers), "uncertainty": deviation / scale.length},
+        details={"samples": [answer.reply.score for answer in answers], "uncertainty": deviation / scale.length},
     )
-
-
-def _scores(answers: Sequence[Answer[AnyRating]]) -> list[Json]:
-    return [answer.reply.score for answer in answers]

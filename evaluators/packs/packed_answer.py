@@ -94,7 +94,8 @@ def _entry(
         return parse_answer(text[start:end], question.reply, named.key, tokens)
     if cut and stop is None:
         raise JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
-    return parse_answer(_without_next_name(text[start:stop]), question.reply, named.key)
+    broken = text[start:stop]  # with the name of the next entry, which is cut off
+    return parse_answer(broken[: broken.rfind("}") + 1] or broken, question.reply, named.key)
 
 
 def _absence(named: NamedQuestion) -> str:
@@ -129,8 +130,3 @@ _MOST_REPEATED = 4  # entries that are given again; beyond, they are taken for t
 _KEYED_ENTRY = re.compile(
     rf'"(?P<name>q[0-9]{{1,9}})"\s*+:\s*+(?P<entry>\{{\s*+"{ANSWER_KEY}"\s*+:\s*+"(?P<key>[0-9a-f]{{1,64}})")'
 )
-
-
-def _without_next_name(text: str) -> str:
-    """A broken entry without what stands between it and the next one's object."""
-    return text[: text.rfind("}") + 1] or text

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from itertools import islice
+from types import NoneType
 from typing import Any, ClassVar, cast
 
 import orjson
@@ -164,22 +165,20 @@ def _clause(error: Any) -> str:
             return f"{where} does not fit {keyword}"
 
 
+_TYPE_NAMES: Mapping[type, str] = {
+    NoneType: "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+}
+
+
 def _type_name(value: Json) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
+    if isinstance(value, float) and value.is_integer():
+        return "integer"
+    return _TYPE_NAMES.get(value.__class__, "object")
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Whether what an answer cites supports what it says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from pydantic import Field
 
 from evaluators.asking.judge_input import build_judge_input, longest_field, shorten, size_of, to_json_value
 from evaluators.asking.windows import WINDOW, WindowSettings, split_evenly
-from evaluators.cases import Json, Turn
+from evaluators.cases import Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.identity import turn_id_of
@@ -71,7 +71,10 @@ class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
             number: shorten(to_json_value(source), self.longest_text) for number, source in sources.numbered.items()
         }
         beside = build_judge_input(case, ("input",) if case.input else (), self.longest_text)
-        items = [_item(statement, numbers, self.longest_text) for statement, numbers in statements]
+        items = [
+            {"statement": shorten(statement.text, self.longest_text), "cites": list(numbers)}
+            for statement, numbers in statements
+        ]
         sizes = [
             size_of(item) + sum(size_of(texts[number]) for number in numbers)
             for item, (_, numbers) in zip(items, statements, strict=True)
@@ -96,10 +99,6 @@ def _numbers(statement: CitedStatement, sources: CitedSources) -> Sequence[int]:
     """The numbers that a statement cites and that exist."""
     numbers = [citation.target for citation in statement.citations if isinstance(citation.target, int)]
     return [number for number in dict.fromkeys(numbers) if number in sources.numbered]
-
-
-def _item(statement: CitedStatement, numbers: Sequence[int], longest_text: int) -> Mapping[str, Json]:
-    return {"statement": shorten(statement.text, longest_text), "cites": list(numbers)}
 
 
 def _with_missing(score: Score, judged: int, missing: int) -> Score:

@@ -1,17 +1,18 @@
 """Containment: is a certain text in the answer?"""
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
-from evaluators.asking.judge_input import ProgramField, read_text
+from evaluators.asking.judge_input import read_text
+from evaluators.asking.references import SearchesText
 from evaluators.cases import Turn
-from evaluators.evaluator import ADDED_LATER, Evaluator, Example
+from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
 
 
-class Contains(Evaluator[Turn]):
+class Contains(SearchesText, Evaluator[Turn]):
     """1 if the answer holds the text that is looked for, else 0."""
 
     kind: ClassVar[str] = "contains"
@@ -24,14 +25,6 @@ class Contains(Evaluator[Turn]):
     """Whether upper and lower case are different."""
     negated: bool = False
     """Score 1 where it is absent instead."""
-
-    searched: Annotated[Literal["actual_output"] | ProgramField, ADDED_LATER] = "actual_output"
-    """The answer, or a named input or output of a structured program, like outputs.summary."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer, or the field that is searched."""
-        return frozenset({self.searched})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -1,5 +1,6 @@
 """Factual correctness: the claims of an answer and those of its reference, compared."""
 
+import math
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -51,9 +52,5 @@ class FactualCorrectness(TwoRatios):
         if self.measure_by != "precision":
             shares["recall"] = await self.second.score(case, judge, self)
         values = [share.value for share in shares.values()]
-        value = len(values) * _product(values) / sum(values) if sum(values) else 0.0
+        value = 2 * math.prod(values) / sum(values) if len(values) > 1 and any(values) else values[0]
         return self.combine(value, shares)
-
-
-def _product(values: list[float]) -> float:
-    return values[0] * (values[1] if len(values) > 1 else values[0])

@@ -4,25 +4,18 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, ClassVar, Literal, cast
 
-from pydantic import BeforeValidator, Field, create_model, field_validator
+from pydantic import BeforeValidator, Field, create_model
 
 from evaluators.asking.judge_input import JudgeInput, TextSettings, shorten_all
-from evaluators.asking.references import (
-    OutputCriteria,
-    TargetKey,
-    actual_part,
-    default_expected,
-    expected_part,
-    parse_structured,
-)
+from evaluators.asking.references import ComparesOutputs, ComparisonPrompt, actual_part, parse_structured
 from evaluators.cases import Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import ADDED_LATER, Evaluator
 from evaluators.judge import Answer, Judge, Prompt
-from evaluators.prompts import check_placeholders, fill, load
+from evaluators.prompts import fill, load
 from evaluators.questions import ChoiceQuestion, Decision, Option, QuestionGroup, guide_before
 from evaluators.results import Score
-from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
+from evaluators.scale import IN_ORDER, NUMBERS, NumberedReply, Reply, plain_word
 from evaluators.skip_reasons import SkipReason
 from evaluators.texts.hashable_json import equal
 
@@ -53,15 +46,10 @@ class KeyLabel(NumberedReply):
 class KeyLabels(Reply):
     """One label per key that needs one, in their order."""
 
-    labels: tuple[KeyLabel, ...]
-
-    @field_validator("labels")
-    @classmethod
-    def _in_order(cls, labels: tuple[KeyLabel, ...]) -> tuple[KeyLabel, ...]:
-        return sort_by_number(labels)
+    labels: Annotated[tuple[KeyLabel, ...], IN_ORDER]
 
 
-class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
+class LLMJudgeStrictJson(ComparesOutputs, TextSettings, Evaluator[Turn]):
     """100 less penalties for each top-level key, at least 0, from 0 to 100.
 
     With N expected keys: a missing or different key costs 100/N, a similar one 50/N, one that was not expected 10/N.
@@ -75,10 +63,7 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
     all_typed: ClassVar[bool] = True
     prompts: ClassVar[tuple[str, ...]] = ("llm_judge_strict_json.txt",)
 
-    target_output_key: TargetKey = "*"
-    default_evaluation_criteria: Annotated[OutputCriteria | None, ADDED_LATER] = None
-    """The expected output where a turn brings no reference."""
-    prompt: Annotated[str | None, ADDED_LATER] = None
+    prompt: Annotated[ComparisonPrompt, ADDED_LATER] = None
     """The rules by which two values are identical, similar or different, with {{ActualOutput}} and
     {{ExpectedOutput}}; the kind's own prompt if left out."""
     temperature: float | None = Field(default=None, ge=0, le=2)
@@ -86,27 +71,10 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
     max_tokens: int | None = Field(default=None, ge=1)
     """Length limit of an answer."""
 
-    @field_validator("prompt")
-    @classmethod
-    def _has_both_placeholders(cls, prompt: str | None) -> str | None:
-        check_placeholders(prompt, required=_PLACEHOLDERS.keys(), known=_PLACEHOLDERS.keys())
-        return prompt
-
     @property
     def templates(self) -> tuple[str, ...]:
         """See `Evaluator.templates`."""
         return self.prompts if self.prompt is None else ("llm_judge_strict_json_frame.txt",)
-
-    @property
-    def calculation(self) -> int:
-        """1 for whole answers: they have always had the part that is compared."""
-        return 1 if self.target_output_key == "*" else 2
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer, and a reference unless there is a default."""
-        reference = () if self.default_evaluation_criteria else ("expected_output",)
-        return frozenset({"actual_output", *reference})
 
     @property
     def score_range(self) -> tuple[float, float]:
@@ -115,13 +83,7 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        criteria, target = self.default_evaluation_criteria, self.target_output_key
-        reference = (
-            default_expected(criteria, target)
-            if criteria is not None and not case.expected_output
-            else expected_part(case.expected_output or "", target)
-        )
-        expected = parse_structured(reference)
+        expected = parse_structured(self.reference(case))
         if not isinstance(expected, dict):
             raise NotApplicable(SkipReason.INVALID_FIELD.text("expected_output is no JSON object"))
         actual = parse_structured(actual_part(case, self.target_output_key))
@@ -214,5 +176,5 @@ def _explanation(labels: Mapping[str, KeyComparison]) -> str:
 
 @cache
 def _labels_of(count: int) -> type[KeyLabels]:
-    labels = (tuple[KeyLabel, ...], Field(min_length=count, max_length=count))
-    return create_model("KeyLabels", __base__=KeyLabels, __doc__=f"{count} labels, in order.", labels=labels)
+    labels = Annotated[tuple[KeyLabel, ...], Field(min_length=count, max_length=count), IN_ORDER]
+    return create_model("KeyLabels", __base__=KeyLabels, __doc__=f"{count} labels, in order.", labels=(labels, ...))

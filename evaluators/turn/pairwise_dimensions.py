@@ -154,15 +154,12 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
             explanation=_explanation(winner, means, rounds[0].winner != rounds[1].winner),
             details={
                 "overall": {"actual_output": means["a"], "other_output": means["b"]},
-                "confidence": fmean(_agree(rounds, name) for name in self._questions),
+                "confidence": fmean(rounds[0].winner_in(name) == rounds[1].winner_in(name) for name in self._questions),
                 "dimensions": {name: _details(rounds, name, ours, theirs) for name in self._questions},
             }
             | self._summary(reply)
-            | self._truncated(case.input or "", ours, theirs),
+            | ({"truncated": True} if max(map(len, (case.input or "", ours, theirs))) > self.longest_text else {}),
         )
-
-    def _truncated(self, *texts: str) -> dict[str, Json]:
-        return {"truncated": True} if any(len(text) > self.longest_text for text in texts) else {}
 
     async def _round(self, judge: Judge, request: str | None, a: str, b: str) -> Answer[PairComparison]:
         names = tuple(self._questions)
@@ -227,10 +224,6 @@ class _Round:
 
 def _better(a: float, b: float) -> Winner:
     return "a" if a > b else "b" if b > a else "tie"
-
-
-def _agree(rounds: tuple[_Round, _Round], dimension: str) -> bool:
-    return rounds[0].winner_in(dimension) == rounds[1].winner_in(dimension)
 
 
 def _details(rounds: tuple[_Round, _Round], dimension: str, ours: str, theirs: str) -> Json:

@@ -1,6 +1,6 @@
 """Attacks on the application: jailbreaks by its user, instructions hidden in passages and in results of tools."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -40,21 +40,17 @@ class PromptAttack(VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        pieces = [piece for source in list_attack_sources(case) for piece in _pieces(source, self.longest_text)]
-        items: list[Json] = [dict(_item(source)) for source in pieces]
+        pieces = [
+            replace(source, text=piece)
+            for source in list_attack_sources(case)
+            for piece in split_text(source.text, self.longest_text)
+        ]
+        items: list[Json] = [{"source": source.name, "text": source.text} for source in pieces]
         runs = split([size_of(item) for item in items], longest_field(self.longest_text))
         windows = [ItemWindow(items=items[run.start : run.stop]) for run in runs[: self.max_windows]]
         names = [source.kind for source in pieces]
         score = await score_worst(judge, self.prompts[0], windows, names, weigh=self.verdicts == "probabilities")
         return _with_attackers(score, pieces, len(items) - sum(len(window.items) for window in windows))
-
-
-def _pieces(source: AttackSource, longest: int) -> Iterator[AttackSource]:
-    return (replace(source, text=piece) for piece in split_text(source.text, longest))
-
-
-def _item(source: AttackSource) -> Mapping[str, Json]:
-    return {"source": source.name, "text": source.text}
 
 
 def _with_attackers(score: Score, pieces: Sequence[AttackSource], left_out: int) -> Score:

@@ -4,9 +4,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from evaluators.asking.judge_input import ProgramField, read_text
+from evaluators.asking.judge_input import read_text
+from evaluators.asking.references import SearchesText
 from evaluators.cases import Turn
-from evaluators.evaluator import ADDED_LATER, Evaluator, Example
+from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
 from evaluators.texts.linear_regex import check_pattern, matches
@@ -15,7 +16,7 @@ LONGEST = 100_000
 """Characters of an answer that are searched."""
 
 
-class Regex(Evaluator[Turn]):
+class Regex(SearchesText, Evaluator[Turn]):
     """1 if the answer matches a regular expression, else 0.
 
     Python's syntax, without lookaround, backreferences, atomic groups and possessive repetitions: so the time grows
@@ -34,14 +35,6 @@ class Regex(Evaluator[Turn]):
     """Whether upper and lower case are different."""
     negated: bool = False
     """Score 1 where it does not match instead."""
-
-    searched: Annotated[Literal["actual_output"] | ProgramField, ADDED_LATER] = "actual_output"
-    """The answer, or a named input or output of a structured program, like outputs.summary."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer, or the field that is searched."""
-        return frozenset({self.searched})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

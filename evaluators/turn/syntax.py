@@ -15,6 +15,7 @@ import yaml
 from pydantic import model_validator
 
 from evaluators.asking.judge_input import ProgramField, read_text
+from evaluators.asking.references import SearchesText
 from evaluators.cases import Turn
 from evaluators.errors import EvaluationError, NotApplicable, TooExpensive
 from evaluators.evaluator import Evaluator, Example
@@ -35,7 +36,7 @@ _FENCE = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^`]*+\Z")
 _CLASS = re.compile(r"<[^<>]*+>")
 
 
-class Syntax(Evaluator[Turn]):
+class Syntax(SearchesText, Evaluator[Turn]):
     """1 if the code in the answer parses in its language, else 0.
 
     Of an answer with code blocks those of the language are parsed, else those that name none; of one without, all of
@@ -66,11 +67,6 @@ class Syntax(Evaluator[Turn]):
         elif self.dialect is not None:
             raise ValueError("dialect: only SQL has dialects; leave it out")
         return self
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The answer, or the field that is searched."""
-        return frozenset({self.searched})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

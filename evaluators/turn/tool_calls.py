@@ -1,8 +1,9 @@
 """Tool calls compared with the expected ones."""
 
+import operator
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
@@ -118,23 +119,20 @@ def _in_order(expected: list[str], called: list[str], *, strict: bool) -> float:
     return LCSseq.similarity(expected, called) / len(expected)
 
 
+_COMPARISONS: Mapping[str | None, Callable[[int, int], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "!=": operator.ne,
+    **dict.fromkeys(("=", "==", None), operator.eq),
+}
+
+
 def _holds(condition: str, count: int) -> bool:
     match = _CONDITION.fullmatch(condition)
     assert match is not None, "conditions are checked when the evaluator is made"
-    wanted = int(match.group(2))
-    match match.group(1):
-        case ">":
-            return count > wanted
-        case ">=":
-            return count >= wanted
-        case "<":
-            return count < wanted
-        case "<=":
-            return count <= wanted
-        case "!=":
-            return count != wanted
-        case _:
-            return count == wanted
+    return _COMPARISONS[match[1]](count, int(match[2]))
 
 
 def _part(call: ToolCall, part: Literal["arguments", "output"]) -> Json:

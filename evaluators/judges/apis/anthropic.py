@@ -7,12 +7,12 @@ from typing import Any, cast
 import orjson
 
 from evaluators.cases import Json
-from evaluators.judges.answer_places import ending, mapping, text_in
+from evaluators.judges.answer_places import ending, text_in
 from evaluators.judges.apis.payload import object_in, objects, text
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import Choice, Completion
-from evaluators.judges.requests import Chat, Request, text_of
+from evaluators.judges.requests import Chat, Request, text_of, with_parts
 from evaluators.judges.usage import usage_of
 
 VERSION = "2023-06-01"
@@ -36,7 +36,9 @@ def body(chat: Chat, request: Request, features: Capabilities, _samples: int) ->
         "model": request.model,
         "max_tokens": request.max_tokens or LONGEST_ANSWER,
         "system": [fixed],
-        "messages": [_with_breakpoint(_message(each), request.shared) for each in chat if each["role"] != "system"],
+        "messages": [
+            _with_breakpoint(with_parts(each, _part), request.shared) for each in chat if each["role"] != "system"
+        ],
     }
     if features.temperature:
         body["temperature"] = min(1.0, request.temperature)
@@ -61,13 +63,6 @@ def _with_breakpoint(message: dict[str, Json], shared: str) -> dict[str, Json]:
     first = {"type": "text", "text": shared, "cache_control": {"type": "ephemeral"}}
     rest = {"type": "text", "text": parts[0]["text"].removeprefix(shared)}
     return {**message, "content": [first, rest, *parts[1:]]}
-
-
-def _message(message: Mapping[str, Json]) -> dict[str, Json]:
-    """A chat message, its pictures as this format has them."""
-    content = message["content"]
-    parts = content if isinstance(content, str) else [_part(mapping(each)) for each in content]
-    return {"role": message["role"], "content": parts}
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Json]:
@@ -122,18 +117,13 @@ def _without_limits(node: Any) -> Any:
     return schema
 
 
-def _abilities(features: Capabilities) -> Capabilities:
-    """One answer a request, and never token probabilities."""
-    return replace(features, multiple_choices=False, top_logprobs=0)
-
-
 ANTHROPIC = WritingApi(
     name="anthropic",
     path="/messages",
     body=body,
     completion=completion,
     headers=headers,
-    abilities=_abilities,
+    abilities=lambda features: replace(features, multiple_choices=False, top_logprobs=0),
     shareable="text",
     vendor="ANTHROPIC",
     base_url="https://api.anthropic.com/v1",

@@ -16,7 +16,7 @@ from evaluators.judges.completions import NULL, Choice, Completion, TokenEntry, 
 from evaluators.judges.endpoint_meanings import THOUGHTS
 from evaluators.judges.error_mapping import error_inside
 from evaluators.judges.large_json import read_large
-from evaluators.judges.requests import Chat, Request
+from evaluators.judges.requests import Chat, Request, with_parts
 from evaluators.judges.usage import usage_of
 
 _LOGPROBS = "message.output_text.logprobs"
@@ -24,7 +24,11 @@ _LOGPROBS = "message.output_text.logprobs"
 
 def body(chat: Chat, request: Request, features: Capabilities, _samples: int) -> dict[str, Json]:
     """The request's JSON."""
-    body: dict[str, Json] = {"model": request.model, "input": [_message(each) for each in chat], "store": False}
+    body: dict[str, Json] = {
+        "model": request.model,
+        "input": [with_parts(each, _part) for each in chat],
+        "store": False,
+    }
     if features.temperature:
         body["temperature"] = request.temperature
     if request.max_tokens is not None and features.limit is not None:
@@ -42,13 +46,6 @@ def body(chat: Chat, request: Request, features: Capabilities, _samples: int) ->
 
 
 _EFFORT = "reasoning_effort"
-
-
-def _message(message: Mapping[str, Json]) -> dict[str, Json]:
-    """A chat message, its pictures as this format has them."""
-    content = message["content"]
-    parts = content if isinstance(content, str) else [_part(mapping(each)) for each in content]
-    return {"role": message["role"], "content": parts}
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Json]:
@@ -88,11 +85,11 @@ def completion(content: bytes) -> Completion:
         HttpStatusError: it is an error with a code or a status of its own, which says what it means.
     """
     form = read_passing_over(content, _DECODER)
-    return read_large(content, _completion) if form is None or not form["output"] else _made(form)
-
-
-def _completion(content: bytes) -> Completion:
-    return _made(object_in(content, "output"))
+    return (
+        read_large(content, lambda body: _made(object_in(body, "output")))
+        if form is None or not form["output"]
+        else _made(form)
+    )
 
 
 def _made(payload: Mapping[str, Any]) -> Completion:
@@ -117,15 +114,11 @@ def _made(payload: Mapping[str, Any]) -> Completion:
     )
 
 
-def _abilities(features: Capabilities) -> Capabilities:
-    return replace(features, multiple_choices=False)  # one answer a request
-
-
 RESPONSES = WritingApi(
     name="responses",
     path="/responses",
     body=body,
     completion=completion,
-    abilities=_abilities,
+    abilities=lambda features: replace(features, multiple_choices=False),  # one answer a request
     takes_cache_key=True,
 )
