@@ -1,7 +1,7 @@
 """Items, verdicts and their ratio: the mechanism of every evaluator whose score is a proportion.
 
 The judge takes a text apart into items, gives a verdict on each, and code does the counting. An answer with one verdict
-too few is no answer: it is sent back, then fails. Nothing missing is ever counted as good or bad.
+too few is no answer: it is sent back, then fails. Nothing missing is ever judged_shares as good or bad.
 """
 
 import math
@@ -233,9 +233,9 @@ async def score_ratio(
         details |= {"undecided": undecided, "unshown": round(undecided / sum(map(len, verdicts.values())), 4)}
     weighed = [verdict.masses is not None for at in sample.judged for verdict in verdicts[at]]
     if any(weighed):
-        counted = [share for at in sample.judged for share in shares[at]]
-        variance = math.fsum(max(0.0, share * (1 - share)) for share in counted)
-        details["uncertainty"] = math.sqrt(variance) / len(counted)
+        judged_shares = [share for at in sample.judged for share in shares[at]]
+        variance = math.fsum(max(0.0, share * (1 - share)) for share in judged_shares)
+        details["uncertainty"] = math.sqrt(variance) / len(judged_shares)
         details |= {} if all(weighed) else {"fallback": "some_verdicts_as_written"}
     if any(windows[at].truncated for at in sample.judged):
         details["truncated"] = True
