@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+import math
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.assemble.collect_trace import TracePiece
-from collector.assemble.open_traces import CloseReason, Emitted, OpenTrace, OpenTraces, TraceLimits
+from collector.assemble.open_traces import CloseReason, Emitted, OpenTrace, OpenTraces
 from collector.assemble.thin_turns import make_noted_record
 from collector.assemble.trace import Assembler, Assembly, entry_of
 from collector.assemble.turns import AssembledTurn
@@ -17,7 +18,7 @@ from collector.errors import BadInput
 from collector.link.turn_router import RoutedRecord, TurnRouter
 from collector.logs.appending import append_until_durable
 from collector.logs.journal.guard import GuardedPlace
-from collector.logs.log import Log, Record, RecordTooLarge, StoredRecord, place_of_number
+from collector.logs.log import Committed, Log, Record, RecordTooLarge, StoredRecord, place_of_number
 from collector.otlp.decode import Signal, request_from_protobuf
 from collector.records.feedback import FeedbackEntry, feedback_record, without_comment
 from collector.records.judged_spans import span_records
@@ -63,13 +64,11 @@ class AssembleFold:
     order. A clock of the process would close other traces after a restart, and their turns would be judged twice.
     """
 
-    metadata = ""
-
     def __init__(
         self,
         assembler: Assembler,
         router: TurnRouter,
-        limits: TraceLimits,
+        open_traces: OpenTraces,
         *,
         telemetry: Telemetry,
         on_bad_record: Callable[[StoredRecord, BadInput], None],
@@ -81,7 +80,7 @@ class AssembleFold:
         self._spans: list[Record] = []
         self._assembler = assembler
         self._router = router
-        self._open = OpenTraces(limits)
+        self._open = open_traces
         self._telemetry = telemetry
         self._on_bad_record = on_bad_record
         self._partition = guarded.partition
@@ -103,6 +102,11 @@ class AssembleFold:
         """The open traces in the order of the offsets where they begin."""
         still_open = (trace for trace in self._open.traces() if trace.closed_at is None)
         return [(place_of_number(trace.position)[0], trace.trace_id) for trace in still_open]
+
+    @property
+    def metadata(self) -> str:
+        """The time of the log at the low watermark; `time_in` reads it."""
+        return repr(self._open.time)
 
     @property
     def due_at(self) -> float | None:
@@ -314,6 +318,15 @@ class AssembleFold:
             offset, number = place_of_number(piece.offset)
             record = StoredRecord(self._partition, offset, trace.opened_at, key, piece.value, headers, number)
             self._on_bad_record(record, self._fatal_trace)
+
+
+def time_in(committed: Committed | None) -> float:
+    """The time of the log at a committed low watermark (s since the epoch); 0 where no fold has written it."""
+    try:
+        time = float(committed.metadata) if committed is not None else 0.0
+    except ValueError:
+        return 0.0
+    return time if math.isfinite(time) else 0.0
 
 
 class _Counts:

@@ -31,6 +31,8 @@ class OpenTrace:
 
     trace_id: str
     position: int
+    first_at: float
+    """When its first piece came; `opened_at` is later where it was closed meanwhile."""
     opened_at: float
     last_at: float
     pieces: list[TracePiece] = field(default_factory=list[TracePiece])
@@ -62,10 +64,17 @@ class TraceLimits:
 
 
 class OpenTraces:
-    """The open and lingering traces. Every operation is O(1): each queue is in the order of its due times."""
+    """The open and lingering traces. Every operation is O(1): each queue is in the order of its due times.
 
-    def __init__(self, limits: TraceLimits) -> None:
+    Time never goes back, though records may: a broker that stood still takes a record after younger ones. So a replay
+    begins with the time that it was at the low watermark. With an earlier one it would close traces that were still
+    open when the position was committed, and their turns would never be made.
+    """
+
+    def __init__(self, limits: TraceLimits, time: float = 0.0) -> None:
+        """`time` is that of the log at the low watermark (s since the epoch)."""
         self._limits = limits
+        self._time = time
         self._all: OrderedDict[str, OpenTrace] = OrderedDict()
         """By position; the first one determines the low watermark."""
         self._quiet: OrderedDict[str, OpenTrace] = OrderedDict()
@@ -95,12 +104,18 @@ class OpenTraces:
         """The oldest position of a trace in memory."""
         return next(iter(self._all.values())).position if self._all else None
 
+    @property
+    def time(self) -> float:
+        """The time of the log at the low watermark (s since the epoch)."""
+        return next(iter(self._all.values())).first_at if self._all else self._time
+
     def traces(self) -> Iterator[OpenTrace]:
         """All that are in memory, by position."""
         yield from self._all.values()
 
     def advance(self, now: float) -> Iterator[tuple[OpenTrace, CloseReason]]:
         """Close and release the traces that are due, in order of their times; yields the closed ones."""
+        now = self._time = max(self._time, now)
         if now < self._not_before:
             return
         limits = self._limits
@@ -124,9 +139,10 @@ class OpenTraces:
         self, trace_id: str, piece: TracePiece, position: int, now: float
     ) -> Iterator[tuple[OpenTrace, CloseReason]]:
         """Add a piece; yields the traces that are closed because a size limit is exceeded."""
+        now = self._time = max(self._time, now)
         trace = self._all.get(trace_id)
         if trace is None:
-            trace = self._all[trace_id] = OpenTrace(trace_id, position, now, now)
+            trace = self._all[trace_id] = OpenTrace(trace_id, position, now, now, now)
         elif trace.closed_at is not None:
             trace.closed_at, trace.opened_at = None, now
             del self._lingering[trace_id]

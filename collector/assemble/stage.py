@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from collector.assemble.fold import AssembleFold, GuardedTraces, SideLogs
-from collector.assemble.open_traces import TraceLimits
+from collector.assemble.fold import AssembleFold, GuardedTraces, SideLogs, time_in
+from collector.assemble.open_traces import OpenTraces, TraceLimits
 from collector.assemble.trace import Assembler
 from collector.assemble.unread.examination import ConversationIdWatch
 from collector.errors import BadInput
@@ -53,13 +53,13 @@ class AssembleStage:
         return self._folds[partition].open_trace_ids()
 
     @asynccontextmanager
-    async def open_fold(self, partition: int, _committed: Committed | None) -> AsyncGenerator[AssembleFold]:
+    async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[AssembleFold]:
         """Open the fold of a partition; its state comes by replay."""
         traces = await self._guard.place(f"assemble trace {partition}")
         fold = AssembleFold(
             self._assembler,
             self._router,
-            self._limits,
+            OpenTraces(self._limits, time_in(committed)),
             telemetry=self._telemetry,
             on_bad_record=self._on_bad_record,
             guarded=GuardedTraces(partition, traces, self._guard.error("trace")),

@@ -454,3 +454,16 @@ def test_conversations_that_wait_are_judged_once_and_whole_whatever_crashes(
     names = [Counter((each.evaluation_id, each.outcome) for each in ledger) for ledger in (calm, shaken)]
     assert names[0] == names[1]
     assert set(names[0].values()) <= {1}
+
+
+def test_a_replay_waits_as_long_as_before_where_a_broker_took_records_after_younger_ones() -> None:
+    service = Service()
+    for event in (Event("tick", 0, "", 1000.0), Event("turn", 0, "", 1000.0), Event("turn", 1, "", 1000.0)):
+        service.receive(event)
+    # The consumer of before had seen the tick, and gave its time to what a broker took later.
+    service.records[1:] = [
+        replace(record, timestamp=time) for record, time in zip(service.records[1:], (850.0, 955.0), strict=True)
+    ]
+    service.crash()
+    service.receive(Event("reference", 0, "turn_id", 1050.0))
+    assert outcomes_of(service)["exact t0"] == (None, "answer 0")
