@@ -231,8 +231,7 @@ class PartitionState:
 
     async def apply(self, record: StoredRecord) -> list[Job]:
         """Apply the next record; returns the jobs that become due by it."""
-        if record.timestamp < self.time:  # in a replay: the log took it after younger ones, which are not read again
-            record = replace(record, timestamp=self.time)
+        record = _not_before(self.time, record)
         self._choose_plan(record.offset)
         jobs = self._apply_controls_up_to(record.offset)
         self.next_offset = record.offset + 1
@@ -552,6 +551,11 @@ def _incoming(
         stratum=stratified.stratum,
         upstream=plan.trust.upstream(turn),
     )
+
+
+def _not_before(time: float, record: StoredRecord) -> StoredRecord:
+    """The record at its own time or at `time`: in a replay, those before it that are younger are not read again."""
+    return record if record.timestamp >= time else replace(record, timestamp=time)
 
 
 def _event_time(turn: RecordedTurn, otherwise: float) -> float:
