@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from collector.logs.whole_log import read_records
 from collector.records.json import label_to_json, turn_to_json
 from collector.records.shared_records import share_records
 from collector.records.turns import turn_record
+from collector.redact.open_redactor import open_redactors
 from collector.service.app import running
 from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
@@ -213,3 +215,38 @@ async def test_a_mention_in_the_text_of_others_is_told(tmp_path: Path) -> None:
             await logs.turns.append([turn_record(others), turn_record(turn(ALICE, 1))])
         result = await world.command("erase", "--user", ALICE)
         assert (result.exit_code, "log turns: 1;" in result.output) == (1, True), result.output
+
+
+async def test_ids_are_sought_as_they_are_stored(tmp_path: Path) -> None:
+    """A conversation's id is redacted when it comes, and a short one of a user is a part of many words."""
+    async with a_world(tmp_path, settings_of("sqlite", tmp_path, None)) as world:
+        config = load(world.configure())
+        redactor = open_redactors(config.settings.redact).everybody
+        assert redactor is not None
+        stored = redactor.text("talk of ada@example.org")
+        others = Turn(turn_id="t", conversation_id="c", input="always", actual_output="", attributes={"owner": "al"})
+        async with open_logs(config.settings.log) as logs:
+            of_ada = replace(turn(BOB, 1), turn_id="u", conversation_id=stored, input="\u4f60\u597d\u5417" * 5)
+            await logs.turns.append([turn_record(of_ada), turn_record(others)])
+        gone = await world.command("erase", "--conversation", "talk of ada@example.org")
+        assert (gone.exit_code, "found nothing" in gone.output) == (0, True), gone.output
+        file = (tmp_path / "log.db").read_bytes()
+        assert (stored.encode() in file, "\u4f60\u597d\u5417".encode() in file) == (False, False)
+        assert (await world.command("erase", "--user", "lw")).exit_code == 0
+        assert (await world.command("erase", "--user", "al")).exit_code == 1
+
+
+@pytest.mark.long
+async def test_a_mention_keeps_no_topics(tmp_path: Path, kafka_broker: Any) -> None:
+    async with a_world(tmp_path, settings_of("kafka", tmp_path, kafka_broker)) as world:
+        config = world.configure()
+        async with open_logs(load(config).settings.log) as logs:
+            others = Turn(turn_id="t", conversation_id="c", input=f"Where is {ALICE}?", actual_output="Here.")
+            await logs.turns.append([turn_record(others), turn_record(turn(ALICE, 1))])
+        to = tmp_path / "left.yaml"
+        to.write_text(json.dumps(world.settings | {"log": settings_of("kafka", tmp_path, kafka_broker)}))
+        result = await world.command("erase", "--user", ALICE, "--to", str(to))
+        assert (result.exit_code, "log turns: 1;" in result.output) == (1, True), (result.output, result.exception)
+        prefix = world.settings["log"]["kafka"]["prefix"]
+        assert not [each for each in await asyncio.to_thread(topics_of, kafka_broker) if each.startswith(f"{prefix}.")]
+        assert PEOPLE[ALICE].encode() not in (await contents(to))["turns"]

@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 CLEAN, LEFT = 0, 1
 _SHORTEST = 6
-"""Bytes: what is shorter stands everywhere, and is not searched for."""
+"""Bytes: what is shorter stands everywhere, and is searched for in quotation marks, as it stands in JSON."""
 _BLOCK = 8 << 20
 
 
@@ -60,7 +60,7 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
     await asyncio.to_thread(require_topics_of, config.settings.log, **config.optional_logs)
     person = Person()
     person.ids["user_id"].update(_as_stored(config, options.users))
-    person.ids["conversation_id"].update(options.conversations)
+    person.ids["conversation_id"].update(_as_stored(config, options.conversations))
     files = [*options.files, *(each.path for each in config.exporters.values() if isinstance(each, JsonlSettings))]
     try:
         # A file may have logs that another configuration has written.
@@ -73,11 +73,11 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
             changed |= {str(path): _erase_lines(path, person, options) for path in files if path.exists()}
             mentions = Counter[str]() if kafka or options.dry_run else await _search_file(config, logs, person)
         if options.to is not None and not options.dry_run:
-            await copy_logs(config, options.to, say, lambda log: cast("Log", _Without(log, person)))
+            if await copy_logs(config, options.to, say, lambda log: cast("Log", _Without(log, person))):
+                raise ConfigError("log: the copy does not add up, so the old topics are kept; see what is said above")
             async with open_logs(options.to.settings.log, **config.optional_logs) as logs:
                 _, mentions = await _count(logs, person)
-            if not mentions:
-                await asyncio.to_thread(_delete_topics, config)
+            await asyncio.to_thread(_delete_topics, config)  # also if others mention an id: that is in the copy, too
     except LogUnavailable as error:
         raise ConfigError(f"log: {error}; correct that, then run this again") from error
     _report(config, options, person, changed, mentions, say)
@@ -96,11 +96,11 @@ def _check(options: EraseOptions, *, kafka: bool) -> None:
         raise ConfigError("--to is for logs in Kafka; a SQLite file is changed in its place")
 
 
-def _as_stored(config: Config, users: Sequence[str]) -> set[str]:
+def _as_stored(config: Config, ids: Sequence[str]) -> set[str]:
     """The ids as they may stand in the logs: as they are, and as pseudonyms."""
     redactors = open_redactors(config.settings.redact)
     every = [redactors.everybody, *redactors.by_tenant.values()]
-    return {*users, *(redactor.text(user) for redactor in every if redactor is not None for user in users)}
+    return {*ids, *(redactor.text(name) for redactor in every if redactor is not None for name in ids)}
 
 
 async def _rewrite(logs: Logs, person: Person, *, write: bool) -> Counter[str]:
@@ -157,7 +157,8 @@ def _erase_lines(path: Path, person: Person, options: EraseOptions) -> int:
 def _needles(person: Person) -> tuple[list[bytes], list[bytes]]:
     """The ids and the texts to search for."""
     ids = [name.encode() for kind in ("user_id", "conversation_id") for name in person.ids[kind]]
-    return [name for name in ids if len(name) >= _SHORTEST], [text.encode() for text in person.texts]
+    in_place = [name if len(name) >= _SHORTEST else orjson.dumps(name.decode()) for name in ids]
+    return in_place, [text.encode() for text in person.texts]
 
 
 async def _count(logs: Logs, person: Person) -> tuple[Counter[bytes], Counter[str]]:

@@ -24,6 +24,8 @@ _PARTS = ("subject", "entry", "subjects")
 """Fields of evaluations, labels and feedback that hold ids, too."""
 _PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f-\U0010ffff]{16,64}')
 """A part of a text that is the same in every encoding."""
+_ALMOST_PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{8,64}')
+"""The same in all but JSON in ASCII: texts in other scripts have nothing else."""
 _MOST_TEXTS = 40
 
 
@@ -63,8 +65,9 @@ class Person:
             if turn.get(name):
                 self.ids[name].add(turn[name])
         for text in (turn.get("input"), turn.get("actual_output")):
-            if len(self.texts) < _MOST_TEXTS and isinstance(text, str) and (part := _PLAIN.search(text)):
-                self.texts.add(part[0])
+            if len(self.texts) < _MOST_TEXTS and isinstance(text, str):
+                part = _PLAIN.search(text) or _ALMOST_PLAIN.search(text)
+                self.texts.update([part[0]] if part else ())
 
     async def _find_traces(self, spans: Log, assembler: Assembler) -> None:
         """Traces of which no turn is in the logs yet, or none with its user: those that hold an id are assembled."""
