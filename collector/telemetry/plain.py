@@ -11,6 +11,8 @@ _CONTROLS = (
 _CONTROL = re.compile(f"[{_CONTROLS}]")
 _CONTROL_OR_SPACE = re.compile(f"[\t\n{_CONTROLS}]")
 _IN_CHAT = re.compile(r"://|\{\{|(?<=\w)\.(?=[^\W\d_]{2})|[<>@\[\]`*~|]")
+_FORMULA = re.compile(r"(?:\A(?=[\t\n])|(?:\A|(?<=[;\t]))(?=[=+\-@＝＋－＠]))")
+"""A formula can begin at the start, and behind what some spreadsheets take for the end of a cell."""
 _HARMLESS = {"://": ":⁄⁄", "{{": "{ {", ".": "․"} | dict(zip("<>@[]`*~|", "‹›＠［］ˋ∗∼¦", strict=True))
 
 
@@ -29,8 +31,7 @@ def cell(value: object) -> object:
     """A value for a CSV file: no spreadsheet takes a text for a formula."""
     if not isinstance(value, str):
         return value
-    text = printable(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")) else text
+    return _FORMULA.sub("'", printable(value))
 
 
 def in_chat(text: str) -> str:

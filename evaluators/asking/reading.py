@@ -98,7 +98,7 @@ class RunReader:
         index: list[Json] = [
             f"{number}, {len(step):,} characters: {step[:_FIRST_WORDS]}" for number, step in enumerate(steps, start=1)
         ]
-        return cls(steps, [step.casefold() for step in steps], room, longest_text, cut_list(index, room))
+        return cls(steps, [_folded(step) for step in steps], room, longest_text, cut_list(index, room))
 
     def take(self, look: Look) -> bool:
         """Read and search; whether anything came of it."""
@@ -107,8 +107,8 @@ class RunReader:
             if 1 <= number <= len(self.steps) and str(number) not in self.read:
                 self._add(self.read, str(number), cut(self.steps[number - 1], self.longest_text))
         for query in look.search[:MOST_AT_ONCE]:
-            if query.strip() and query not in self.hits:
-                self._add(self.hits, query[:_LONGEST_QUERY], self._search(query[:_LONGEST_QUERY].casefold()))
+            if query.strip() and query[:_LONGEST_QUERY] not in self.hits:
+                self._add(self.hits, query[:_LONGEST_QUERY], self._search(_folded(query[:_LONGEST_QUERY])))
         return (len(self.read), len(self.hits)) != before
 
     def _add(self, place: dict[str, Json], key: str, value: Json) -> None:
@@ -137,6 +137,12 @@ class RunReader:
     def notes(self) -> dict[str, Json]:
         """The steps that were read and the searches, for the record."""
         return {"read": [int(number) for number in self.read], "searched": [*self.hits], "requests": self.requests}
+
+
+def _folded(text: str) -> str:
+    """The text without the difference of capitals, each character where it was: few fold to several, as ß does."""
+    folded = text.casefold()
+    return folded if len(folded) == len(text) else "".join(char.casefold()[:1] for char in text)
 
 
 async def read_further(

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from evaluators.asking.reading import ReadingSettings
+from evaluators.asking.reading import Look, ReadingSettings, RunReader
 from evaluators.cases import Conversation, ToolCall, Turn
 from evaluators.catalogue import load_evaluators
 from evaluators.evaluation import evaluate
@@ -220,3 +220,11 @@ def test_no_template_has_a_placeholder_that_is_never_filled() -> None:
     templates = files("evaluators.prompts").iterdir()
     texts = {path.name: path.read_text() for path in templates if path.name.endswith(".txt")}
     assert {name for name, text in texts.items() if re.search(r"(?<!\{)\{[a-z_]+\}(?!\})", text)} == set()
+
+
+def test_a_hit_shows_what_was_found_whatever_letters_stand_before_it() -> None:
+    """Some letters fold to several: whoever writes many of them would have the judge shown another part of the step."""
+    reader = RunReader.of(["\u00df\u0390" * 400 + " Refund refused. " + "All is well. " * 100], 10_000, 10_000)
+    assert reader.take(Look(search=("REFUND", "x" * 300)))
+    assert "Refund refused." in str(reader.hits["REFUND"])
+    assert not reader.take(Look(search=("x" * 300,))), "what was sought is not sought again"
