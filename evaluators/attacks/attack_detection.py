@@ -1,16 +1,35 @@
 """Signs that a text attacks the application: by its words, and by what hides them. No judge is asked."""
 
 from collections.abc import Iterator
+from itertools import combinations
 
-from evaluators.attacks.injection_detection import INJECTION_WORDS, Signs, find_together, matchers, signs_in, signs_of
+from evaluators.attacks.injection_detection import (
+    INJECTION_WORDS,
+    Signs,
+    find_together,
+    matchers,
+    parts_of,
+    signs_in,
+    signs_of,
+)
 
-_WORDS = {**INJECTION_WORDS, **matchers("attack_words.txt", within=("AWAY",))}
+_WITHIN = ("AWAY", "HEADER", "SPEAKS_FOR_OTHERS", "LEAKING_PICTURE")
+_WORDS = {**INJECTION_WORDS, **matchers("attack_words.txt", within=_WITHIN)}
 _OF_ANYBODY: Signs = signs_of(
     _WORDS,
     {
-        "asks_to_ignore_instructions": ("IGNORE INSTRUCTIONS PRIOR",),
-        "removes_limits": ("NO_LIMITS PERSONA YOU", "JAILBREAK", "TURNS MODES", "WITHOUT BECOME"),
-        "asks_for_instructions": ("DISCLOSE OWN_PROMPT",),
+        "asks_to_ignore_instructions": ("IGNORE INSTRUCTIONS PRIOR", "FORGET", "NEW_TASK", "HEADER"),
+        "removes_limits": (
+            "NO_LIMITS PERSONA YOU",
+            "JAILBREAK",
+            "TURNS MODES",
+            "WITHOUT BECOME",
+            "SWITCHED",
+            "PREFIX",
+        ),
+        "asks_for_instructions": ("DISCLOSE OWN_PROMPT", "REPEAT EARLIER"),
+        "plays_a_role": ("SPEAKS_FOR_OTHERS",),
+        "sends_data_away": ("LEAKING_PICTURE",),
         "claims_authority": ("AUTHORITY OVERRIDE", "AUTHORITY OF_THE_APPLICATION"),
     },
 )
@@ -22,13 +41,19 @@ _OF_OTHERS: Signs = {
         _WORDS,
         {
             "addresses_an_assistant": ("CALL ASSISTANT ACT", "ALL_ASSISTANTS"),
-            "gives_a_new_task": ("INSTEAD ACT", "BEFORE_ANSWER TOOL", "BEFORE_ANSWER SEND DATA"),
-            "sends_data_away": ("SEND DATA AWAY",),
+            "gives_a_new_task": ("INSTEAD ACT", "LASTING", "UNASKED", "BEFORE_ANSWER TOOL", "BEFORE_ANSWER SEND DATA"),
+            "sends_data_away": ("LEAKING_PICTURE", "SEND DATA AWAY"),
             "acts_secretly": ("SECRETLY PEOPLE ACT", "SECRETLY PEOPLE SEND"),
         },
     ),
 }
 """The same for passages and results of tools, which have nothing to demand; a user may."""
+
+_ANYWHERE: Signs = signs_of(
+    _WORDS,
+    {"removes_limits": tuple(map(" ".join, combinations(("UNBOUND", "TABOO", "UNREFUSING", "PERSONAS"), 3)))},
+)
+"""A persona without limits is described in many sentences: any three of these in a part of a text."""
 
 _MARKS = (
     "<|im_start|>",
@@ -41,6 +66,12 @@ _MARKS = (
     "<system>",
     "</user>",
     "[admin]",
+    "[system]",
+    "[start output]",
+    "[end of input]",
+    "<interaction-config>",
+    "end of user input",
+    "end user ambiguity",
     "<<sys>>",
     "<< sys>>",
 )
@@ -54,5 +85,6 @@ def detect_attack(text: str, *, by_user: bool) -> frozenset[str]:
 
 def _find(lowered: str, signs: Signs) -> Iterator[str]:
     yield from find_together(lowered, signs)
+    yield from find_together(lowered, _ANYWHERE, parts_of)
     if any(mark in lowered for mark in _MARKS):
         yield "plays_a_role"

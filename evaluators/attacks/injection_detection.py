@@ -32,25 +32,28 @@ def _matcher(pattern: str) -> SchemaValidator:
 _TAGS = re.compile("[\U000e0020-\U000e007e]")
 _UNTAGGED = {code: code - 0xE0000 for code in range(0xE0020, 0xE007F)}
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-_MIXED = re.compile("[A-Za-z][\u0370-\u052f]|[\u0370-\u052f][A-Za-z]")
+_MIXED = re.compile("[A-Za-z][\u0370-\u058f]|[\u0370-\u058f][A-Za-z]")
 _LOOK_ALIKES = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u043a\u043c\u0442\u043d\u0432"
     "\u0391\u0392\u0395\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03b1\u03b5\u03b9\u03bd\u03bf\u03c1\u03c5"
-    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0405",
-    "aeopcyxijshdqkmthbABEHIKMNOPTYXaeivopuABEKMHOPCTXIS",
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0405\u0578\u057d\u0585\u0570\u0581",
+    "aeopcyxijshdqkmthbABEHIKMNOPTYXaeivopuABEKMHOPCTXISnuohg",
 )
 _BASE64 = re.compile(r"[A-Za-z0-9+/_\-]{24,4000}={0,2}")
 _HEXADECIMAL = re.compile(r"(?:[0-9a-fA-F]{2}){16,2000}")
 _SPACED = re.compile(r"(?:\b\w[ \u00a0.\-]){5,200}\w\b(?:[ \u00a0]{1,5}\w(?:[ \u00a0.\-]\w){0,40}\b)*")
+_BINARY = re.compile(r"\b(?:[01]{8}\s?){8,1000}\b")
+_BYTE = re.compile("[01]{8}")
+_ASSIGNED = re.compile(r"\b\w{1,12} ?= ?[\"'\u2018\u2019]([^\"'\u2018\u2019\n]{1,80})[\"'\u2018\u2019]")
 _MAY_BE_SPACED = _matcher(r"(?:[\pL\d][ \x{a0}.\-]+){5}[\pL\d]")
 _MAY_BE_ENCODED = _matcher(r"[A-Za-z0-9+/_\-]{24}")
 _ROT13 = ("vtaber", "qvfertneq", "vafgehpgvba", "rinyhngbe", "tenqre", "fpber", "ireqvpg", "ernfba")
 
 _BACKWARDS = ("snoitcurtsni", "tpmorp", "erocs", "rewsna", "esnopser", "erongi", "etar ", "edarg", "selur", "siht ")
 """Words of such texts from their end."""
-_LEET_WORD = r"[a-z]*(?:[a-z][013457]|[013457][a-z])[a-z013457]*"
+_LEET_WORD = r"[a-z]*(?:[a-z][013457@$]|[013457@$][a-z])[a-z013457@$]*"
 _LEET = _matcher(rf"(?:^|[^a-z0-9]){_LEET_WORD} {_LEET_WORD}(?:$|[^a-z0-9])")
-_UNLEET = str.maketrans("013457", "oieast")
+_UNLEET = str.maketrans("013457@$", "oieastas")
 
 
 def normalize(text: str) -> str:
@@ -85,10 +88,13 @@ def decoded(text: str) -> Iterator[str]:
     if _LEET.isinstance_python(lowered):
         yield lowered.translate(_UNLEET)
     if _MAY_BE_SPACED.isinstance_python(text):
-        for match, _ in zip(_SPACED.finditer(text), range(_PIECES), strict=False):
-            yield _joined(match[0])
+        yield _SPACED.sub(lambda match: _joined(match[0]), text)
     if _MAY_BE_ENCODED.isinstance_python(text):
         yield from _decoded_pieces(text)
+    for match, _ in zip(_BINARY.finditer(text), range(_PIECES), strict=False):
+        yield from _as_text(bytes(int(bits, 2) for bits in _BYTE.findall("".join(match[0].split()))))
+    if "=" in text and len(pieces := _ASSIGNED.findall(text)) > 2:  # a text in pieces that are given names
+        yield "".join(pieces[:200])
 
 
 def _decoded_pieces(text: str) -> Iterator[str]:
@@ -237,18 +243,20 @@ def _signs(lowered: str) -> Iterator[str]:
             and (name != "holds_a_verdict" or _VERDICT_TOO.search(lowered))
         ):
             yield name
+    if INJECTION_WORDS["STATED"].isinstance_python(lowered):  # on several lines, too
+        yield "holds_a_verdict"
     yield from find_together(lowered, _SIGNS)
 
 
-def find_together(lowered: str, signs: Signs) -> Iterator[str]:
-    """The names of the signs of which all parts of one way are in one sentence."""
+def find_together(lowered: str, signs: Signs, divide: Callable[[str], Iterator[str]] | None = None) -> Iterator[str]:
+    """The names of the signs of which all parts of one way are in one sentence, or in one part by `divide`."""
     occurs = _remembered(_occurs_in(lowered))  # of most ways the first part is nowhere, and the others are not sought
     possible = [(name, way) for name, ways in signs.items() for way in ways if all(map(occurs, way))]
     if not possible:
         return
-    for sentence in _sentences(lowered):
+    for part in (divide or _sentences)(lowered):
         for name, way in possible:
-            if all(map(_occurs_in(sentence), way)):
+            if all(map(_occurs_in(part), way)):
                 yield name
 
 
@@ -270,5 +278,10 @@ def _remembered(occurs: Callable[[SchemaValidator], bool]) -> Callable[[SchemaVa
 def _sentences(text: str) -> Iterator[str]:
     """Sentences; a long one in overlapping parts."""
     for sentence in _SENTENCE_END.split(text):
-        for start in range(0, max(1, len(sentence)), _LONGEST_SENTENCE // 2):
-            yield sentence[start : start + _LONGEST_SENTENCE]
+        yield from parts_of(sentence, _LONGEST_SENTENCE)
+
+
+def parts_of(text: str, size: int = 4000) -> Iterator[str]:
+    """Overlapping parts of a text, of `size` characters."""
+    for start in range(0, max(1, len(text)), size // 2):
+        yield text[start : start + size]

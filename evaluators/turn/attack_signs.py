@@ -22,7 +22,7 @@ class AttackSigns(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "attack_signs"
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
     direction: ClassVar[Direction] = "lower_is_better"
     needs_judge: ClassVar[bool] = False
