@@ -328,6 +328,7 @@ def check(
     from collector.commands.check.retention import retention_lines
     from collector.commands.check.summary import summary
     from collector.commands.check.traffic import counts_of, trace_lines, traffic
+    from collector.config.named_files import elsewhere_notes
     from collector.config.yaml_file import hidden_values
 
     if schema is not None:
@@ -336,6 +337,7 @@ def check(
         show(schema_text(schema), end="")
         return
     checked, hidden = _load_for_traffic(config), hidden_values([config, *([against] if against else [])])
+    notes = [f"note       {note}" for note in elsewhere_notes(checked)]
     if diff or against is not None:
         _print_changes(checked, against, hidden, json=json)
         return
@@ -343,7 +345,7 @@ def check(
         show(hidden(plan_json(checked, counts_of(checked))), end="")
         return
     running = list(traffic(checked))
-    parts = (report(checked), kafka_lines(checked), batch_lines(checked), running, retention_lines(checked))
+    parts = (report(checked), notes, kafka_lines(checked), batch_lines(checked), running, retention_lines(checked))
     plan = [line for part in parts for line in part]
     lines = plan if verbose else [*summary(checked, plan), *running[:8], "details    evalstream check --verbose"]
     for line in (*lines, *trace_lines(checked, traces or ())):

@@ -1,5 +1,7 @@
 """The base of every mapping in the configuration file."""
 
+from urllib.parse import urlsplit
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -10,3 +12,20 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def checked_base(url: str, *added: str) -> str:
+    """The URL, if the paths of requests can be added to it.
+
+    Raises:
+        ValueError: it is none, or ends with one of the paths that are `added`.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises where it is not a port
+    except ValueError:
+        raise ValueError("is not a URL; write it like https://host/v1") from None
+    for path in added:
+        if parts.path.rstrip("/").endswith(path):
+            raise ValueError(f"ends with {path}, which is added to it; write {url.split(path, maxsplit=1)[0]}")
+    return url

@@ -14,6 +14,7 @@ _SLIP = 80.0  # percent; above it a name is another one's misspelling
 
 _TYPES = {
     "string_type": "a string",
+    "path_type": "the path of a file",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",

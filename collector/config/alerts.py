@@ -2,10 +2,10 @@
 
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from collector.durations import Seconds
-from collector.section import Section
+from collector.section import Section, checked_base
 
 DAY = 86400.0
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -87,13 +87,18 @@ class WatcherSettings(Section):
     """Alerts without Prometheus: where the `watch` stage posts them. Of several processes one does."""
 
     alertmanager: str | None = Field(default=None, pattern=r"^https?://")
-    """Base URL of an Alertmanager (API v2)."""
+    """Base URL of an Alertmanager; /api/v2/alerts is added."""
     webhook: str | None = Field(default=None, pattern=r"^https?://")
     """URL that is notified of every change, in Alertmanager's webhook format."""
     interval: Seconds = Field(default=60.0, gt=0)
     """Time between two checks."""
     history: Seconds = Field(default=7 * DAY, ge=DAY)
     """How far back evidence is stored, and read again at a start."""
+
+    @field_validator("alertmanager")
+    @classmethod
+    def _a_base(cls, url: str | None) -> str | None:
+        return url and checked_base(url, "/api/v2/alerts", "/api/v2", "/api/v1/alerts")
 
 
 _OF_SCORES = frozenset({"evaluator", "evaluator_version", "monitor", "segment", "window", "judge"})

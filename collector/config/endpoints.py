@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from collector.section import checked_base
 from collector.wording import unknown
 
 _KEYS = {
@@ -104,20 +105,25 @@ _ADDED = ("/chat/completions", "/completions", "/responses", "/messages")
 """Paths of requests, which belong to the API and not to its base."""
 
 
+_BASES = {
+    **dict.fromkeys(("api.openai.com", "eu.api.openai.com", "us.api.openai.com"), "/v1"),
+    **dict.fromkeys(("api.anthropic.com", "api.mistral.ai", "api.together.xyz", "api.x.ai"), "/v1"),
+    "openrouter.ai": "/api/v1",
+    "api.groq.com": "/openai/v1",
+    "generativelanguage.googleapis.com": "/v1beta/openai",
+}
+"""Where vendors have their APIs; nothing answers at their hosts alone."""
+
+
 def checked_endpoint(url: str) -> str:
     """The URL, if judged text may be sent there.
 
     Raises:
         ValueError: it contains a name or password, or is the address where a cloud hands out a machine's credentials.
     """
-    try:
-        parts = urlsplit(url)
-        host = (parts.hostname or "").rstrip(".").lower()
-        userinfo = parts.username is not None or parts.password is not None
-        _ = parts.port  # raises where it is not a port
-    except ValueError:
-        raise ValueError("is not a URL; write it like https://host/v1") from None
-    if userinfo:
+    parts = urlsplit(checked_base(url, *_ADDED))
+    host = (parts.hostname or "").rstrip(".").lower()
+    if parts.username is not None or parts.password is not None:
         raise ValueError("contains a name or password, which would be printed; write api_key: ${env:NAME} instead")
     if not host:
         raise ValueError("has no host; write it like https://host/v1")
@@ -127,9 +133,8 @@ def checked_endpoint(url: str) -> str:
         raise ValueError(
             "ends with ?… or #…, after which no path can be added; write the base alone, like https://host/v1"
         )
-    for path in _ADDED:
-        if parts.path.rstrip("/").endswith(path):
-            raise ValueError(f"ends with {path}, which is added to it; write {url.split(path, maxsplit=1)[0]}")
+    if parts.path in ("", "/") and host in _BASES:
+        raise ValueError(f"has no path; write https://{host}{_BASES[host]}")
     if host in _METADATA or _is_link_local(host):
         raise ValueError("is a link-local or metadata address; name the endpoint of a judge")
     return url

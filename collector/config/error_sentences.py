@@ -125,7 +125,7 @@ def _unknown_key(key: str, known: Sequence[str]) -> str:
 def _remedy(detail: ErrorDetails) -> str:
     """The advice for values that YAML or habit makes of what was meant: a share in percent, yes and no, a near name."""
     value, expected = detail.get("input"), str(detail.get("ctx", {}).get("expected", ""))
-    if detail["type"] == "string_type" and isinstance(value, bool):
+    if detail["type"] in ("string_type", "path_type") and isinstance(value, bool):
         return "; yes, no, on and off are true and false in YAML: write it in quotes"
     if detail["type"] == "literal_error" and isinstance(value, str):
         near = get_close_matches(value, _NAMED.findall(expected), n=1)

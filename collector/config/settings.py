@@ -307,11 +307,11 @@ _WRITTEN_BY_API: Mapping[JudgeApi, tuple[str, ...]] = {
 class JudgeTlsSettings(Section):
     """Certificates for a judge's endpoint."""
 
-    ca: str | None = Field(default=None, min_length=1)
+    ca: Path | None = None
     """PEM file of the authorities to trust; the machine's if left out."""
-    certificate: str | None = Field(default=None, min_length=1)
+    certificate: Path | None = None
     """PEM file of the client's certificate."""
-    key: str | None = Field(default=None, min_length=1)
+    key: Path | None = None
     """PEM file of its private key, without a password."""
 
     @model_validator(mode="after")

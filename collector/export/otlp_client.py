@@ -25,7 +25,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
 from collector.backoff import Backoff
 from collector.durations import Seconds
@@ -33,6 +33,7 @@ from collector.errors import ConfigError
 from collector.export.acceptance import no_otlp
 from collector.export.exporter import ExportContext, ExporterSettings, ExportUnavailable, believed
 from collector.logs.log import Confirm, certain
+from collector.section import checked_base
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
@@ -195,6 +196,11 @@ class OtlpEndpointSettings(ExporterSettings):
     """How long each request is tried again that the endpoint refuses with a status like 401, 403, 404 or 500, from its
     own first refusal on; then what is in it is dropped and counted, and the next request has as long. An endpoint that
     does not answer is waited for."""
+
+    @field_validator("endpoint")
+    @classmethod
+    def _a_base(cls, url: str) -> str:
+        return checked_base(url, "/v1/traces", "/v1/logs")
 
 
 @asynccontextmanager

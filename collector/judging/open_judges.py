@@ -24,6 +24,7 @@ from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.layers import LayerContext, wrapped, wrapped_for_batches
 from collector.judging.outage_reporter import ReportPolicy
 from collector.logs.log import Confirm, certain
+from collector.pem_files import try_pem_files
 from collector.telemetry.health import Health
 from collector.telemetry.plain import show
 from collector.telemetry.registry import Telemetry
@@ -435,15 +436,12 @@ def _own(name: str, settings: JudgeSettings) -> Judge:
 
 def _ssl_context(name: str, tls: JudgeTlsSettings) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=tls.ca)
-        if tls.certificate:
-            context.load_cert_chain(tls.certificate, tls.key)
-    except OSError as error:  # ssl.SSLError is one
-        files = ", ".join(each for each in (tls.ca, tls.certificate, tls.key) if each)
-        why = error.strerror or str(error)
-        raise ConfigError(
-            f"judges.{name}.tls: {files}: {why}; name readable PEM files, a key without a password"
-        ) from error
+        try_pem_files(tls.certificate, tls.key, ca=tls.ca)
+    except ValueError as problem:
+        raise ConfigError(f"judges.{name}.tls.{problem}") from None
+    context = ssl.create_default_context(cafile=tls.ca)
+    if tls.certificate:
+        context.load_cert_chain(tls.certificate, tls.key)
     return context
 
 

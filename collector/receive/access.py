@@ -22,6 +22,7 @@ from pydantic import SecretStr, field_validator, model_validator
 
 from collector.admission.fair_limit import address_key
 from collector.errors import ConfigError
+from collector.pem_files import try_pem_files
 from collector.receive.rejection import Rejected
 from collector.receive.tenants import CertificateTenant, Tenant, TokenTenant
 from collector.section import Section
@@ -184,21 +185,17 @@ def ssl_context_of(settings: TlsSettings, where: str) -> ssl.SSLContext:
     Raises:
         ConfigError: a file cannot be read or is not what it should be.
     """
+    try:
+        try_pem_files(settings.certificate, settings.key, client_ca=settings.client_ca)
+    except ValueError as problem:
+        raise ConfigError(f"{where}.tls.{problem}") from None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(settings.certificate, settings.key, password=_no_password)
-        if settings.client_ca is not None:
-            context.load_verify_locations(settings.client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ValueError) as error:  # SSLError is an OSError
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
-        raise ConfigError(f"{where}.tls: a file cannot be used ({reason}); give PEM files") from None
+    context.load_cert_chain(settings.certificate, settings.key)
+    if settings.client_ca is not None:
+        context.load_verify_locations(settings.client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
     return context
-
-
-def _no_password() -> str:
-    raise ValueError("the key has a password")
 
 
 class BearerTokens:

@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from broker import Broker, free_ports
 from collector_process import post, running_collector
+from composed import with_addresses
 from kafka import KafkaAdminClient
 from payloads import exchanges, requests
 from prometheus_client.parser import text_string_to_metric_families
@@ -37,25 +38,8 @@ def _create_topics(bootstrap: str) -> None:
 TOKEN = "not-a-secret-but-long-enough"
 
 
-def _configuration(bootstrap: str, metrics: int, scores: int, page: int) -> str:
-    """compose/evalstream.yaml with this machine's addresses, and every conversation judged."""
-    text = (DEPLOY / "compose" / "evalstream.yaml").read_text()
-    addresses = {
-        "kafka:9092": bootstrap,
-        "9464": str(metrics),
-        "8321": str(page),
-        "collector:4319": f"127.0.0.1:{scores}",
-    }
-    for ours, here in {**addresses, "sample: 0.1": "sample: 1"}.items():
-        assert ours in text
-        text = text.replace(ours, here)
-    return text
-
-
 @asynccontextmanager
-async def _service(folder: Path, configuration: str, judge: str) -> AsyncIterator[None]:
-    path = folder / "evalstream.yaml"
-    path.write_text(configuration)
+async def _service(folder: Path, path: Path, judge: str) -> AsyncIterator[None]:
     env = {**os.environ, "OPENAI_API_KEY": "not-a-key", "OPENAI_BASE_URL": judge, "PAGE_TOKEN": TOKEN}
     with (folder / "service.log").open("wb") as log:
         command = (sys.executable, "-m", "collector.cli", "run", "-c", str(path))
@@ -107,6 +91,13 @@ async def test_scores_of_what_applications_send(own_broker: Broker, tmp_path: Pa
     metrics, scores, page = free_ports(3)
     expected = exchanges(DIALECTS)
     _create_topics(own_broker.bootstrap)
+    addresses = {
+        "kafka:9092": own_broker.bootstrap,
+        "9464": str(metrics),
+        "8321": str(page),
+        "collector:4319": f"127.0.0.1:{scores}",
+    }
+    path = with_addresses(DEPLOY / "compose" / "evalstream.yaml", tmp_path / "evalstream.yaml", addresses)
     settings = {"exporters::kafka::brokers": f"[{own_broker.bootstrap}]"}
     with running_collector(tmp_path, settings, scores=scores) as address:
         for dialect in DIALECTS:
@@ -114,7 +105,7 @@ async def test_scores_of_what_applications_send(own_broker: Broker, tmp_path: Pa
                 post(address, "logs" if "logs" in name else "traces", body)
         async with (
             serve_judge() as judge,
-            _service(tmp_path, _configuration(own_broker.bootstrap, metrics, scores, page), judge),
+            _service(tmp_path, path, judge),
         ):
             found = await _judged(metrics, len(expected))
             assert await _shown(page, None) is None, "nobody without the token"

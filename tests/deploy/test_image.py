@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import time
 import urllib.error
@@ -16,8 +17,12 @@ from typing import Any
 import pytest
 import yaml
 from broker import Broker, free_ports
+from broker_security import grant, set_password
+from composed import options_of, service_of, with_addresses
 from containers import Container, Store, built
 from faulty_judge import Faults, FaultyJudge
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka_logs import fresh
 from made_up import Trace, chat
 from pods import Pod, first_pod
 from schemas import KUBERNETES
@@ -152,6 +157,73 @@ async def test_pods_of_the_chart_work_together(image: Store, tmp_path: Path, own
         for stage, pod in pods.items():
             grace = pod.spec["terminationGracePeriodSeconds"]
             assert await asyncio.to_thread(containers[stage].stop, grace) == 0, containers[stage].log()
+
+
+async def _scores_a_span_of_a_topic(container: Container, bootstrap: str, metrics: str) -> None:
+    """Send a span to the topic of the Collector, wait for its score, and stop the container."""
+    await _until_answered(metrics.replace("/metrics", "/readyz"), container)
+    trace = Trace(start=time.time_ns())
+    trace.span(1, "chat", chat("What is the capital of France?", "The capital of France is Paris."))
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    for piece in trace.pieces():
+        producer.send("otlp_spans", piece.value)
+    await asyncio.to_thread(producer.close)
+    await _until_scored(metrics)
+    assert await asyncio.to_thread(container.stop, 60) == 0, container.log()
+
+
+def _create_topics(bootstrap: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.create_topics({name: {"num_partitions": 2, "replication_factor": 1} for name in ("otlp_spans", "otlp_logs")})
+    admin.close()
+
+
+async def test_compose_starts_evalstream_and_makes_rules(image: Store, tmp_path: Path, own_broker: Broker):
+    """The services `rules` and `evalstream` of compose.yaml, with its rights, variables and volumes, over a real Kafka."""
+    metrics, page = free_ports(2)
+    addresses = {"kafka:9092": own_broker.bootstrap, "9464": str(metrics), "8321": str(page)}
+    file = with_addresses(DEPLOY / "compose" / "evalstream.yaml", tmp_path / "evalstream.yaml", addresses)
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules").chmod(0o777)
+    mounts = {"/etc/evalstream/evalstream.yaml": file, "/data": tmp_path / "rules"}
+    _create_topics(own_broker.bootstrap)
+    async with serve_judge() as judge:
+        secrets = {"OPENAI_API_KEY": "k", "PAGE_TOKEN": "t" * 32, "GRAFANA_ADMIN_PASSWORD": "p"}
+        environment = {"PATH": os.environ["PATH"], "OPENAI_BASE_URL": judge, **secrets}
+        rules = service_of("compose.yaml", "rules", environment)
+        done = image.run(*rules["command"], options=options_of(rules, mounts))
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "rules" / "evalstream.rules.yml").exists()
+        service = service_of("compose.yaml", "evalstream", environment)
+        with image.running(options=options_of(service, mounts)) as container:
+            await _scores_a_span_of_a_topic(container, own_broker.bootstrap, f"http://127.0.0.1:{metrics}/metrics")
+
+
+async def test_compose_starts_evalstream_over_a_secured_kafka(image: Store, tmp_path: Path, secured_broker: Broker):
+    """compose.secured-kafka.yaml: TLS and SCRAM with its secrets, and no more rights than the documentation names."""
+    assert secured_broker.certificates is not None
+    metrics, page = free_ports(2)
+    prefix, user, plain = fresh("composed"), fresh("user"), secured_broker.bootstrap
+    ours = {"prefix: evalstream": f"prefix: {prefix}", "replication_factor: 3": "replication_factor: 1"}
+    ports = {"9464": str(metrics), "8321": str(page)}
+    file = with_addresses(DEPLOY / "compose" / "secured-kafka.yaml", tmp_path / "evalstream.yaml", {**ours, **ports})
+    (tmp_path / "password").write_text("right\n")
+    set_password(plain, user, "right")
+    grant(plain, user, "TOPIC", f"{prefix}.", "READ", "WRITE", "CREATE", "DESCRIBE_CONFIGS")
+    grant(plain, user, "TOPIC", "otlp_spans", "READ")
+    grant(plain, user, "GROUP", f"{prefix}.", "READ")
+    _create_topics(plain)
+    async with serve_judge() as judge:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "KAFKA_BROKERS": secured_broker.secure, "KAFKA_USER": user, "GROUP_INSTANCE": fresh("one"),
+            "KAFKA_PASSWORD_FILE": str(tmp_path / "password"), "KAFKA_CA_FILE": str(secured_broker.certificates.ca),
+            "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": judge, "PAGE_TOKEN": "t" * 32,
+        }  # fmt: skip
+        service = service_of("compose.secured-kafka.yaml", "evalstream", environment)
+        options = options_of(service, {"/etc/evalstream/evalstream.yaml": file})
+        with image.running(options=options) as container:
+            await _scores_a_span_of_a_topic(container, plain, f"http://127.0.0.1:{metrics}/metrics")
 
 
 def _rendered_pod(folder: Path, stage: str, kafka: str, judge: str, ports: Mapping[str, int]) -> Pod:

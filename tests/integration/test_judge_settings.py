@@ -287,7 +287,10 @@ def test_mistakes_have_a_sentence(settings: dict[str, Any], complaint: str) -> N
 
 async def test_files_that_are_no_certificates_end_the_start(tmp_path: Path) -> None:
     (tmp_path / "prose.pem").write_text("not a certificate")
-    for file, why in ((tmp_path / "none.pem", "No such file"), (tmp_path / "prose.pem", "name readable PEM files")):
+    for file, why in (
+        (tmp_path / "none.pem", "No such file"),
+        (tmp_path / "prose.pem", "give a PEM file of certificates"),
+    ):
         with pytest.raises(ConfigError, match=re.escape(str(file)) + f".*{why}"):
             async with judging(tls={"ca": str(file)}):
                 pass

@@ -26,6 +26,7 @@ from collector.config.settings import (
     PlannedRate,
 )
 from collector.config.unused_keys import unused_notes
+from collector.config.usual_addresses import address_notes
 from collector.evaluate.references.subject import referenced_fields
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
@@ -77,7 +78,7 @@ def report(config: Config) -> Iterator[str]:
     yield from alert_lines(config)
     yield from capacity_lines(config)
     yield from _golden(config)
-    yield from (f"note       {note}" for note in unused_notes(config))
+    yield from (f"note       {note}" for note in (*address_notes(config), *unused_notes(config)))
     yield from _warnings(config)
 
 

@@ -11,6 +11,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from collector.logs.kafka_security import KafkaOAuthSettings, KafkaSecuritySettings
 from collector.logs.log import LogError, LogRefused, LogUnavailable
+from collector.pem_files import no_password, try_pem_files
 from evaluators.wire.http_client import ask_blocking
 from evaluators.wire.outside_json import read_outside
 
@@ -40,7 +41,11 @@ class Credentials:
         security = self.security
         if security is None:
             return {}
-        _check_files(security)
+        authorities = {"ca": security.ca, "oauth.ca": security.oauth.ca if security.oauth else None}
+        try:
+            try_pem_files(security.certificate, security.key, **authorities)
+        except ValueError as problem:
+            raise LogRefused(f"security.{problem}") from None
         if self._tokens is not None:
             self._tokens.token()
         return {**_fixed(security), "sasl_oauth_token_provider": self._tokens, **_login(security)}
@@ -58,7 +63,7 @@ def _fixed(security: KafkaSecuritySettings) -> dict[str, Any]:
     return {
         "security_protocol": security.protocol,
         "sasl_mechanism": security.mechanism,
-        "ssl_password": _no_password,
+        "ssl_password": no_password,
         **{name: None if path is None else str(path) for name, path in files.items()},
     }
 
@@ -84,36 +89,6 @@ def _secret_in(path: Path, key: str) -> str:
     if not secret:
         raise LogRefused(f"security.{key}: {path} is empty; write the password into it")
     return secret
-
-
-def _no_password() -> str:
-    raise ValueError("the key has a password; store it without one")
-
-
-def _check_files(security: KafkaSecuritySettings) -> None:
-    """See that the PEM files can be used; the client's own message would not say which of them cannot."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if security.ca is not None:
-        ca = security.ca
-        _use("ca", ca, lambda: context.load_verify_locations(ca))
-    if security.certificate is not None and security.key is not None:
-        certificate, key = security.certificate, security.key
-        for name, path in (("certificate", certificate), ("key", key)):
-            _use(name, path, path.read_bytes)
-        _use("certificate", certificate, lambda: context.load_cert_chain(certificate, key, _no_password))
-
-
-def _use(key: str, path: Path, load: Callable[[], object]) -> None:
-    try:
-        load()
-    except ssl.SSLError as problem:
-        why = (problem.reason or "unreadable").replace("_", " ").lower()
-        raise LogRefused(
-            f"security.{key}: {path} cannot be used ({why}); give PEM files that belong together"
-        ) from None
-    except (OSError, ValueError) as problem:
-        why = getattr(problem, "strerror", None) or problem
-        raise LogRefused(f"security.{key}: {path} cannot be read ({why})") from None
 
 
 class _Tokens(_TokenProvider):

@@ -46,6 +46,7 @@ IN_MONITOR = (
     ),
 )
 CHANGED = (
+    ("api_key: k", "api_key_file: no", "judges.main.api_key_file: must be the path of a file; yes, no, on and off are"),
     ("criteria: x", "criteria: x, threshold: 60%", "evaluators.good.threshold: must be a number; for 60% write 0.6"),
     ("criteria: x", "criteria: x, threshold: 5", "evaluators.good.threshold: must be at most 1"),
     ("criteria: x", "criteria: x, judge: big", "evaluators.good.judge: unknown judge 'big'; choose from main"),
@@ -106,6 +107,16 @@ CHANGED = (
         ":1/v1?api-key=k",
         "judges.main.base_url: ends with ?… or #…, after which no path can be added; write the",
     ),
+    (
+        "http://127.0.0.1:1/v1",
+        "https://api.openai.com",
+        "judges.main.base_url: has no path; write https://api.openai.com/v1",
+    ),
+    (
+        "http://127.0.0.1:1/v1",
+        "https://openrouter.ai/",
+        "judges.main.base_url: has no path; write https://openrouter.ai/api/v1",
+    ),
     (":1/v1", ":port/v1", "judges.main.base_url: is not a URL; write it like https://host/v1"),
     ("base_url", "api_base", "judges.main.api_base: unknown key; write base_url"),
     ("criteria: x", 'criteria: x, threshold: "0,7"', "evaluators.good.threshold: must be a number; for 0,7 write 0.7"),
@@ -136,6 +147,9 @@ ADDED = (
     ("page: {port: http}", "page.port: must be a whole number"),
     ("store_text: maybe", "store_text: must be true or false"),
     ("export: {otlp: {endpoint: collector:4318}}", "export.otlp.endpoint: has the wrong form; needed: the OTLP/HTTP endpoint, like"),
+    ('export: {otlp: {endpoint: "http://h:4318/v1/traces"}}', "export.otlp.endpoint: ends with /v1/traces, which is added to it; write http://h:4318"),
+    ('export: {otlp: {endpoint: "http://h:port"}}', "export.otlp.endpoint: is not a URL; write it like"),
+    ('alerts: {watcher: {alertmanager: "http://a:9093/api/v2/alerts"}}', "alerts.watcher.alertmanager: ends with /api/v2/alerts, which"),
     ("log: {kind: kafak}", "log.kind: must be 'sqlite', 'kafka' or 'memory'; did you mean 'kafka'?"),
     ("log: kafka", "log: must be a mapping, with key: value such as kind, path, "),
     ("log: {kind: kafka}", "log.kafka: is missing; write bootstrap_servers: [host:9092]"),

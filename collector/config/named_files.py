@@ -1,0 +1,82 @@
+"""The files that a configuration names: `check` says which of them the service could not open at its start."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from collector.config.configured import Config
+from collector.errors import ConfigError
+from collector.pem_files import try_pem_files
+from collector.receive.files import files_in
+
+_PEM = ("certificate", "key", "ca", "client_ca")
+_Place = tuple[str | int, ...]
+
+
+def elsewhere_notes(config: Config) -> list[str]:
+    """One note for each file or folder to write to whose folder this machine does not have: the service's may have it.
+
+    Raises:
+        ConfigError: with one line for each other file that the service could not open.
+    """
+    settings = config.settings
+    named = [*_named(settings, ()), *_named(config.exporters, ("export",))]
+    if settings.golden is not None:
+        named.append((("golden", "path"), Path(settings.golden.path)))
+    if settings.log.kind == "sqlite":
+        named.append((("log", "path"), Path(settings.log.path)))
+    named += [(("receive", "files", number), Path(path)) for number, path in enumerate(settings.receive.files)]
+    notes: list[str] = []
+    mistakes: list[str] = []
+    for place, found in named:
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)[1:]
+        files = found if isinstance(found, Mapping) else {"": found}
+        away = [path for path in files.values() if path.is_absolute() and not path.parent.exists()]
+        if away:
+            notes += [f"{where}: this machine has no folder {path.parent}; the service needs it" for path in away]
+        elif problem := _problem(place, found):
+            mistakes.append(f"{config.source}: {where}{problem}")
+    if mistakes:
+        raise ConfigError("\n".join(mistakes))
+    return notes
+
+
+def _named(value: object, place: _Place) -> Iterator[tuple[_Place, Path | Mapping[str, Path]]]:
+    """The files in a part of the configuration; PEM files of one section together, by their keys."""
+    parts: Mapping[Any, object] = {}
+    if isinstance(value, Path):
+        yield place, value
+    elif isinstance(value, BaseModel):
+        parts = {name: getattr(value, name) for name in type(value).model_fields}
+        pem = {name: path for name in _PEM if isinstance(path := parts.get(name), Path)}
+        if pem:
+            yield place, pem
+        parts = {name: part for name, part in parts.items() if name not in pem}
+    elif isinstance(value, Mapping):
+        parts = cast("Mapping[Any, object]", value)
+    elif isinstance(value, list | tuple):
+        parts = dict(enumerate(cast("Sequence[object]", value)))
+    for name, part in parts.items():
+        yield from _named(part, (*place, name))
+
+
+def _problem(place: _Place, found: Path | Mapping[str, Path]) -> str:
+    """Why it cannot be used, and the remedy; empty if it can."""
+    try:
+        if isinstance(found, Mapping):
+            try_pem_files(**found)
+        elif place[:2] == ("receive", "files"):
+            files_in([found])
+        elif place[-1] == "path" and place[0] != "golden":
+            return "" if found.parent.is_dir() else f": there is no folder {found.parent}; make it, or name another"
+        elif not found.read_bytes().strip():
+            return f": {found} is empty; write into it what the service needs"
+    except OSError as error:
+        return f": {found} cannot be read ({error.strerror}); name a readable file"
+    except ConfigError as error:
+        return f": {error}; name a file or a folder"
+    except ValueError as error:
+        return f".{error}"
+    return ""

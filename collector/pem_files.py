@@ -1,0 +1,41 @@
+"""PEM files are tried before use, so that a complaint names the file: those of `ssl` name none."""
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+
+def try_pem_files(certificate: Path | None = None, key: Path | None = None, **authorities: Path | None) -> None:
+    """Load a certificate with its key, and authorities by their names in the configuration: `ca`, `client_ca`.
+
+    Raises:
+        ValueError: a file cannot be read, or is not what it should be: its key, itself, the reason and the remedy.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    files = {"certificate": certificate, "key": key, **authorities}
+    for name, path in files.items():
+        if path is not None:
+            _use(name, path, path.read_bytes)
+    for name, path in authorities.items():
+        if path is not None:
+            _use(name, path, lambda authority=path: context.load_verify_locations(authority))
+    if certificate is not None and key is not None:
+        _use("certificate", certificate, lambda: context.load_cert_chain(certificate, key, no_password))
+
+
+def no_password() -> str:
+    """The answer of who is asked for a key's password."""
+    raise ValueError("the key has a password; store it without one")
+
+
+def _use(name: str, path: Path, load: Callable[[], object]) -> None:
+    try:
+        load()
+    except ssl.SSLError as problem:  # an OSError, too
+        why = (problem.reason or "unreadable").replace("_", " ").lower()
+        remedy = "PEM files that belong together" if name == "certificate" else "a PEM file of certificates"
+        raise ValueError(f"{name}: {path} cannot be used ({why}); give {remedy}") from None
+    except OSError as problem:
+        raise ValueError(f"{name}: {path} cannot be read ({problem.strerror}); name a readable PEM file") from None
+    except ValueError as problem:
+        raise ValueError(f"{name}: {path} cannot be used: {problem}") from None
