@@ -112,7 +112,7 @@ _BASES = {
     "api.groq.com": "/openai/v1",
     "generativelanguage.googleapis.com": "/v1beta/openai",
 }
-"""Where vendors have their APIs; nothing answers at their hosts alone."""
+"""The paths of vendors' APIs; nothing answers at the hosts alone."""
 
 
 def checked_endpoint(url: str) -> str:

@@ -8,15 +8,15 @@ from pydantic import BaseModel
 
 from collector.config.configured import Config
 from collector.errors import ConfigError
-from collector.pem_files import try_pem_files
 from collector.receive.files import files_in
+from evaluators.wire.pem_files import try_pem_files
 
 _PEM = ("certificate", "key", "ca", "client_ca")
 _Place = tuple[str | int, ...]
 
 
 def elsewhere_notes(config: Config) -> list[str]:
-    """One note for each file or folder to write to whose folder this machine does not have: the service's may have it.
+    """One note for each folder that this machine does not have: that of the service may have it, and files in it.
 
     Raises:
         ConfigError: with one line for each other file that the service could not open.
@@ -28,19 +28,18 @@ def elsewhere_notes(config: Config) -> list[str]:
     if settings.log.kind == "sqlite":
         named.append((("log", "path"), Path(settings.log.path)))
     named += [(("receive", "files", number), Path(path)) for number, path in enumerate(settings.receive.files)]
-    notes: list[str] = []
+    folders: dict[Path, str] = {}
     mistakes: list[str] = []
-    for place, found in named:
+    for place, files in named:
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)[1:]
-        files = found if isinstance(found, Mapping) else {"": found}
-        away = [path for path in files.values() if path.is_absolute() and not path.parent.exists()]
-        if away:
-            notes += [f"{where}: this machine has no folder {path.parent}; the service needs it" for path in away]
-        elif problem := _problem(place, found):
+        paths = files.values() if isinstance(files, Mapping) else [files]
+        away = [path for path in paths if path.is_absolute() and not path.parent.exists()]
+        folders |= {path.parent: where for path in away if path.parent not in folders}
+        if not away and (problem := _problem(place, files)):
             mistakes.append(f"{config.source}: {where}{problem}")
     if mistakes:
         raise ConfigError("\n".join(mistakes))
-    return notes
+    return [f"{where}: this machine has no folder {folder}; the service needs it" for folder, where in folders.items()]
 
 
 def _named(value: object, place: _Place) -> Iterator[tuple[_Place, Path | Mapping[str, Path]]]:
@@ -62,19 +61,19 @@ def _named(value: object, place: _Place) -> Iterator[tuple[_Place, Path | Mappin
         yield from _named(part, (*place, name))
 
 
-def _problem(place: _Place, found: Path | Mapping[str, Path]) -> str:
+def _problem(place: _Place, files: Path | Mapping[str, Path]) -> str:
     """Why it cannot be used, and the remedy; empty if it can."""
     try:
-        if isinstance(found, Mapping):
-            try_pem_files(**found)
+        if isinstance(files, Mapping):
+            try_pem_files(**files)
         elif place[:2] == ("receive", "files"):
-            files_in([found])
+            files_in([files])
         elif place[-1] == "path" and place[0] != "golden":
-            return "" if found.parent.is_dir() else f": there is no folder {found.parent}; make it, or name another"
-        elif not found.read_bytes().strip():
-            return f": {found} is empty; write into it what the service needs"
+            return "" if files.parent.is_dir() else f": there is no folder {files.parent}; make it, or name another"
+        elif not files.read_bytes().strip():
+            return f": {files} is empty; write into it what the service needs"
     except OSError as error:
-        return f": {found} cannot be read ({error.strerror}); name a readable file"
+        return f": {files} cannot be read ({error.strerror}); name a readable file"
     except ConfigError as error:
         return f": {error}; name a file or a folder"
     except ValueError as error:

@@ -24,7 +24,6 @@ from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.layers import LayerContext, wrapped, wrapped_for_batches
 from collector.judging.outage_reporter import ReportPolicy
 from collector.logs.log import Confirm, certain
-from collector.pem_files import try_pem_files
 from collector.telemetry.health import Health
 from collector.telemetry.plain import show
 from collector.telemetry.registry import Telemetry
@@ -52,6 +51,7 @@ from evaluators.judges.rate_limited import EndpointLimiter
 from evaluators.judges.settings import EndpointOptions, as_it_is
 from evaluators.private_files import SecretFiles
 from evaluators.wire.http_client import trusting
+from evaluators.wire.pem_files import try_pem_files
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -22,10 +22,10 @@ from pydantic import SecretStr, field_validator, model_validator
 
 from collector.admission.fair_limit import address_key
 from collector.errors import ConfigError
-from collector.pem_files import try_pem_files
 from collector.receive.rejection import Rejected
 from collector.receive.tenants import CertificateTenant, Tenant, TokenTenant
 from collector.section import Section
+from evaluators.wire.pem_files import try_pem_files
 
 logger = logging.getLogger(__name__)
 

@@ -78,7 +78,7 @@ def test_check_prints_the_plan(tmp_path: Path) -> None:
     done = evalstream("check", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "OTLP/HTTP on http://127.0.0.1:4318" in done.stdout
-    assert len(done.stdout.splitlines()) <= 12
+    assert len(done.stdout.splitlines()) <= 10
     details = evalstream("check", "--verbose", folder=tmp_path).stdout
     assert "helpful (g_eval): each turn, by main" in details
     assert "32 at once, 60 s each, repeated for 300 s; after 20 failures in a row requests wait" in details

@@ -82,8 +82,8 @@ def report(config: Config) -> Iterator[str]:
     yield from _warnings(config)
 
 
-def logs_text(config: Config) -> str:
-    """The place of the records, and their retention."""
+def logs_text(config: Config, *, brief: bool = False) -> str:
+    """The place of the records, and their retention; `brief` without the names of the topics."""
     settings, log = config.settings, config.settings.log
     match log.kind:
         case "memory":
@@ -93,7 +93,8 @@ def logs_text(config: Config) -> str:
         case "kafka":
             assert log.kafka is not None
             names = names_of(page=settings.page is not None, **config.optional_logs)
-            topics = ", ".join(f"{log.kafka.prefix}.{name}" for name in names)
+            prefix = log.kafka.prefix
+            topics = f"{prefix}.*" if brief else ", ".join(f"{prefix}.{name}" for name in names)
             partitions = plural(log.kafka.partitions, "partition")
             secured = _secured(log.kafka.security)
             return f"Kafka at {', '.join(log.kafka.bootstrap_servers)}{secured}: {topics}, {partitions}"
@@ -202,7 +203,7 @@ def judge_text(judge: JudgeSettings) -> str:
     where = f"at {judge.base_url}" if judge.kind == "openai" else f"by {judge.kind}"
     if judge.api != "chat":
         where += f" (api {judge.api}: decides, cannot write)" if judge.decides else f" (api {judge.api})"
-    return f"{judge.model} {where}, at most {plural(judge.concurrency, 'concurrent request')}{price}"
+    return f"{judge.model} {where}{price}"
 
 
 def _cascade(cascade: CascadeSettings) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
 from collector.config.configured import Config
@@ -19,6 +19,8 @@ from collector.wording import listed, plural
 
 if TYPE_CHECKING:
     from collector.logs.kafka import KafkaSettings
+
+_ABSENT = "does not exist, or this user may not see it"
 
 
 def kafka_lines(config: Config) -> Iterator[str]:
@@ -66,7 +68,7 @@ def _log_lines(config: Config, log: KafkaLogSettings) -> Iterator[str]:
     yield f"           groups: {', '.join(groups)}"
     yield f"           permissions: topics {log.prefix}.*: READ, WRITE, DESCRIBE_CONFIGS, and CREATE unless they exist;"
     yield f"           groups {log.prefix}.*: READ"
-    yield from _state(f"{config.source}: log", settings_of_log(log), topics, groups)
+    yield from _state(f"{config.source}: log", settings_of_log(log), topics, groups, "does not exist yet")
 
 
 def _source_lines(config: Config, number: int, source: KafkaSourceSettings) -> Iterator[str]:
@@ -79,7 +81,9 @@ def _source_lines(config: Config, number: int, source: KafkaSourceSettings) -> I
     yield from _state(where, settings_of_source(source, log), topics, groups)
 
 
-def _state(where: str, settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str]) -> Iterator[str]:
+def _state(
+    where: str, settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str], absent: str = _ABSENT
+) -> Iterator[str]:
     """Their state in the cluster now."""
     from collector.logs.kafka.inspection import inspect
 
@@ -91,13 +95,9 @@ def _state(where: str, settings: KafkaSettings, topics: Sequence[str], groups: S
         yield f"           now unknown ({error})"
         return
     for topic in topics:
-        yield f"           {topic}: {_topic(state.topics.get(topic))}"
+        configs = state.topics.get(topic)
+        state_text = absent if configs is None else ", ".join(f"{name} {value}" for name, value in configs.items())
+        yield f"           {topic}: {state_text}"
     for group in groups:
         if members := state.members.get(group):
             yield f"           in {group} now: {', '.join(members)}"
-
-
-def _topic(configs: Mapping[str, Any] | None) -> str:
-    if configs is None:
-        return "does not exist, or this user may not see it"
-    return ", ".join(f"{name} {value}" for name, value in configs.items())

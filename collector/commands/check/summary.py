@@ -11,31 +11,35 @@ from collector.wording import listed, plural
 _MOST = 3
 """Monitors and judges that have a line; of more the number is said."""
 _ATTENTION = ("note", "lost", "retention", "traces")
-_MISSING = ("does not exist, or", "now unknown (")
+_UNREACHABLE = ("now unknown (", "retention  unknown at ")
 
 
 def summary(config: Config, details: Iterable[str]) -> Iterator[str]:
     """The lines. `details` are those of the whole plan, of which the ones that ask for attention are repeated."""
     settings = config.settings
     yield f"{config.source}: valid"
-    yield from (line for line in details if _asks_for_attention(line))
+    yield from dict.fromkeys(_attention(details))
     yield f"receive    {'; '.join(receivers(config))}"
     monitors = list(settings.monitors.items())
     for name, monitor in monitors[:_MOST]:
-        calls = plural(round(1000 * judge_calls(monitor, config)), "judge call")
-        yield f"monitor    {name}: {matched(monitor)}; {sampled(monitor)}; ≈ {calls} per 1,000 turns"
-        yield f"           by {listed([use.name for use in monitor.uses])}"
+        by = listed([use.name for use in monitor.uses])
+        yield f"monitor    {name}: {matched(monitor)}; {sampled(monitor)}; by {by}"
     if len(monitors) > _MOST:
         yield f"           and {plural(len(monitors) - _MOST, 'more monitor')}"
     yield from _judges(config)
     yield from _alerts(config)
     page = [] if settings.page is None else [f"page at http://{settings.page.host}:{settings.page.port}/"]
     yield f"out        {', '.join([*settings.export, *page]) or 'nothing: no exporter and no page'}"
-    yield f"log        {logs_text(config)}"
+    yield f"log        {logs_text(config, brief=True)}"
 
 
-def _asks_for_attention(line: str) -> bool:
-    return line.startswith(_ATTENTION) or any(missing in line for missing in _MISSING)
+def _attention(details: Iterable[str]) -> Iterator[str]:
+    """The lines that ask for attention; a cluster that does not answer has one."""
+    for line in details:
+        if line.strip().startswith(_UNREACHABLE[0]):
+            yield f"kafka      not checked: {line.strip().removeprefix(_UNREACHABLE[0]).removesuffix(')')}"
+        elif "does not exist, or" in line or (line.startswith(_ATTENTION) and not line.startswith(_UNREACHABLE)):
+            yield line
 
 
 def _judges(config: Config) -> Iterator[str]:
@@ -46,8 +50,11 @@ def _judges(config: Config) -> Iterator[str]:
         yield f"           and {plural(len(judges) - _MOST, 'more judge')}"
     uses = [use.name for monitor in config.settings.monitors.values() for use in monitor.uses]
     of_turns = any(config.evaluators[name].evaluator.scope == "turn" for name in uses)
-    if judges and of_turns and (usd := usd_per_1000(config)) is not None:
-        yield f"           ≈ {usd:.2g} USD for 1,000 turns that match"
+    if judges and of_turns:
+        calls = sum(judge_calls(monitor, config) for monitor in config.settings.monitors.values())
+        usd = usd_per_1000(config)
+        cost = "" if usd is None else f", ≈ {usd:.2g} USD"
+        yield f"           ≈ {plural(round(1000 * calls), 'judge call')}{cost} for 1,000 turns that match"
 
 
 def usd_per_1000(config: Config) -> float | None:

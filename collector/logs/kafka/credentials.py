@@ -11,9 +11,9 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from collector.logs.kafka_security import KafkaOAuthSettings, KafkaSecuritySettings
 from collector.logs.log import LogError, LogRefused, LogUnavailable
-from collector.pem_files import no_password, try_pem_files
 from evaluators.wire.http_client import ask_blocking
 from evaluators.wire.outside_json import read_outside
+from evaluators.wire.pem_files import no_password, try_pem_files
 
 TOKEN_WITHIN = 5.0
 """Seconds that the token endpoint may take. A running client waits meanwhile, and sends no heartbeats."""
