@@ -11,6 +11,7 @@ from collector.assemble.trace import Assembler, TraceAnalysis
 from collector.assemble.turns import AssembledTurn
 from collector.dialects.call import Call, Kind, find_conflicts
 from collector.errors import BadInput
+from collector.link.conversation_linker import is_pointer
 from collector.otlp.span import Span
 from collector.records.attributes import attributes_of
 
@@ -104,6 +105,8 @@ def format_lines(trace: ExplainedTrace) -> Iterator[str]:
         conversation = turn.conversation_id or "unknown"
         if turn.truncated_fields:
             outcome += f"; {', '.join(turn.truncated_fields)} may be cut"
+        if is_pointer(turn.conversation_id):
+            outcome += '; its conversation is the response before, which assemble.link: {services: ["*"]} follows'
         yield f"  turn {turn.turn_id} of span {turn.span_id}, conversation {conversation}: {outcome}"
         for key, other in turn.other_conversations.items():
             yield f"    {key} says conversation {other}; to use it: assemble.identity.conversation: [{key}]"
@@ -263,6 +266,8 @@ def _describe_outcome(parsed_span: ParsedSpan, analysis: TraceAnalysis) -> str:
         if task is not None:
             return f"no turn: it makes {task}"
         return f"no turn: {_describe_omission(parsed_span.call, encloses=_encloses(span.span_id, analysis))}"
+    if call.span.span_id != span.span_id and parsed_span.call.output is None:
+        return f"no turn: it is part of the call of span {call.span.span_id}"
     if call.is_step:
         return "no turn: it requests a tool, and no answer follows in this trace"
     return "no turn: its answer was a step towards another answer"

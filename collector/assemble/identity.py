@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from collector.dialects.attributes import LONGEST_NAME, MOST_NAMES, is_masked
 from collector.dialects.decode import as_dict, decode_json
+from collector.link.conversation_linker import is_pointer
 from evaluators.cases import Json
 
 _METADATA = (
@@ -133,7 +134,6 @@ ConversationAndUser = tuple[str | None, str | None]
 
 
 _RUN_SCOPES = ("pydantic-ai",)
-_RESPONSE = "resp_"
 _UUID_LENGTH, _UUID_DASHES = 36, 4
 
 
@@ -143,7 +143,7 @@ def may_be_made_up(conversation: str, scope: str) -> bool:
     Others write the id of the response before, a pointer that is new for each turn. Such an id groups nothing; any
     other in the trace is preferred.
     """
-    return conversation.startswith(_RESPONSE) or (
+    return is_pointer(conversation) or (
         scope.startswith(_RUN_SCOPES) and len(conversation) == _UUID_LENGTH and conversation.count("-") == _UUID_DASHES
     )
 

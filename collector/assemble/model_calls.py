@@ -62,7 +62,7 @@ def find_model_calls(parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> list
     groups = _Groups(candidates)
     _join_by_response(candidates, groups)
     wrapping_ids = _join_by_descent(candidates, groups, tree)
-    _join_siblings(candidates, groups)
+    _join_siblings(candidates, groups, tree)
     calls = [_make_call(group) for group in groups.all() if _is_call(group, wrapping_ids)]
     return _add_recorded_requests(sorted(calls, key=lambda each: (each.span.start, each.span.end, each.span.span_id)))
 
@@ -231,10 +231,10 @@ def _find_normalized_question(call: Call) -> str | None:
     return normalize_whitespace(call.input[question_index].text) if call.input and question_index >= 0 else None
 
 
-def _join_siblings(parsed_spans: Sequence[ParsedSpan], groups: _Groups) -> None:
-    by_parent: dict[tuple[str | None, str], list[ParsedSpan]] = {}
+def _join_siblings(parsed_spans: Sequence[ParsedSpan], groups: _Groups, tree: SpanTree) -> None:
+    by_parent: dict[str | None, list[ParsedSpan]] = {}
     for parsed_span in parsed_spans:
-        by_parent.setdefault((parsed_span.span.parent_span_id, parsed_span.span.trace_id), []).append(parsed_span)
+        by_parent.setdefault(_parent_of(parsed_span.span, tree), []).append(parsed_span)
     for siblings in by_parent.values():
         halves = [
             parsed_span for parsed_span in siblings if all(span.call.output is None for span in groups.get(parsed_span))
@@ -246,6 +246,13 @@ def _join_siblings(parsed_spans: Sequence[ParsedSpan], groups: _Groups) -> None:
                 groups.join(partner, half)
 
 
+def _parent_of(span: Span, tree: SpanTree) -> str | None:
+    """The span that a call was made in; one of the same name around it is the same function, seen from outside."""
+    parent = tree.spans.get(span.parent_span_id or "")
+    is_same = parent is not None and parent.name == span.name
+    return parent.parent_span_id if parent is not None and is_same else span.parent_span_id
+
+
 def _completes(half: ParsedSpan, other: ParsedSpan) -> bool:
     """Whether `other` has what `half` lacks: the answer to the same input, or all content of the same period."""
     call, other_call = half.call, other.call
@@ -253,7 +260,8 @@ def _completes(half: ParsedSpan, other: ParsedSpan) -> bool:
         return False
     if call.input is not None:
         is_streamed = call.usage is None and call.response_id is None and call.error is None
-        return is_streamed and other_call.output is not None and call.input == other_call.input
+        is_same = call.input == other_call.input or (other_call.input is None and call.dialect == other_call.dialect)
+        return is_streamed and other_call.output is not None and is_same
     inside = other.span.start <= half.span.start and half.span.end <= other.span.end
     around = half.span.start <= other.span.start and other.span.end <= half.span.end
     return (inside or around) and (other_call.input is not None or other_call.output is not None)

@@ -24,6 +24,7 @@ from collector.assemble.trace_references import References, TraceReferences
 from collector.assemble.turn_drafts import TurnDraft, find_program_fields
 from collector.dialects.call import Call, ChatMessage
 from collector.dialects.messages import split_system_prompt
+from collector.link.conversation_linker import is_pointer
 from collector.otlp.span import Attributes, Span
 from collector.records.attributes import LONGEST_LABEL, plain_value
 from collector.records.quick_records import quick
@@ -75,6 +76,7 @@ class TurnBuilder:
         self._trace_identity: ConversationAndUser | None = None
         self._trace_ids: dict[IdentityLookup, ConversationAndUser] = {}
         self._interrupted: bool | None = None
+        self._responses = frozenset([parsed_span.call.response_id for parsed_span in parsed_spans])
 
     def build(self, draft: TurnDraft, passages: tuple[str, ...]) -> AssembledTurn:
         """Build the turn of a draft."""
@@ -164,8 +166,8 @@ class TurnBuilder:
                 ids: ConversationAndUser = (parse_identifier(source.conversation_id), parse_identifier(source.user_id))
             else:
                 ids = self._find_ids(source)
-            if ids[0] and may_be_made_up(ids[0], scope):
-                made_up, ids = made_up or ids[0], (None, ids[1])
+            if ids[0] and self._may_be_made_up(ids[0], scope):
+                made_up, ids = made_up or self._pointer_out(ids[0]), (None, ids[1])
             conversation, user = conversation or ids[0], user or ids[1]
             if conversation and user:
                 return conversation, user
@@ -174,6 +176,13 @@ class TurnBuilder:
         if not (conversation or made_up) and self._identity.set_aside is not None:
             made_up, _ = self._find_by(self._identity.set_aside, draft, span)
         return conversation or made_up, user
+
+    def _may_be_made_up(self, conversation: str, scope: str) -> bool:
+        return conversation in self._responses or may_be_made_up(conversation, scope)
+
+    def _pointer_out(self, conversation: str) -> str | None:
+        """An id that a library made up; None where it points at a response of the same trace."""
+        return None if conversation in self._responses and is_pointer(conversation) else conversation
 
     def _find_by(self, lookup: IdentityLookup, draft: TurnDraft, span: Span) -> ConversationAndUser:
         conversation = user = None
@@ -244,7 +253,7 @@ class TurnBuilder:
     def _find_certain_ids(self, span: Span) -> ConversationAndUser:
         """Find the ids that a span has, without one that a library may have made up."""
         conversation, user = self._find_ids(span)
-        return (None if conversation and may_be_made_up(conversation, span.scope) else conversation), user
+        return (None if conversation and self._may_be_made_up(conversation, span.scope) else conversation), user
 
 
 def _have(spans: Iterable[Span], names: frozenset[str]) -> bool:

@@ -49,8 +49,6 @@ _OUTPUTS = (
 _AMBIGUOUS = frozenset({"prompt", "input", "completion", "output", "response"})
 """Names that any program may use for anything: they are evidence only on a span that names a model."""
 
-_VOLTAGENT = "agent.state"
-"""VoltAgent's mark of an agent's own span, which has question and answer under `input` and `output`."""
 _OPENINFERENCE_KIND = "openinference.span.kind"
 
 
@@ -74,14 +72,12 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     return Call(
         dialect="generic",
         kind=kind,
-        system=system or find_text(attributes, "agent.instructions"),
+        system=system,
         input=as_messages(rest),
         output=answer.messages,
         input_incomplete=question.incomplete,
         output_incomplete=answer.incomplete,
-        error=find_error(span, answered=answer.messages is not None)
-        if kind == "model" or _VOLTAGENT in attributes
-        else None,
+        error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,
         model=find_text(attributes, *_MODELS) if kind in {"model", "chain"} else None,
         usage=find_usage(attributes, _TOKENS_IN, _TOKENS_OUT) if kind == "model" else None,
         agent=span.name if kind == "agent" else None,
@@ -104,8 +100,6 @@ def _find_kind(span: Span, kind_name: str | None, input_key: str, output_key: st
         kind = _KINDS.get(kind_name.upper(), "chain")
         is_model = kind_name.upper() not in {*_KINDS, *_STEPS} and find_text(span.attributes, *_MODELS)
         return "workflow" if kind == "chain" and not span.parent_span_id and not is_model else kind
-    if _VOLTAGENT in span.attributes:
-        return "agent"
     if not (input_key and output_key):
         is_call = input_key and "gen_ai.operation.name" in span.attributes and find_text(span.attributes, *_MODELS)
         return "model" if is_call else None  # it failed, or called a tool
@@ -157,9 +151,9 @@ DIALECT = Dialect(
     rank=950,
     read=read,
     glance=glance,
-    evidence=(_KIND, _VOLTAGENT, *(name for name in (*_INPUTS, *_OUTPUTS) if not name.startswith("gen_ai."))),
+    evidence=(_KIND, *(name for name in (*_INPUTS, *_OUTPUTS) if not name.startswith("gen_ai."))),
     coverage=Coverage(
-        libraries="VoltAgent, Dify, Alibaba's instrumentations, LiveKit, Pipecat, workflow tools, one's own spans",
+        libraries="Dify, Alibaba's instrumentations, LiveKit, Pipecat, workflow tools, one's own spans",
         messages="input.value, output.value, llm.prompts, llm.completions and the like",
         tools="tool spans, by gen_ai.span.kind",
         retrieval="retriever spans, by gen_ai.span.kind",

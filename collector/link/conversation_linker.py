@@ -5,6 +5,8 @@ A conversation starts with a turn that has no history, and each turn extends it.
 words and get the same answer have two conversations; a turn that continues either goes to the younger one, whose
 history is the same. A turn whose start was never seen, because it is older, cut off or consists of examples, is a
 conversation of its own.
+
+A turn whose endpoint keeps the history names the response before it instead, and belongs to that one's conversation.
 """
 
 import hashlib
@@ -31,6 +33,19 @@ class History(NamedTuple):
     opening: HistoryDigest | None
     before: HistoryDigest | None
     after: HistoryDigest | None
+
+
+_RESPONSE = "resp_"
+
+
+def is_pointer(conversation: str | None) -> bool:
+    """Whether an id is that of a response of OpenAI's API: libraries write the response before as the conversation."""
+    return conversation is not None and conversation.startswith(_RESPONSE)
+
+
+def follows_responses(turn: Turn) -> bool:
+    """Whether a turn may be linked with others by the ids of their responses."""
+    return is_pointer(turn.conversation_id) or is_pointer(turn.response_id)
 
 
 def history_of(turn: Turn) -> History:
@@ -95,6 +110,7 @@ class _Chat:
     digest: HistoryDigest
     turns: list[str] = field(default_factory=list[str])
     traces: set[str] = field(default_factory=set[str])
+    responses: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
 
 class ConversationLinker:
@@ -113,6 +129,7 @@ class ConversationLinker:
         self._by_digest: dict[HistoryDigest, list[_Chat]] = {}  # those with the same history, by their first offsets
         self._turns: dict[str, _Chat] = {}
         self._traces: dict[str, _Chat] = {}
+        self._responses: dict[tuple[str, str], _Chat] = {}  # by tenant and id
 
     def __len__(self) -> int:
         return len(self._chats)
@@ -133,10 +150,12 @@ class ConversationLinker:
             return known.conversation_id
         history = history_of(turn)
         chat = self._traces.get(_own_id(turn)) if turn.trace_id else None
-        if chat is None and history.before is None:
+        if chat is None and turn.conversation_id is not None:
+            chat = self._responses.get((tenant_of(turn), turn.conversation_id))
+        if chat is None and history.before is not None:
+            chat = next(reversed(self._by_digest.get(history.before, ())), None)
+        elif chat is None and turn.conversation_id is None:  # what follows a response that was never seen starts none
             chat = self._start(turn, offset, time)
-        elif chat is None:
-            chat = next(reversed(self._by_digest.get(history.before or b"", ())), None)
         if chat is None:
             return _own_id(turn)
         self._add(chat, turn, history.before, history.after, time)
@@ -157,6 +176,10 @@ class ConversationLinker:
             trace = _own_id(turn)
             chat.traces.add(trace)
             self._traces[trace] = chat
+        if is_pointer(turn.response_id):
+            response = (tenant_of(turn), turn.response_id or "")
+            chat.responses.add(response)
+            self._responses[response] = chat
         chat.touched = time
         self._touched.move_to_end(chat.first)
         if after is None:
@@ -193,6 +216,9 @@ class ConversationLinker:
             del self._turns[turn_id]
         for trace_id in chat.traces:
             del self._traces[trace_id]
+        for response in chat.responses:
+            if self._responses.get(response) is chat:
+                del self._responses[response]
 
 
 def _first(chat: _Chat) -> int:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from collector.backoff import Backoff
-from collector.link.conversation_linker import history_of
+from collector.link.conversation_linker import follows_responses, history_of, is_pointer
 from collector.logs.appending import RETRY, append_until_durable
 from collector.logs.log import Log, Record
 from collector.records.json import turn_to_json
@@ -29,11 +29,25 @@ class RoutedRecord(NamedTuple):
 def has_no_conversation(turn: Turn, services: frozenset[str]) -> bool:
     """Whether the turn names no conversation and comes from one of the services whose turns are linked.
 
-    An agent's run inside a turn has another history than its user's, and is never linked by it.
+    One that names the response before it names none. An agent's run inside a turn has another history than its user's,
+    and is never linked by it.
     """
     if turn.agent_run_of is not None:
         return False
-    return bool(services) and turn.conversation_id is None and (EVERY in services or turn.service in services)
+    is_unnamed = turn.conversation_id is None or is_pointer(turn.conversation_id)
+    return bool(services) and is_unnamed and (EVERY in services or turn.service in services)
+
+
+def _unlinked_key(turns: Sequence[Turn]) -> bytes | None:
+    """The key that turns have in common with those that continue them; None if nothing may continue them.
+
+    It is the words of their first exchange, or the service whose turns name the response before them.
+    """
+    services = (turn.service or "" for turn in turns if follows_responses(turn))
+    if (service := next(services, None)) is not None:
+        return f"responses of {service}".encode(errors="replace")
+    opening = next(filter(None, (history_of(turn).opening for turn in turns)), None)
+    return None if opening is None else opening.hex().encode()
 
 
 class TurnRouter:
@@ -93,10 +107,10 @@ class TurnRouter:
         if not any(has_no_conversation(turn, self._services) for turn in turns):
             yield from map(self._route, turns)
             return
-        opening = next(filter(None, (history_of(turn).opening for turn in whole or turns)), None)
+        key = _unlinked_key([*(whole or turns)])
         for turn in turns:
-            if opening is not None and has_no_conversation(turn, self._services):
-                yield RoutedRecord(Record(opening.hex().encode(), turn_to_json(turn)), unlinked=True)
+            if key is not None and has_no_conversation(turn, self._services):
+                yield RoutedRecord(Record(key, turn_to_json(turn)), unlinked=True)
             else:
                 yield self._route(turn)
 

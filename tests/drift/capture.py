@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,7 +49,9 @@ def _prepare(driver: Path, environment: Path, folder: Path, port: int) -> list[s
     values = {
         "origin": f"http://127.0.0.1:{port}", "base": f"http://127.0.0.1:{port}/v1", "service": driver.stem.replace("_", "-"),
         "system": scenario.SYSTEM, "rag_system": scenario.RAG_SYSTEM, "rag_prompt": scenario.RAG_PROMPT,
-        "questions": scenario.QUESTIONS, "tool": scenario.TOOL_CALL, "tool_definition": scenario.TOOL_DEFINITION, "documents": scenario.DOCUMENTS,
+        "questions": scenario.QUESTIONS, "tool": scenario.TOOL_CALL, "tool_definition": scenario.TOOL_DEFINITION,
+        "results": {call["arguments"]["place"]: call["result"] for calls in scenario.TOOL_CALLS.values() for call in calls},
+        "documents": scenario.DOCUMENTS,
         "conversation": scenario.CONVERSATION, "conversations": scenario.CONVERSATIONS, "user": scenario.USER,
     }  # fmt: skip
     (folder / "scenario.json").write_text(json.dumps(values))
@@ -88,7 +91,7 @@ def versions_of(driver: Path, environment: Path) -> dict[str, str]:
         chosen = {words[0]: words[1].removeprefix("v") for words in required if len(words) > 1}
         return {name: chosen.get(name, "?") for name in packages_of(driver)}
     for package in packages_of(driver):
-        name = package.partition("[")[0]
+        name = re.split(r"[\[!=<>]", package)[0]
         if driver.suffix == ".py":
             found = next(environment.glob(f"lib/*/site-packages/{name.replace('-', '_')}-*.dist-info"), None)
             versions[name] = found.name.removesuffix(".dist-info").partition("-")[2] if found else "?"

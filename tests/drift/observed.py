@@ -15,7 +15,7 @@ from scenario import (
     CONVERSATIONS,
     DOCUMENTS,
     QUESTIONS,
-    TOOL_CALL,
+    TOOL_CALLS,
     USAGE,
     USER,
     text_of,
@@ -99,18 +99,19 @@ def _call(wire: WireCall, spans: Sequence[RawSpan]) -> Json:
     )
     around = [each for each in around if each.trace_id == around[0].trace_id]
     own = around[0] if around else None
+    in_trace = [each for each in spans if own and each.trace_id == own.trace_id]
     messages, system = _canonical(raw, wire.body.get("instructions"))
     has_result = raw[-1].get("role") == "tool" or raw[-1].get("type") == "function_call_output"
-    is_tool = step == "turn3" and not has_result
+    is_tool = step in TOOL_CALLS and not has_result
     answer = "" if is_tool or wire.failed else wire.form or _answer(step)
-    absent = _absent(messages, answer, own, around)
+    absent = _absent(messages, answer, own, in_trace)
     conversation = CONVERSATIONS.get(step, CONVERSATION)
     return {
         "step": step, "exchange": step, "span_id": own.span_id if own else None, "trace_id": own.trace_id if own else None,
         "span_name": own.name if own else None, "streaming": bool(wire.body.get("stream")), "system_prompt": system,
         "input_messages": messages, "output_messages": [] if wire.failed else [{"role": "assistant", "content": answer}],
         "usage": None if wire.failed else {"input_tokens": USAGE[0], "output_tokens": USAGE[1]},
-        "error": {"http_status": 500} if wire.failed else None, "conversation_id": conversation, "user_id": USER,
+        "error": {"http_status": 503 if step == "retry" else 500} if wire.failed else None, "conversation_id": conversation, "user_id": USER,
         "found_in_payload": absent or "all on this span or its log records",
         "conversation_id_at": [each.name for each in around if conversation in each.text],
         "user_id_in_payload": any(USER in each.text for each in around),
@@ -118,14 +119,14 @@ def _call(wire: WireCall, spans: Sequence[RawSpan]) -> Json:
     }  # fmt: skip
 
 
-def _absent(messages: Sequence[Json], answer: str, own: RawSpan | None, around: Sequence[RawSpan]) -> dict[str, str]:
-    """Which of the texts are not on the call's own span, and whether another span around it has them."""
+def _absent(messages: Sequence[Json], answer: str, own: RawSpan | None, others: Sequence[RawSpan]) -> dict[str, str]:
+    """Which of the texts are not on the call's own span, and whether another span of its trace has them."""
     wanted = {f"input_messages[{index}].content": each["content"] for index, each in enumerate(messages)}
     wanted["output_messages[0].content"] = answer
     places: dict[str, str] = {}
     for key, text in wanted.items():
         if text and not (own and _contains(own.text, text)):
-            places[key] = "trace" if any(_contains(each.text, text) for each in around) else "absent"
+            places[key] = "trace" if any(_contains(each.text, text) for each in others) else "absent"
     return places
 
 
@@ -167,7 +168,9 @@ def _exchange(step: str, calls: Sequence[Json], spans: Sequence[RawSpan]) -> Jso
         "trace_ids": sorted({each["trace_id"] for each in calls if each["trace_id"]}),
         "assistant": None if failed else answer,
         "retrieval_context": [dict(each) for each in DOCUMENTS] if step == "rag" else [],
-        "tool_calls": [{key: TOOL_CALL[key] for key in ("id", "name", "arguments", "result")}] if step == "turn3" else [],
+        "tool_calls": [
+            {key: call[key] for key in ("id", "name", "arguments", "result")} for call in TOOL_CALLS.get(step, ())
+        ],
         "llm_span_ids": [each["span_id"] for each in calls], "final_llm_span_id": last["span_id"],
         "other_spans_carrying_the_answer": sorted(
             each.span_id for each in spans if not failed and answer in each.text and each.span_id != last["span_id"]

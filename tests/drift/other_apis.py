@@ -73,7 +73,7 @@ def _gemini_chunk(part: Json, *, last: bool = True) -> Json:
 def _gemini_part(reply: Json) -> Json:
     if isinstance(reply, str):
         return {"text": reply}
-    return {"functionCall": {"name": reply["name"], "args": json.loads(reply["arguments"])}}
+    return {"functionCall": {"name": reply[0]["name"], "args": json.loads(reply[0]["arguments"])}}
 
 
 def _gemini_answer(reply: Json, _whole: Json) -> bytes:

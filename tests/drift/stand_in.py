@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from other_apis import OtherApi, find_api
-from scenario import ANSWERS, FAILING, TOOL_CALL, USAGE, text_of, user_text
+from scenario import ANSWERS, FAILING, QUESTIONS, REFUSED_ONCE, TOOL_CALL, TOOL_CALLS, USAGE, text_of, user_text
 
 Json = Any
 _MODEL = "gpt-4o-mini-2024-07-18"
@@ -102,11 +102,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, recording: Recording, request: Json, *, is_chat: bool) -> None:
         messages = request.get("messages") if is_chat else request.get("input")
         messages = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        failed = FAILING in user_text(messages)
+        asked = user_text(messages)
+        refused = REFUSED_ONCE in asked and not any(REFUSED_ONCE in json.dumps(call.body) for call in recording.calls)
+        failed = FAILING in asked or refused
         reply = _choose(messages, request)
         recording.calls.append(WireCall(time.time_ns(), request, failed, _form_of(reply)))
         if failed:
-            self._fail()
+            self._fail(503 if refused else 500)
             return
         number = len(recording.calls)
         make = _chat_reply if is_chat else _responses_reply
@@ -127,9 +129,9 @@ class _Handler(BaseHTTPRequestHandler):
         whole = _chat_reply(reply, len(recording.calls), request)
         self._reply(200, api.answer(reply, whole), api.content_type)
 
-    def _fail(self) -> None:
+    def _fail(self, status: int = 500) -> None:
         error = {"error": {"message": "upstream model crashed (fixed failure)", "type": "server_error"}}
-        self._reply(500, json.dumps(error).encode())
+        self._reply(status, json.dumps(error).encode())
 
     def _reply(self, status: int, body: bytes, kind: str = "application/json") -> None:
         self.send_response(status)
@@ -143,17 +145,18 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _choose(messages: Json, request: Json) -> Json:
-    """The answer: a text, or the name and arguments of a tool that is offered and has no result yet."""
+    """The answer: a text, or the calls of a tool that is offered and has no result yet."""
     last = messages[-1]
     has_result = last.get("role") == "tool" or last.get("type") == "function_call_output"
     text = next((answer for words, answer in ANSWERS if words in user_text(messages)), "Please ask about kayaks.")
     tools = [each.get("function", each).get("name") for each in request.get("tools") or ()]
-    if TOOL_CALL["words"] in user_text(messages) and not has_result and TOOL_CALL["name"] in tools:
-        return {"name": TOOL_CALL["name"], "arguments": json.dumps(TOOL_CALL["arguments"])}
+    step = next((step for step, question in QUESTIONS.items() if question in user_text(messages)), "")
+    if step in TOOL_CALLS and not has_result and TOOL_CALL["name"] in tools:
+        return [{**call, "arguments": json.dumps(call["arguments"])} for call in TOOL_CALLS[step]]
     structured = [name for name in tools if name != TOOL_CALL["name"]]
     if structured and request.get("tool_choice") not in (None, "auto", "none"):
         fields = {"answer": text}
-        return {"name": structured[0], "arguments": json.dumps(fields)}
+        return [{"id": TOOL_CALL["id"], "name": structured[0], "arguments": json.dumps(fields)}]
     if (request.get("response_format") or {}).get("type") in {"json_object", "json_schema"}:
         return json.dumps({"answer": text})
     return text
@@ -161,8 +164,8 @@ def _choose(messages: Json, request: Json) -> Json:
 
 def _form_of(reply: Json) -> str | None:
     """The JSON of an answer that fills a form, by a tool or as text."""
-    if isinstance(reply, dict):
-        return None if reply["name"] == TOOL_CALL["name"] else reply["arguments"]
+    if isinstance(reply, list):
+        return None if reply[0]["name"] == TOOL_CALL["name"] else reply[0]["arguments"]
     return reply if reply.startswith("{") else None
 
 
@@ -171,20 +174,20 @@ def _usage(*, is_chat: bool) -> Json:
     return {**dict(zip(names, USAGE, strict=True)), "total_tokens": sum(USAGE)}
 
 
-def _call_of(reply: Json) -> Json:
+def _call_of(call: Json) -> Json:
     return {
-        "id": TOOL_CALL["id"],
+        "id": call["id"],
         "type": "function",
-        "function": {"name": reply["name"], "arguments": reply["arguments"]},
+        "function": {"name": call["name"], "arguments": call["arguments"]},
     }
 
 
 def _chat_reply(reply: Json, number: int, _request: Json) -> Json:
-    is_tool = isinstance(reply, dict)
+    is_tool = isinstance(reply, list)
     message = {
         "role": "assistant",
         "content": None if is_tool else reply,
-        **({"tool_calls": [_call_of(reply)]} if is_tool else {}),
+        **({"tool_calls": [_call_of(call) for call in reply]} if is_tool else {}),
     }
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if is_tool else "stop"}
     return {
@@ -204,30 +207,36 @@ def _chat_stream(reply: Json, number: int, _request: Json) -> bytes:
         "created": int(time.time()),
         "model": _MODEL,
     }
-    if isinstance(reply, dict):
-        deltas: list[Json] = [{"role": "assistant", "tool_calls": [{"index": 0, **_call_of(reply)}]}]
+    if isinstance(reply, list):
+        calls = [{"index": index, **_call_of(call)} for index, call in enumerate(reply)]
+        deltas: list[Json] = [{"role": "assistant", "tool_calls": [call]} for call in calls]
     else:
         middle = len(reply) // 2
         deltas = [{"role": "assistant", "content": reply[:middle]}, {"content": reply[middle:]}]
     chunks = [{**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
-    finish = "tool_calls" if isinstance(reply, dict) else "stop"
+    finish = "tool_calls" if isinstance(reply, list) else "stop"
     chunks.append({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     chunks.append({**base, "choices": [], "usage": _usage(is_chat=True)})
     return b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks) + b"data: [DONE]\n\n"
 
 
 def _responses_reply(reply: Json, number: int, request: Json) -> Json:
-    if isinstance(reply, dict):
-        item: Json = {
-            "type": "function_call",
-            "id": f"fc_{number}",
-            "call_id": TOOL_CALL["id"],
-            "status": "completed",
-            **reply,
-        }
+    if isinstance(reply, list):
+        output: Json = [
+            {
+                "type": "function_call",
+                "id": f"fc_{number}_{index}",
+                "call_id": call["id"],
+                "status": "completed",
+                "name": call["name"],
+                "arguments": call["arguments"],
+            }
+            for index, call in enumerate(reply)
+        ]
     else:
         part = {"type": "output_text", "text": reply, "annotations": []}
         item = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [part]}
+        output = [item]
     usage = {
         **_usage(is_chat=False),
         "input_tokens_details": {"cached_tokens": 0},
@@ -235,36 +244,28 @@ def _responses_reply(reply: Json, number: int, request: Json) -> Json:
     }
     return {
         "id": f"resp_drift_{number}", "object": "response", "created_at": int(time.time()), "status": "completed", "error": None,
-        "incomplete_details": None, "instructions": request.get("instructions"), "model": _MODEL, "output": [item], "parallel_tool_calls": True, "tool_choice": "auto",
+        "incomplete_details": None, "instructions": request.get("instructions"), "model": _MODEL, "output": output, "parallel_tool_calls": True, "tool_choice": "auto",
         "tools": request.get("tools", []), "temperature": 1.0, "top_p": 1.0, "metadata": {}, "usage": usage,
     }  # fmt: skip
 
 
 def _responses_stream(reply: Json, number: int, request: Json) -> bytes:
     whole = _responses_reply(reply, number, request)
-    item = whole["output"][0]
     begun = {**whole, "status": "in_progress", "output": [], "usage": None}
     events: list[Json] = [{"type": "response.created", "response": begun}]
-    events.append(
-        {
-            "type": "response.output_item.added",
-            "output_index": 0,
-            "item": {**item, "status": "in_progress", **({"content": []} if "content" in item else {})},
-        }
-    )
-    if isinstance(reply, str):
-        place = {"item_id": item["id"], "output_index": 0, "content_index": 0}
-        events.append(
-            {
-                "type": "response.content_part.added",
-                **place,
-                "part": {"type": "output_text", "text": "", "annotations": []},
-            }
-        )
-        events.append({"type": "response.output_text.delta", **place, "delta": reply, "logprobs": []})
-        events.append({"type": "response.output_text.done", **place, "text": reply, "logprobs": []})
-        events.append({"type": "response.content_part.done", **place, "part": item["content"][0]})
-    events.append({"type": "response.output_item.done", "output_index": 0, "item": item})
+    for index, item in enumerate(whole["output"]):
+        started = {**item, "status": "in_progress", **({"content": []} if "content" in item else {})}
+        events.append({"type": "response.output_item.added", "output_index": index, "item": started})
+        if isinstance(reply, str):
+            place = {"item_id": item["id"], "output_index": index, "content_index": 0}
+            part = {"type": "output_text", "text": "", "annotations": []}
+            events += [
+                {"type": "response.content_part.added", **place, "part": part},
+                {"type": "response.output_text.delta", **place, "delta": reply, "logprobs": []},
+                {"type": "response.output_text.done", **place, "text": reply, "logprobs": []},
+                {"type": "response.content_part.done", **place, "part": item["content"][0]},
+            ]
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
     events.append({"type": "response.completed", "response": whole})
     lines = (
         f"event: {each['type']}\ndata: {json.dumps({**each, 'sequence_number': index})}\n\n"

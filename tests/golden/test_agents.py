@@ -24,6 +24,7 @@ from evaluators.testing import ScriptedJudge
 WITHOUT_DEFINITIONS = frozenset(
     {
         "claude-agent-sdk",
+        "llamaindex-own",
         "mastra-otel",
         "openinference-dspy",
         "openinference-openai-redacted",
@@ -33,6 +34,7 @@ WITHOUT_DEFINITIONS = frozenset(
         "otel-openai-v2-latest-span",
         "spring-ai-1.1-logs",
         "traceloop-openai-events",
+        "voltagent",
         "weave-conversation",
     }
 )
@@ -44,7 +46,7 @@ WITHOUT_ARGUMENTS = frozenset({"livekit-agents"})
 @cache
 def agent_turn(folder: str) -> Turn:
     """The turn in which the tool was called."""
-    [turn] = [each for each in normalize([PAYLOADS / folder]) if each.tools_called]
+    turn, *_ = [each for each in normalize([PAYLOADS / folder]) if len(each.tools_called) == 1]
     return turn
 
 

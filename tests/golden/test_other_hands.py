@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 from truth import UNMET, even
 
-from collector.commands.normalize import normalize
+from collector.commands.normalize import main, normalize
+from collector.config.settings import AssembleSettings
+from collector.service.assembly_builder import build_assembler, link_turns
 
 FOLDERS = sorted(path.parent for path in UNMET.glob("*/expected.json"))
 
@@ -50,3 +53,17 @@ def test_capture_is_right(folder) -> None:  # type: ignore[no-untyped-def]
 def test_smallest_trace_is_right(name: str, expected: list[tuple[str, str]]) -> None:
     turns = normalize([UNMET / "smallest" / f"{name}.json"])
     assert [(turn.conversation_id, turn.input) for turn in turns if turn.incomplete is None] == expected
+
+
+def test_the_responses_of_a_conversation_that_nobody_named_are_followed() -> None:
+    settings = AssembleSettings.model_validate({"identity": {"ignore": ["session.id"]}, "link": {"services": ["*"]}})
+    folder = UNMET / "ms-agent-framework-1.23-responses"
+    named = {turn.turn_id: turn.conversation_id for turn in normalize([folder])}
+    turns = list(link_turns(normalize([folder], assembler=build_assembler(settings)), settings))
+    talk = [turn for turn in turns if named[turn.turn_id] == "chat-skerry-5518"]
+    assert len(talk) == 5
+    assert len({turn.conversation_id for turn in talk}) == 1
+    assert len({turn.conversation_id for turn in turns}) == len(set(named.values()))
+    out = io.StringIO()
+    assert main([folder], out, io.StringIO(), settings=settings, explained=True) == 0
+    assert out.getvalue().count('which assemble.link: {services: ["*"]} follows') == 4

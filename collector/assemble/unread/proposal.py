@@ -116,11 +116,12 @@ def _weigh(group: Sequence[TextAt]) -> int:
 def _pairs(group: Sequence[TextAt]) -> Iterable[tuple[str, str]]:
     """Pairs of places for question and answer, the likeliest first."""
     sides: list[list[str]] = []
+    varying = _varying_lists(group)
     for side in ("input", "output"):
         weights: dict[str, float] = {}
         for text in group:
-            if _LATER_ITEM.search(text.place):  # a place in a history: the length of the list varies
-                continue
+            if any(item[1] != "0" or text.place[: item.start()] in varying for item in _ITEM.finditer(text.place)):
+                continue  # a fixed place in a history
             if text.side == side or (text.side is None and text.weight == 0):
                 weight = text.weight + (1 if text.side == side else -1) - text.place.count(".") / 20
                 weights[text.place] = max(weights.get(text.place, -99.0), weight)
@@ -129,7 +130,24 @@ def _pairs(group: Sequence[TextAt]) -> Iterable[tuple[str, str]]:
     return sorted(pairs, key=lambda pair: sides[0].index(pair[0]) + sides[1].index(pair[1]))
 
 
-_LATER_ITEM = re.compile(r"\[[1-9]\d*\]")
+_ITEM = re.compile(r"[\[.](\d{1,6})(?=[\].]|\Z)")
+"""A number that counts from the beginning of a list: in JSON, or in an attribute's name."""
+
+
+def _varying_lists(group: Sequence[TextAt]) -> set[str]:
+    """The lists whose length is not the same on all spans, by how their places begin."""
+    numbers: dict[str, dict[str, set[str]]] = {}
+    for text in group:
+        for item in _ITEM.finditer(text.place):
+            numbers.setdefault(text.place[: item.start()], {}).setdefault(text.span.span_id, set()).add(item[1])
+    spans = len({text.span.span_id for text in group})
+    return {
+        name
+        for name, by_span in numbers.items()
+        if len(by_span) < spans or len(set(map(frozenset, by_span.values()))) > 1
+    }
+
+
 _MODEL = ("model", "token", "usage")
 
 

@@ -1,6 +1,6 @@
 """LiteLLM as a library, through OpenInference.
 
-packages: litellm mcp openinference-instrumentation-litellm
+packages: litellm!=1.107.0 mcp openinference-instrumentation-litellm
 """
 
 from __future__ import annotations

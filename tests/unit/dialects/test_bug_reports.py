@@ -109,7 +109,8 @@ def test_voltagents_agent_has_question_and_answer_as_they_were() -> None:
     trace = Trace().span(
         1, "streamText", {**held, "input": "Is it calm?", "output": "Yes."}, took=9, scope="@voltagent/core"
     )
-    trace.span(2, "llm:streamText", {"span.type": "llm", "llm.model": "gpt-5-mini"}, parent=1, scope="@voltagent/core")
+    model = {"entity.type": "agent", "span.type": "llm", "llm.model": "gpt-5-mini"}
+    trace.span(2, "llm:streamText", model, parent=1, scope="@voltagent/core")
     turn = trace.turn()
     assert (turn.conversation_id, turn.input, turn.actual_output, turn.error) == ("c1", "Is it calm?", "Yes.", None)
     failed = Trace().span(1, "streamText", {**held, "agent.state": "error", "input": "Is it calm?"}, error="503")

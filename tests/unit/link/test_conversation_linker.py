@@ -165,7 +165,7 @@ def test_nothing_is_kept_of_those_who_left() -> None:
         links.conversation_of(ann.asks(f"a{number}", f"Question {number}", "Yes."), number, float(number))
     links.conversation_of(Person().asks("late", "Hi", "Hello"), 10, 1000.0)
     assert len(links) == 1
-    assert [len(held) for held in vars_of(links)] == [1] * 5
+    assert [len(held) for held in vars_of(links)] == [1, 1, 1, 1, 1, 0]
     assert links.low_watermark == 10
 
 
@@ -251,3 +251,40 @@ def test_a_thousand_who_opened_alike_each_go_on_in_a_conversation_of_their_own()
     random.Random(1).shuffle(order)
     found = {links.conversation_of(people[n].asks(f"b{n}", f"I am {n}", "Yes."), 1000 + n, 1.0) for n in order}
     assert len(found) == 1000
+
+
+def responding(trace: str, response: str | None, before: str | None = None, **fields: str) -> Turn:
+    """A turn whose endpoint keeps the history: it names the response before."""
+    said = {"input": f"Question {trace}?", "actual_output": f"Answer {trace}.", "service": "desk"}
+    return Turn(turn_id=trace, trace_id=trace, response_id=response, conversation_id=before, **said | fields)
+
+
+def test_responses_are_followed_to_the_first() -> None:
+    turns = [
+        responding("a1", "resp_1"),
+        responding("b1", "resp_9"),
+        responding("a2", "resp_2", "resp_1"),
+        responding("a3", None, "resp_2", error="timeout"),
+        responding("a4", "resp_4", "resp_2"),
+        responding("a5", "resp_5", "resp_4"),
+    ]
+    assert linked(*turns) == ["a1", "b1", "a1", "a1", "a1", "a1"]
+
+
+def test_what_follows_a_response_that_was_never_seen_stays_apart() -> None:
+    assert linked(responding("a2", "resp_2", "resp_1"), responding("a3", "resp_3", "resp_2")) == ["a2", "a3"]
+
+
+def test_a_replay_follows_the_same_responses() -> None:
+    turns = [responding("a1", "resp_1"), responding("b1", "resp_9"), responding("a2", "resp_2", "resp_1")]
+    turns += [responding("b2", "resp_10", "resp_9"), responding("a3", "resp_3", "resp_2")]
+    links = ConversationLinker(window=2.5)
+    assert linked(*turns, links=links) == ["a1", "b1", "a1", "b1", "a1"]
+    start = links.low_watermark or 0
+    again = ConversationLinker(window=2.5)
+    for number, turn in enumerate(turns):
+        if number >= start:
+            again.conversation_of(turn, number, number)
+    assert again.conversation_of(responding("a4", None, "resp_3"), 5, 5.0) == "a1"
+    links.conversation_of(Person().asks("late", "Hi", "Hello"), 6, 999.0)
+    assert [len(held) for held in vars_of(links)] == [1, 1, 1, 1, 1, 0], "nothing is kept of those who left"
