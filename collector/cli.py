@@ -668,10 +668,6 @@ def replay(
     output: Annotated[
         Path | None, _file("Write new evaluations as .jsonl; a later run resumes from it.", "--output", "-o")
     ] = None,
-    into_log: Annotated[
-        bool,
-        typer.Option("--into-log", help="Also write new evaluations to the evaluations log, for page and exporters."),
-    ] = False,
     max_usd: MaxUsd = None,
     batch: Batch = False,
     json: Json = False,

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
-import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 
 from collector.errors import ConfigError
 from collector.records.numbered_lines import numbered_lines
@@ -14,7 +13,9 @@ from collector.statistics.agreement import FEWEST
 from collector.statistics.correction import LabelledScore, WeightedScore
 from collector.wording import plural
 from evaluators.cases import Json
+from evaluators.texts.exact_json import parse_exactly
 
+_EXAMPLE = '{"human": 0.8, "score": 0.7}, with true or false for human, or an evaluation_id for score'
 _BOOLEANS = {"agree": True, "good": True, "pass": True, "right": True, "bad": False, "fail": False, "wrong": False}
 
 
@@ -86,7 +87,7 @@ def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_bet
     Raises:
         ConfigError: the file cannot be read, a line is not a label, or no label has a judge's score.
     """
-    rows = list(_rows(path))
+    rows = [line.row for line in label_lines(path, _EXAMPLE)]
     labels = [
         HumanLabel(
             judged.score,
@@ -115,13 +116,35 @@ def _judged(row: LabelRow, scores: Mapping[str, WeightedScore]) -> WeightedScore
     return WeightedScore(row.score, logged.weight, logged.conversation) if logged else WeightedScore(row.score)
 
 
-def _rows(path: Path) -> Iterator[LabelRow]:
-    for number, line in numbered_lines(path):
+@dataclass(frozen=True, slots=True)
+class LabelLine:
+    """A line of a label file: the label, and all its fields as they stand there."""
+
+    number: int
+    row: LabelRow
+    fields: Mapping[str, Any]
+    data: bytes
+
+    @property
+    def evaluator(self) -> str | None:
+        """The evaluator that the label is about; None where the file does not say."""
+        evaluator = self.fields.get("evaluator")
+        return None if evaluator is None else str(evaluator)
+
+
+def label_lines(path: Path, example: str, remedy: str = "; name another file") -> Iterator[LabelLine]:
+    """The labels of a file. Lines whose `human` is null were not labelled yet, and are passed over.
+
+    Raises:
+        ConfigError: the file cannot be read (the sentence ends with `remedy`), or a line is no label.
+    """
+    for number, data in numbered_lines(path, remedy=remedy):
         try:
-            value: Any = orjson.loads(line)
-            if isinstance(value, dict) and value.get("human", value) is None:  # pyright: ignore[reportUnknownMemberType]
-                continue  # a line of `labels next` that nobody has filled in
-            yield LabelRow.model_validate(value)
-        except (orjson.JSONDecodeError, ValidationError):
-            example = '{"human": 0.8, "score": 0.7}, with true or false for human, or an evaluation_id for score'
-            raise ConfigError(f"{path}: line {number}: not a label; write {example}") from None
+            fields = parse_exactly(data)
+            if isinstance(fields, Mapping) and fields.get("human", fields) is None:
+                continue
+            row = LabelRow.model_validate(fields)
+        except ValueError:
+            why = "human is a number from 0 to 1, true or false, pass or fail"
+            raise ConfigError(f"{path}: line {number}: not a label ({why}); write {example}") from None
+        yield LabelLine(number, row, cast("Mapping[str, Any]", fields), data)

@@ -1,4 +1,4 @@
-"""The one place that builds jobs: of turns, closed windows, requests, and jobs taken over from another log. Pure."""
+"""The one place that builds jobs: of turns, closed windows, requests, commands, and jobs of another log. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -29,6 +29,10 @@ class Trigger(NamedTuple):
     offset: int
     at: float
     size: int
+
+
+NO_TRIGGER = Trigger(ReplayPoint(0), 0, 0.0, 0)
+"""The trigger of what no record of a log makes due."""
 
 
 class StratifiedTurn(NamedTuple):
@@ -126,6 +130,29 @@ def requested_job(
         retry=None if isinstance(request, BackfillRequest) else request.retry,
         happened_at=request.happened_at,
         attributes={name: value for name, value in past.attributes.items() if name != FALLBACK_ATTRIBUTE},
+    )
+
+
+def command_job(
+    monitor: Monitor,
+    assignment: Assignment,
+    case: Turn | Conversation,
+    *,
+    evaluation_id: str | None = None,
+    sampling: Sampling | None = None,
+    attributes: Mapping[str, Json] = _NO_ATTRIBUTES,
+) -> Job:
+    """The job of a command, which has its case at hand: no record of a log makes it due."""
+    return _job(
+        monitor,
+        assignment,
+        subject_id_of(case),
+        lambda: case,
+        NO_TRIGGER,
+        sampling or Sampling(),
+        fallback=False,
+        evaluation_id=evaluation_id,
+        attributes=attributes,
     )
 
 

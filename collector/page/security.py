@@ -13,7 +13,7 @@ import ipaddress
 import logging
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
 import orjson
@@ -24,10 +24,12 @@ from collector.admission.fair_limit import address_key
 from collector.errors import BadInput
 from collector.logs.log import LogUnavailable
 from collector.receive.access import BearerTokens
-from collector.receive.otlp_http import Guard
 from collector.receive.rejection import Rejected
 
 logger = logging.getLogger(__name__)
+
+Guard = Callable[[web.BaseRequest], Awaitable[None]]
+"""Checks a request before its body is read. Raises Rejected (401, 403)."""
 
 _HEADERS = {
     "Content-Security-Policy": (

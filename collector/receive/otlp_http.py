@@ -7,9 +7,7 @@ to no trace and are ignored. `/v1/references` takes JSON into the turns log, `/v
 the same limits. `/v1/metrics` answers 404 with one sentence, so that a sender of all three signals keeps the other two.
 """
 
-import ssl
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Literal
@@ -30,9 +28,6 @@ from collector.receive.settings import OtlpHttpSettings
 from collector.receive.tenants import Sender, Tenant, sender_of, subjects_of, tenant_with
 from collector.telemetry.registry import Telemetry
 
-Guard = Callable[[web.BaseRequest], Awaitable[None]]
-"""Checks a request before its body is read; raises Rejected (401, 403). Authentication goes here."""
-
 
 class OtlpHttpReceiver:
     """Appends OTLP requests to the spans log.
@@ -50,16 +45,14 @@ class OtlpHttpReceiver:
         labels: Log | None = None,
         limits: SenderLimits | None = None,
         rules: IngestRules | None = None,
-        guard: Guard | None = None,
     ) -> None:
         self._settings = settings
-        self._guard = guard
         self._ssl_context = ssl_context_of(settings.tls, "receive.otlp_http") if settings.tls else None
         logs = IngestLogs(spans, turns, labels)
         self._ingest = OtlpIngest("otlp_http", "200", settings, logs, telemetry, limits, rules or IngestRules())
         self._tokens = (
             BearerTokens(settings.auth, "receive.otlp_http", on_wrong=self._ingest.count_wrong_token)
-            if settings.auth and guard is None
+            if settings.auth
             else None
         )
 
@@ -75,9 +68,7 @@ class OtlpHttpReceiver:
         application.on_shutdown.append(self._stop)
         return application
 
-    def serve(
-        self, *, ssl_context: ssl.SSLContext | None = None, shared: SharedPort | None = None
-    ) -> AbstractAsyncContextManager[int]:
+    def serve(self, *, shared: SharedPort | None = None) -> AbstractAsyncContextManager[int]:
         """Serve until left; gives the port, which may be `shared`. Leaving lets running requests end."""
         return serving(
             self.routes(),
@@ -86,7 +77,7 @@ class OtlpHttpReceiver:
             max_connections=self._settings.max_connections,
             idle_timeout=self._settings.idle_timeout,
             stop_grace=self._settings.stop_grace,
-            ssl_context=ssl_context or self._ssl_context,
+            ssl_context=self._ssl_context,
             on_refused=self._ingest.count_refused_connection,
             shared=shared,
         )
@@ -119,8 +110,6 @@ class OtlpHttpReceiver:
     async def _sender(self, request: web.Request) -> Sender:
         """The sender, by token, certificate or address."""
         tenant: Tenant | None = None
-        if self._guard:
-            await self._guard(request)
         if self._tokens:
             tenant = await self._tokens.authenticate(request)
         subjects: list[str] = []

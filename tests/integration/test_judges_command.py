@@ -147,7 +147,7 @@ def test_a_run_is_taken_up_where_it_ended(config: Path, cases: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("rows", "arguments", "sentence"),
     [
-        ([{"input": "?", "actual_output": "x"}], (), "has no label; write `human` beside the case"),
+        ([{"input": "?", "actual_output": "x"}], (), "line 1: not a label (human is a number"),
         ([{"input": "?", "human": True}], (), "has nothing to judge"),
         ([{"input": "?", "actual_output": "x", "human": 7}], (), "human is a number from 0 to 1"),
         (

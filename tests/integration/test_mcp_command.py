@@ -19,7 +19,6 @@ import yaml
 from service import free_port
 
 from collector.commands.mcp.server import (
-    Gate,
     McpOptions,
     PageReader,
     PageUnavailable,
@@ -244,40 +243,6 @@ async def test_a_page_without_tokens_is_not_given_to_everybody(tmp_path: Path) -
             await serve_http(desk.options(None), "0.0.0.0", free_port())
     with pytest.raises(ConfigError, match="no page answers"):
         await serve_http(desk.options(None), "127.0.0.1", free_port())
-
-
-class Page:
-    """Stands for the page: accepts one token, and counts how often it is asked."""
-
-    def __init__(self) -> None:
-        self.token = TOKEN
-        self.asked = 0
-
-    async def status(self, token: str | None) -> int:
-        self.asked += 1
-        return 200 if token == self.token else 401
-
-
-async def test_the_gate_believes_the_page_for_half_a_minute() -> None:
-    page, reached, statuses, now = Page(), [], [], 0.0
-
-    async def application(_scope: Any, _receive: Any, _send: Any) -> None:
-        reached.append(now)
-
-    async def send(message: Any) -> None:
-        if "status" in message:
-            statuses.append(message["status"])
-
-    gate = Gate(application, page, clock=lambda: now)
-    scope = {"type": "http", "headers": [(b"authorization", b"Bearer " + TOKEN.encode())]}
-    for moment in (0.0, 29.0):
-        now = moment
-        await gate(scope, None, send)
-    assert (page.asked, reached) == (1, [0.0, 29.0])
-    page.token = "another"
-    now = 31.0
-    await gate(scope, None, send)
-    assert (statuses, page.asked) == ([401], 2)
 
 
 def test_addresses_and_the_page_of_a_configuration() -> None:

@@ -26,7 +26,6 @@ from collector.logs.log import LogUnavailable
 from collector.logs.memory import MemoryLog
 from collector.receive.access import FREE
 from collector.receive.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
-from collector.receive.rejection import Rejected
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS, RECEIVE_PENDING_BYTES, RECEIVE_REJECTED, RECEIVE_REQUESTS, WRONG_TOKENS
 
@@ -66,11 +65,9 @@ class Sender:
 
 
 @asynccontextmanager
-async def receiving(log: MemoryLog | None = None, *, guard=None, **settings) -> AsyncIterator[Sender]:
+async def receiving(log: MemoryLog | None = None, **settings) -> AsyncIterator[Sender]:
     telemetry = Telemetry()
-    receiver = OtlpHttpReceiver(
-        OtlpHttpSettings(port=0, **settings), log or MemoryLog("spans", 2), telemetry, guard=guard
-    )
+    receiver = OtlpHttpReceiver(OtlpHttpSettings(port=0, **settings), log or MemoryLog("spans", 2), telemetry)
     async with receiver.serve() as port, aiohttp.ClientSession() as session:
         yield Sender(port, session, telemetry)
 
@@ -445,16 +442,13 @@ async def test_stopping_refuses_new_requests_and_ends_running_ones():
     assert len(await stored(log)) == 2
 
 
-async def test_the_guard_sees_a_request_before_its_body_is_read():
-    async def guard(request) -> None:
-        if request.headers.get("Authorization") != "Bearer right":
-            raise Rejected(401, "no valid token", headers={"WWW-Authenticate": "Bearer"})
-
-    async with receiving(guard=guard) as sender:
+async def test_a_token_is_asked_for_before_the_body_is_read():
+    token = "right" * 5
+    async with receiving(auth={"tokens": [token]}) as sender:
         status, headers, answer = await sender.post(bytes(MIB), {**PROTOBUF, "Authorization": "Bearer wrong"})
         assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
         assert Status.FromString(answer).code == Code.UNAUTHENTICATED
-        assert await sender.status(TRACES, {**PROTOBUF, "Authorization": "Bearer right"}) == 200
+        assert await sender.status(TRACES, {**PROTOBUF, "Authorization": f"Bearer {token}"}) == 200
 
 
 async def test_a_bug_is_500_and_its_message_stays_out_of_the_log(caplog: pytest.LogCaptureFixture):

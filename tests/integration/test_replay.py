@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,12 +18,10 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from collector.cli import app
-from collector.commands.replay.replay import INTERIM
 from collector.config.loading import load
 from collector.demo.judge import StandInJudge, serve_judge
 from collector.errors import ConfigError, EvalstreamError
-from collector.logs.log import Log, LogUnavailable, Record
-from collector.logs.sqlite import SqliteLog
+from collector.logs.log import Log, Record
 from collector.records.json import evaluation_from_json, turn_to_json
 from collector.service.app import running
 from collector.service.open_logs import open_logs
@@ -136,10 +133,8 @@ async def test_topics_have_a_past_too(kafka_broker: Any, tmp_path: Path) -> None
         "partitions": 3,
     }
     async with a_world(tmp_path, {"kind": "kafka", "kafka": topics}) as world:
-        report = await world.figures("--judge", "small", "--into-log")
+        report = await world.figures("--judge", "small")
         assert [each["pairs"] for each in report["evaluators"]] == [CONVERSATIONS, 2 * CONVERSATIONS]
-        ids = [each.evaluation_id for each in await world.ledger()]
-        assert len(ids) == len(set(ids)) == 6 * CONVERSATIONS
 
 
 async def test_another_judge_over_the_same_conversations(world: World) -> None:
@@ -186,40 +181,6 @@ async def test_a_second_configuration(world: World) -> None:
     assert found["mean"]["difference"] == 0.0
 
 
-async def test_into_the_log_if_asked_and_only_once(world: World) -> None:
-    before = await world.ledger()
-    await world.figures("--judge", "small", "--into-log")
-    calls = world.judge.calls
-    for judge in ("small", "main"):
-        again = await world.replay("--judge", judge, "--into-log")
-        assert isinstance(again.exception, ConfigError), "it could write nothing, so it asks nothing"
-        assert "are in the evaluations log already" in str(again.exception)
-    assert world.judge.calls == calls
-    after = await world.ledger()
-    assert after[: len(before)] == before
-    added = after[len(before) :]
-    assert len(added) == 3 * CONVERSATIONS
-    old = {each.evaluation_id: each for each in before}
-    for each in added:
-        repeated = old[str(each.attributes["replay_of"])]
-        assert (each.subject, each.monitor, each.sampling) == (repeated.subject, repeated.monitor, repeated.sampling)
-    report = await world.figures("--judge", "small")
-    assert sum(each["pairs"] for each in report["evaluators"]) == 3 * CONVERSATIONS, "a replay is no past of its own"
-
-
-async def test_what_the_log_has_already_is_said_and_not_asked(world: World) -> None:
-    first = await world.replay("--judge", "small", "--evaluator", "helpful", "--into-log")
-    assert "in the log already" not in first.stderr
-    calls = world.judge.calls
-    done = await world.replay("--judge", "small", "--into-log")
-    assert done.exit_code == 0
-    status = [line for line in done.stderr.splitlines() if line.startswith("evalstream: ") and "warning" not in line]
-    assert status[0] == f"evalstream: {2 * CONVERSATIONS} evaluations in the log already, not made again"
-    assert status[1].startswith(f"evalstream: making {CONVERSATIONS} evaluations again, for roughly ")
-    assert 0 < world.judge.calls - calls <= 4 * CONVERSATIONS
-    assert len(await world.ledger()) == 6 * CONVERSATIONS
-
-
 async def test_the_money_ends_it(world: World) -> None:
     whole = (await world.figures("--evaluator", "helpful", "--judge", "small"))["spent_usd"]
     limit = 0.0017 + whole / 2  # the first guess of a price is 0.0017 USD
@@ -230,50 +191,6 @@ async def test_the_money_ends_it(world: World) -> None:
     assert 0 < report["evaluators"][0]["pairs"] < 2 * CONVERSATIONS
     assert report["left_out"]["no_money"] == 2 * CONVERSATIONS - report["evaluators"][0]["pairs"]
     assert report["spent_usd"] <= limit
-
-
-class Away:
-    """Takes the place of `SqliteLog.append` for so many appends to the evaluations log."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: float) -> None:
-        self.times = times
-        append = SqliteLog.append
-
-        async def fails(log: SqliteLog, records: Sequence[Record]) -> None:
-            if log.name == "evaluations" and self.times > 0:
-                self.times -= 1
-                raise LogUnavailable("disk full")
-            await append(log, records)
-
-        monkeypatch.setattr(SqliteLog, "append", fails)
-
-
-async def test_into_a_log_that_is_away_for_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(world.folder)
-    away = Away(monkeypatch, 2)
-    await world.figures("--judge", "small", "--into-log")
-    assert away.times == 0
-    assert len(await world.ledger()) == 6 * CONVERSATIONS
-    assert not INTERIM.exists(), "what the log has is nowhere else"
-
-
-async def test_into_a_log_that_stays_away_loses_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(world.folder)
-    monkeypatch.setattr("collector.commands.replay.replay.PATIENCE", 0.5)
-    away = Away(monkeypatch, math.inf)
-    done = await world.replay("--judge", "small", "--into-log", "--json")
-    assert done.exit_code == 1
-    assert len(json.loads(done.stdout)["evaluators"]) == 2, "the comparison is there all the same"
-    assert done.stderr.endswith(
-        "evalstream: the new evaluations could not be written to the log (disk full); "
-        "run the same command again to resume from evalstream-replay.jsonl\n"
-    )
-    assert len(await world.ledger()) == 3 * CONVERSATIONS
-    calls, away.times = world.judge.calls, 0
-    await world.figures("--judge", "small", "--into-log")
-    assert world.judge.calls == calls, "what was paid for is not judged again"
-    assert len(await world.ledger()) == 6 * CONVERSATIONS
-    assert not INTERIM.exists()
 
 
 async def test_turns_of_files_instead_of_the_log(world: World) -> None:

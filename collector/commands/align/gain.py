@@ -25,7 +25,6 @@ part, once: what was best of many by chance is not better elsewhere.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from collector.commands.align.reading import LabelledSubject, Parts
 from collector.statistics.certificate import upper_limit
@@ -35,18 +34,11 @@ _ONE_SIDE = 0.975
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
-    """Whether an evaluator has the verdict of people on a subject. `passes` is theirs, `weight` what it stands for."""
-
-    cluster: str
-    passes: bool
-    right: bool
-    weight: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class Changed:
-    """The same before and after a change."""
+    """Whether an evaluator has the verdict of people on a subject, before and after a change.
+
+    `passes` is the verdict of people, `weight` what the subject stands for.
+    """
 
     cluster: str
     passes: bool
@@ -85,10 +77,10 @@ class Gain:
         return self.gain.interval[0] > 0.0
 
 
-def agreement_of(subjects: Sequence[Agreed]) -> float | None:
-    """The agreement; None where people have passed all or failed all."""
+def agreement_of(subjects: Sequence[Changed], right: Callable[[Changed], bool]) -> float | None:
+    """The agreement of what is `right`; None where people have passed all or failed all."""
     parts = _parts(subjects)
-    return None if parts is None else sum(_share(part, lambda one: one.right) for part in parts) / 2
+    return None if parts is None else sum(_share(part, right) for part in parts) / 2
 
 
 def gain_of(subjects: Sequence[Changed]) -> Gain | None:
@@ -100,9 +92,9 @@ def gain_of(subjects: Sequence[Changed]) -> Gain | None:
     difference = sum(value for value, _, _ in changes) / 2
     down, up = (math.hypot(*(change[end] for change in changes)) / 2 for end in (1, 2))
     return Gain(
-        before=_balanced(parts, lambda each: each.before),
-        after=_balanced(parts, lambda each: each.after),
-        plain=(_share(subjects, lambda each: each.before), _share(subjects, lambda each: each.after)),
+        before=_balanced(parts, _is_right_before),
+        after=_balanced(parts, _is_right_after),
+        plain=(_share(subjects, _is_right_before), _share(subjects, _is_right_after)),
         gain=Share(difference, (max(-1.0, difference - down), min(1.0, difference + up))),
         labels=len(subjects),
         better=sum(_is_better(change) for change in subjects),
@@ -110,30 +102,28 @@ def gain_of(subjects: Sequence[Changed]) -> Gain | None:
     )
 
 
-def best_possible(subjects: Sequence[Agreed]) -> Gain | None:
-    """The gain of an evaluator that agrees with people everywhere."""
-    return gain_of(
-        [Changed(agreed.cluster, agreed.passes, agreed.right, after=True, weight=agreed.weight) for agreed in subjects]
-    )
-
-
-Subject = TypeVar("Subject", Agreed, Changed)
-
-
-def _parts(subjects: Sequence[Subject]) -> tuple[Sequence[Subject], Sequence[Subject]] | None:
+def _parts(subjects: Sequence[Changed]) -> tuple[Sequence[Changed], Sequence[Changed]] | None:
     passed, failed = ([change for change in subjects if change.passes is passes] for passes in (True, False))
     return (passed, failed) if passed and failed else None
+
+
+def _is_right_before(change: Changed) -> bool:
+    return change.before
+
+
+def _is_right_after(change: Changed) -> bool:
+    return change.after
 
 
 def _is_better(change: Changed) -> bool:
     return change.after and not change.before
 
 
-def _is_worse(changed: Changed) -> bool:
-    return changed.before and not changed.after
+def _is_worse(change: Changed) -> bool:
+    return change.before and not change.after
 
 
-def _share(part: Sequence[Subject], holds: Callable[[Subject], bool]) -> float:
+def _share(part: Sequence[Changed], holds: Callable[[Changed], bool]) -> float:
     return math.fsum(change.weight for change in part if holds(change)) / math.fsum(change.weight for change in part)
 
 
@@ -214,24 +204,30 @@ class HoldoutTest:
         return self.gain is not None and self.answered >= ANSWERING and self.gain.sure
 
 
-def agreed(part: Sequence[LabelledSubject], verdicts: Verdicts, *, weighted: bool) -> list[Agreed]:
-    """The labels that have a verdict, and whether it is people's. Without weights each label counts alike."""
+def compared(
+    part: Sequence[LabelledSubject], before: Verdicts, after: Verdicts | None = None, *, weighted: bool = False
+) -> list[Changed]:
+    """The labels that have both verdicts, and whether these are people's. Without weights each label counts alike.
+
+    Without `after` it is that of an evaluator that agrees with people everywhere.
+    """
     return [
-        Agreed(
+        Changed(
             subject.conversation,
             subject.passes,
-            verdicts[subject.name] is subject.passes,
+            before[subject.name] is subject.passes,
+            after is None or after[subject.name] is subject.passes,
             subject.weight if weighted else 1.0,
         )
         for subject in part
-        if subject.name in verdicts
+        if subject.name in before and (after is None or subject.name in after)
     ]
 
 
 def training_trial(part: Sequence[LabelledSubject], before: Verdicts, after: Verdicts) -> TrainingTrial:
     """A candidate's verdicts on the training part beside those of the evaluator as it is; each label counts alike."""
-    both = [subject for subject in part if subject.name in before and subject.name in after]
-    old, new = (agreement_of(agreed(both, verdicts, weighted=False)) for verdicts in (before, after))
+    changes = compared(part, before, after)
+    old, new = (agreement_of(changes, right) for right in (_is_right_before, _is_right_after))
     return TrainingTrial(old, new, _answered(part, before, after))
 
 
@@ -248,21 +244,11 @@ def chosen(trials: Sequence[TrainingTrial]) -> int | None:
 
 def holdout_test(parts: Parts, before: Verdicts, after: Verdicts) -> HoldoutTest:
     """The one test of the chosen candidate."""
-    changes = [
-        Changed(
-            subject.conversation,
-            subject.passes,
-            before[subject.name] is subject.passes,
-            after[subject.name] is subject.passes,
-            subject.weight if parts.at_random else 1.0,
-        )
-        for subject in parts.holdout
-        if subject.name in before and subject.name in after
-    ]
+    changes = compared(parts.holdout, before, after, weighted=parts.at_random)
     return HoldoutTest(gain_of(changes), _answered(parts.holdout, before, after))
 
 
 def can_show_a_gain(parts: Parts, before: Verdicts) -> bool:
     """Whether an evaluator that agrees with people everywhere would have gained for sure on what is held out."""
-    best = best_possible(agreed(parts.holdout, before, weighted=parts.at_random))
+    best = gain_of(compared(parts.holdout, before, weighted=parts.at_random))
     return best is not None and best.sure

@@ -9,19 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from pydantic import ValidationError
-from rapidfuzz import fuzz
 
-from collector.calibration.labels import LabelRow
+from collector.calibration.labels import LabelLine, label_lines
 from collector.calibration.page_labels import human_of
 from collector.commands.judges.labelled_cases import OWN_KEYS, case_in
 from collector.config.configured import Config
-from collector.errors import ConfigError
 from collector.logs.log import Log
 from collector.past.evaluations import evaluations_in
 from collector.past.turns import case_of, newest_labels, turns_in_log
 from collector.records.attributes import with_declared
-from collector.records.numbered_lines import numbered_lines
 from collector.service.open_logs import Logs
 from collector.statistics.score_scale import ScoreScale
 from evaluators.asking.judge_input import is_missing, to_json_value
@@ -30,7 +26,6 @@ from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of, subject_id_of
 from evaluators.results import Evaluation
 from evaluators.texts.draw import draw
-from evaluators.texts.exact_json import parse_exactly
 
 _TEXTS = ("input", "actual_output", "turns", "messages")
 _NOTES = ("note", "comment")
@@ -39,14 +34,10 @@ EXAMPLE = '{"input": "…", "actual_output": "…", "human": true}, or evaluatio
 
 @dataclass(frozen=True, slots=True)
 class LabelledCases:
-    """The labels of an evaluator that can be used. `gone` are those whose subject is neither in the log nor with them.
-
-    `others` are lines that are about other evaluators.
-    """
+    """The labels of an evaluator that can be used. `gone` are those whose subject is not with them nor in the log."""
 
     labels: "tuple[LabelledSubject, ...]"
     gone: int
-    others: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +61,11 @@ async def labelled_cases(
         ConfigError: the file cannot be read, or a line is no label.
     """
     lower = evaluator.direction == "lower_is_better"
-    others = 0
     if path is None:
         named = [page_label async for page_label in _page_labels(logs.labels, evaluator.name, lower=lower)]
     else:
-        lines = list(_lines(path))
+        lines = label_lines(path, EXAMPLE)
         named = [_of_line(line, path, lower=lower) for line in lines if line.evaluator in (None, evaluator.name)]
-        others = len(lines) - len(named)
     wanted = {evaluation_id for label in named for evaluation_id in label.ids}
     evaluations = await _evaluations(logs.evaluations, evaluator.name, wanted)
     turns = await turns_in_log(logs.turns, {each.subject.conversation_id for each in evaluations.values()})
@@ -91,7 +80,7 @@ async def labelled_cases(
         case = (case_of(evaluation, known) if evaluation is not None else None) or each.case
         if case is not None:
             labels.append(_subject(each, case, evaluation, evaluator, random=random))
-    return LabelledCases(tuple(labels), len(named) - len(labels), others)
+    return LabelledCases(tuple(labels), len(named) - len(labels))
 
 
 def _subject(
@@ -137,31 +126,7 @@ async def _page_labels(log: Log, evaluator: str, *, lower: bool) -> AsyncIterato
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int
-    row: LabelRow
-    evaluator: str | None
-    fields: dict[str, Any]
-    data: bytes
-
-
-def _lines(path: Path) -> Iterator[_Line]:
-    """The labels of a file; lines whose `human` is null were not labelled yet, and are passed over."""
-    for number, line in numbered_lines(path):
-        try:
-            value: Any = parse_exactly(line)
-            if isinstance(value, dict) and value.get("human", value) is None:  # pyright: ignore[reportUnknownMemberType]
-                continue
-            row = LabelRow.model_validate(value)
-        except (orjson.JSONDecodeError, ValidationError):
-            raise ConfigError(f"{path}: line {number}: not a label; write {EXAMPLE}") from None
-        fields: dict[str, Any] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
-        evaluator = fields.get("evaluator")
-        yield _Line(number, row, None if evaluator is None else str(evaluator), fields, line)
-
-
-def _of_line(line: _Line, path: Path, *, lower: bool) -> _Named:
+def _of_line(line: LabelLine, path: Path, *, lower: bool) -> _Named:
     texts = {name: field for name, field in line.fields.items() if name not in (*OWN_KEYS, "score", *_NOTES)}
     has_texts = any(name in texts for name in _TEXTS)
     ids = (line.row.evaluation_id, line.row.turn_id)
@@ -176,11 +141,8 @@ def _of_line(line: _Line, path: Path, *, lower: bool) -> _Named:
     )
 
 
-NEARLY = 90.0
-"""Per cent of the characters of every field from which two subjects are nearly the same, as rapidfuzz has it."""
 FEWEST = 5
 """Conversations that people pass, and that they fail, which both parts must have."""
-_COMPARED = 2_000
 _OF_A_TURN = ("input", "actual_output")
 
 
@@ -225,11 +187,10 @@ def _text(value: Json) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Labels of the `same` or nearly the same subject, of which some pass it and some fail it."""
+    """Labels of the same subject, of which some pass it and some fail it."""
 
     passing: tuple[str, ...]
     failing: tuple[str, ...]
-    same: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,24 +202,20 @@ class Consistent:
 
 
 def consistent(labels: Sequence[LabelledSubject]) -> Consistent:
-    """The labels without those that a majority, or a tie, contradicts; of nearly the same subjects both stay.
-
-    A small difference may be the one that matters, so what is only nearly the same is reported, and used.
-    """
+    """The labels without those that a majority, or a tie, contradicts."""
     groups: dict[tuple[str, ...], list[LabelledSubject]] = {}
     for subject in labels:
         groups.setdefault(subject.content, []).append(subject)
-    same = [each for group in groups.values() if (each := _contradiction(group, same=True)) is not None]
+    contradictions = [found for group in groups.values() if (found := _contradiction(group)) is not None]
     subjects = [subject for group in groups.values() for subject in _by_most(group)]
-    near = [Contradiction((one.name,), (other.name,), same=False) for one, other in _near_opposites(subjects)]
-    return Consistent(tuple(subjects), (*same, *near))
+    return Consistent(tuple(subjects), tuple(contradictions))
 
 
-def _contradiction(group: Sequence[LabelledSubject], *, same: bool) -> Contradiction | None:
+def _contradiction(group: Sequence[LabelledSubject]) -> Contradiction | None:
     passing, failing = (
         tuple(subject.name for subject in group if subject.passes is passes) for passes in (True, False)
     )
-    return Contradiction(passing, failing, same) if passing and failing else None
+    return Contradiction(passing, failing) if passing and failing else None
 
 
 def _by_most(group: Sequence[LabelledSubject]) -> Iterator[LabelledSubject]:
@@ -271,24 +228,6 @@ def _by_most(group: Sequence[LabelledSubject]) -> Iterator[LabelledSubject]:
         if subject.passes is (balance > 0):
             subjects.setdefault(subject_id_of(subject.case), subject)
     yield from subjects.values()
-
-
-def _near_opposites(subjects: Sequence[LabelledSubject]) -> Iterator[tuple[LabelledSubject, LabelledSubject]]:
-    """Each subject that people pass with the first that they fail though it is nearly the same."""
-    passing, failing = (
-        [(subject, [text[:_COMPARED] for text in subject.content]) for subject in subjects if subject.passes is passes]
-        for passes in (True, False)
-    )
-    for one, texts in passing:
-        near = next((other for other, others in failing if _are_near(texts, others)), None)
-        if near is not None:
-            yield one, near
-
-
-def _are_near(texts: Sequence[str], others: Sequence[str]) -> bool:
-    return len(texts) == len(others) and all(
-        fuzz.ratio(text, other, score_cutoff=NEARLY) for text, other in zip(texts, others, strict=True)
-    )
 
 
 @dataclass(frozen=True, slots=True)

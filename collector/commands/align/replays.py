@@ -7,11 +7,11 @@ from typing import Any
 
 from collector.commands.align.reading import LabelledSubject
 from collector.commands.score.runner import Run, run_jobs
+from collector.evaluate.job_builder import command_job
 from collector.evaluate.plan import Assignment, Job, Monitor
-from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.statistics.score_scale import ScoreScale
 from evaluators.evaluator import Evaluator
-from evaluators.identity import judged_version, make_evaluation_id, subject_id_of
+from evaluators.identity import judged_version, subject_id_of
 from evaluators.judge import Judge
 from evaluators.results import Evaluation
 
@@ -65,24 +65,17 @@ async def replayed(
 
 def _job(bench: ReplayBench, evaluator: Evaluator[Any], labelled: LabelledSubject) -> Job:
     version = judged_version(evaluator, bench.judge.model)
-    subject, revision = subject_id_of(labelled.case)
-    return Job(
-        evaluation_id=make_evaluation_id(
-            evaluator.name, version, bench.judge.model, subject, f"{revision}\x1f{labelled.name}"
-        ),
-        monitor=Monitor(name="align", assignments=(), match={}),
-        assignment=Assignment(
-            evaluator=evaluator,
-            judge=bench.judge,
-            version=version,
-            expected_usd=bench.expected_usd,
-            judge_name=bench.judge_name,
-        ),
-        case=lambda: labelled.case,
-        replay_point=ReplayPoint(0),
-        trigger_offset=0,
-        subject=(subject, revision),
+    assignment = Assignment(
+        evaluator=evaluator,
+        judge=bench.judge,
+        version=version,
+        expected_usd=bench.expected_usd,
+        judge_name=bench.judge_name,
     )
+    subject, revision = subject_id_of(labelled.case)
+    name = assignment.evaluation_id(subject, f"{revision}\x1f{labelled.name}")
+    monitor = Monitor(name="align", assignments=(), match={})
+    return command_job(monitor, assignment, labelled.case, evaluation_id=name)
 
 
 def _passes(evaluation: Evaluation, scale: ScoreScale) -> bool:

@@ -136,11 +136,10 @@ def _read(report: AlignReport) -> Iterator[str]:
 
 def _contradicting(report: AlignReport) -> Iterator[str]:
     for contradiction in report.contradictions[:_MOST_CONTRADICTIONS]:
-        what = "the same subject" if contradiction.same else "nearly the same subject"
-        yield f"Labels contradict each other: of {what}, {plain(_who(contradiction))}."
+        yield f"Labels contradict each other: of the same subject, {plain(_who(contradiction))}."
     if (more := len(report.contradictions) - _MOST_CONTRADICTIONS) > 0:
         yield f"… and {plural(more, 'contradiction')} more (--json has all)."
-    if any(contradiction.same for contradiction in report.contradictions):
+    if report.contradictions:
         yield "Where labels of the same subject contradict each other, most of them count; none, where it is a tie."
 
 

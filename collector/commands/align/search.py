@@ -98,8 +98,8 @@ class Search:
         parts = self._parts
         # Afresh, also what the log has scores of: labels may have been picked where the old score was wrong by chance.
         before = await self._replayed(self._evaluator, (*parts.training, *parts.holdout))
-        right = gain.agreed(parts.training, before.passes, weighted=False)
-        report = replace(report, disagreements=sum(not each.right for each in right), no_score=before.no_score)
+        wrong = sum(not change.before for change in gain.compared(parts.training, before.passes))
+        report = replace(report, disagreements=wrong, no_score=before.no_score)
         if (why := self._why_not_begin(before, report)) is not None:
             raise _NoGain(why, report)
         try:

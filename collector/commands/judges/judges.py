@@ -24,8 +24,8 @@ from collector.commands.score.score import limit_message
 from collector.commands.score.spend_limit import require_prices
 from collector.config.configured import Config, Configured
 from collector.errors import ConfigError
+from collector.evaluate.job_builder import command_job
 from collector.evaluate.plan import Assignment, Job, Monitor
-from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.judging.layers import without_answer_cache
 from collector.judging.open_judges import open_judges
 from collector.service.open_logs import open_logs
@@ -310,7 +310,7 @@ async def _run(
     places = {job.evaluation_id: place for job, place in jobs}
     scale = LossScale(
         threshold=0.5 if configured.evaluator.threshold is None else configured.evaluator.threshold,
-        verdicts=all(case.human in (0, 1) for case in cases),
+        verdicts=all(case.label.human in (0, 1) for case in cases),
         lower_is_better=configured.evaluator.direction == "lower_is_better",
     )
     judged = _judged(made.evaluations, places, judges, cases, configured)
@@ -339,18 +339,8 @@ def _jobs(
             for name, assignment in assignments.items():
                 parts = (assignment.version, f"{name}\x1f{assignment.judge.model}", subject)
                 evaluation_id = make_evaluation_id(evaluator.name, *parts, f"{revision}\x1f{number}\x1f{attempt}")
-                yield (
-                    Job(
-                        evaluation_id=evaluation_id,
-                        monitor=monitor,
-                        assignment=assignment,
-                        case=lambda case=labelled.case: case,
-                        replay_point=ReplayPoint(0),
-                        trigger_offset=0,
-                        subject=(subject, revision),
-                    ),
-                    _Place(name, number),
-                )
+                job = command_job(monitor, assignment, labelled.case, evaluation_id=evaluation_id)
+                yield job, _Place(name, number)
 
 
 def _judged(
@@ -367,7 +357,9 @@ def _judged(
         attempts.setdefault(places[evaluation.evaluation_id], []).append(_attempt(evaluation))
     return {
         name: [
-            JudgedCase(str(number), conversation_id_of(case.case), case.score(lower_is_better=lower), tuple(made))
+            JudgedCase(
+                str(number), conversation_id_of(case.case), case.label.human_score(lower_is_better=lower), tuple(made)
+            )
             for number, case in enumerate(cases)
             if (made := attempts.get(_Place(name, number)))
         ]

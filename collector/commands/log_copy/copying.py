@@ -28,7 +28,6 @@ from collector.evaluate.transfer.transfer_records import TransferStart, is_trans
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import group_of
 from collector.logs.log import TICK, Committed, CopyableLog, Log, Record, StoredRecord
-from collector.logs.whole_log import read_records
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
 from collector.records.epochs import CONTROL_HEADERS, Fence, unstamped
 from collector.service.open_logs import Logs
@@ -131,7 +130,6 @@ class LogCopy:
                 key = {"unlinked": "assemble.link", "judged_spans": "export.spans"}[log.name]
                 raise ConfigError(f"the log {log.name} is not in the target: configure {key} there, too")
         await self._note_copy()
-        await self._notice_letters()
         await self._copy_definitions()
         await self._copy_spans()
         await self._copy_by_progress("unlinked")
@@ -359,43 +357,21 @@ class LogCopy:
             metadata = CommitMetadata(ledger_offset=ledger, done_below=begin, replay_point=point, past=past)
             self._evaluated[partition] = Committed(begin, begin, metadata.to_json())
 
-    async def _notice_letters(self) -> None:
-        """Dead letters name records: notice where these come to lie."""
-        async for record in read_records(self.source.dead_letters):
-            letter = _letter_in(record)
-            if letter is not None and letter["source"] in self._writers:
-                self._writers[letter["source"]].notice(letter["partition"], letter["position"], letter.get("piece", 0))
-
     async def _copy_letters(self) -> None:
-        source = self._sources["dead_letters"]
-        parts = [
-            PartitionStretch(partition, start, source.ends[partition]) for partition, start in source.starts.items()
-        ]
+        """Each with no place of its record, which lies elsewhere now: no other record is to be taken for it."""
+        source, writer = self._sources["dead_letters"], self._writers["dead_letters"]
+        parts = [PartitionStretch(number, start, source.ends[number]) for number, start in source.starts.items()]
         async for record in in_order(source.log, parts):
             if not self._is_wanted("dead_letters", record, read=True):
                 continue
-            await self._copy_letter(record)
-
-    async def _copy_letter(self, record: StoredRecord) -> None:
-        """With the place that its record has now; -1 if that is gone, so that no other record is taken for it."""
-        writer = self._writers["dead_letters"]
-        letter = _letter_in(record)
-        if letter is None or letter["source"] not in self._writers:
-            await writer.copy(record)
-            return
-        place = self._writers[letter["source"]].place_of(
-            letter["partition"], letter["position"], letter.pop("piece", 0)
-        )
-        where = f"copied\x1f{letter['letter_id']}"
-        if place is not None:
-            letter |= {"partition": place.partition, "position": place.offset}
-            where = f"{letter['stage']}\x1f{letter['source']}\x1f{place.partition}\x1f{place.offset}"
-        else:
-            letter["position"] = -1
-        letter["letter_id"] = hashlib.sha256(where.encode()).hexdigest()[:16]
-        key = letter["letter_id"].encode()
-        partition = writer.partition_of(key, record.partition)
-        await writer.add(Record(key, orjson.dumps(letter), record.headers, partition, record.timestamp))
+            letter = _letter_in(record)
+            if letter is None or letter["source"] not in self._writers:
+                await writer.copy(record)
+                continue
+            name = hashlib.sha256(f"copied\x1f{letter['letter_id']}".encode()).hexdigest()[:16]
+            value = orjson.dumps(letter | {"letter_id": name, "position": -1})
+            partition = writer.partition_of(name.encode(), record.partition)
+            await writer.add(Record(name.encode(), value, record.headers, partition, record.timestamp))
 
 
 def _in_partition(record: Record, partition: int) -> Record:
@@ -413,15 +389,9 @@ def _letter_in(record: StoredRecord) -> dict[str, Any] | None:
     """A dead letter as JSON; None for what is none that this version can read."""
     try:
         letter = cast("dict[str, Any]", orjson.loads(record.value))
-        places = [letter["partition"], letter["position"]]
-        names = [letter["source"], letter["stage"], letter["letter_id"]]
+        return letter if isinstance(letter["source"], str) and isinstance(letter["letter_id"], str) else None
     except (ValueError, KeyError, TypeError):
         return None
-    return letter if all(isinstance(place, int) for place in places) and all(map(_is_text, names)) else None
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def oldest_retained(retention: float | None, now: float) -> float:

@@ -15,7 +15,7 @@ from collector.backoff import Backoff
 from collector.commands.audit.audit import CLEAN, WRONG, audit_logs
 from collector.commands.log_copy.copying import COPY_NOTE, CopiedLog, LogCopy, groups_by_log, oldest_retained
 from collector.config.configured import Config
-from collector.config.settings import KafkaLogSettings, KafkaSourceSettings
+from collector.config.settings import KafkaLogSettings
 from collector.errors import ConfigError
 from collector.logs.kafka import KafkaLog, KafkaSettings
 from collector.logs.kafka.topics import (
@@ -171,7 +171,6 @@ def _finish(path: Path, unfinished: Path, where: str) -> None:
         os.close(folder)
 
 
-_KINDS = ("traces", "logs", "turns")
 _COMMITTING = Backoff(cap=2.0, deadline=60.0)
 """A new cluster makes its topic of commits when the first group commits, which takes a while."""
 
@@ -278,19 +277,13 @@ async def require_unused(config: Config, logs: Logs) -> None:
 
 
 async def _copy_source_positions(config: Config, to: Config) -> None:
-    """Have the topics that traces come from be read on, where their groups have another name now."""
+    """Have the topics of sources be read on, where their groups have another name now."""
     for former in config.settings.receive.kafka:
         for source in to.settings.receive.kafka:
             old, new = group_of(former, config.settings.log), group_of(source, to.settings.log)
-            if old != new and set(former.bootstrap_servers) & set(source.bootstrap_servers):
-                await _copy_positions(to, source, former, old, new)
-
-
-async def _copy_positions(
-    to: Config, source: KafkaSourceSettings, former: KafkaSourceSettings, old: str, new: str
-) -> None:
-    settings = settings_of_source(source, to.settings.log)
-    for kind in _KINDS:
-        topics = set(getattr(source, kind)) & set(getattr(former, kind))
-        if topics:
-            await asyncio.to_thread(copy_positions, settings, f"{new}.{kind}", f"{old}.{kind}", topics)
+            if old == new or not set(former.bootstrap_servers) & set(source.bootstrap_servers):
+                continue
+            settings = settings_of_source(source, to.settings.log)
+            for kind, names in source.topics.items():
+                if topics := set(names) & set(former.topics[kind]):
+                    await asyncio.to_thread(copy_positions, settings, f"{new}.{kind}", f"{old}.{kind}", topics)

@@ -17,14 +17,6 @@ from collector.records.shared_records import divide_records
 _BATCH_RECORDS, _BATCH_BYTES = 2_000, 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A record of the log that is written."""
-
-    partition: int
-    offset: int
-
-
 @dataclass(slots=True)
 class _Mark:
     """In each partition of the target, the place of the first record at or behind an offset of the source."""
@@ -51,7 +43,6 @@ class LogWriter:
         self._batch: list[Record] = []
         self._size = 0
         self._marks: dict[str, _Mark] = {}
-        self._places: dict[tuple[int, int, int], Place | None] = {}
 
     @classmethod
     async def open(cls, source_partitions: int, target: CopyableLog) -> "LogWriter":
@@ -62,18 +53,6 @@ class LogWriter:
     def mark(self, name: str, offsets: Mapping[int, int]) -> None:
         """Notice where the first records are that lie at or behind these offsets of the source's partitions."""
         self._marks[name] = _Mark(offsets)
-
-    def notice(self, partition: int, offset: int, piece: int = 0) -> None:
-        """Notice where a record of the source comes to lie."""
-        self._places[partition, offset, piece] = None
-
-    def place_of(self, partition: int, offset: int, piece: int = 0) -> Place | None:
-        """The place of a noticed record; None if it was not copied."""
-        return self._places.get((partition, offset, piece))
-
-    def end(self, partition: int) -> int:
-        """The offset of the next record."""
-        return self._next[partition]
 
     def ends(self) -> dict[int, int]:
         """The offset of the next record of each partition."""
@@ -96,8 +75,6 @@ class LogWriter:
         for mark in self._marks.values():
             if record.offset >= mark.offsets.get(record.partition, 0):
                 mark.places.setdefault(partition, offset)
-        if (record.partition, record.offset, record.piece) in self._places:
-            self._places[record.partition, record.offset, record.piece] = Place(partition, offset)
         copied = Record(
             record.key, record.value if value is None else value, record.headers, partition, record.timestamp
         )
@@ -206,52 +183,38 @@ class PartitionStretch:
 
 async def in_order(log: Log, stretches: Sequence[PartitionStretch]) -> AsyncIterator[StoredRecord]:
     """The records of stretches of different partitions, by the times of the log; each partition's in its order."""
-    readers = [_StretchReader(log, stretch) for stretch in stretches if stretch.start < stretch.end]
+    readers = [_records(log, stretch) for stretch in stretches]
     heap: list[tuple[float, int, StoredRecord]] = []
     for number, reader in enumerate(readers):
-        if (record := await reader.next()) is not None:
+        if (record := await anext(reader, None)) is not None:
             heapq.heappush(heap, (record.timestamp, number, record))
     while heap:
         _, number, record = heap[0]
         yield record
-        if (following := await readers[number].next()) is None:
+        if (following := await anext(readers[number], None)) is None:
             heapq.heappop(heap)
         else:
             heapq.heapreplace(heap, (following.timestamp, number, following))
 
 
-class _StretchReader:
-    """Reads in chunks, and releases the log in between: a log has few readers for all partitions."""
-
-    def __init__(self, log: Log, stretch: PartitionStretch) -> None:
-        self._log = log
-        self._partition = stretch.partition
-        self._start = stretch.start
-        self._end = stretch.end
-        self._chunk: list[StoredRecord] = []
-        self._at = 0
-
-    async def next(self) -> StoredRecord | None:
-        """The next record; None at the end."""
-        if self._at >= len(self._chunk):
-            await self._read()
-        if not self._chunk:
-            return None
-        self._at += 1
-        return self._chunk[self._at - 1]
-
-    async def _read(self) -> None:
-        self._chunk, self._at = [], 0
-        size = 0
-        if self._start >= self._end:
-            return
-        batches = cast("AsyncGenerator[Sequence[StoredRecord]]", self._log.read(self._partition, self._start))
-        async with aclosing(batches):
+async def _records(log: Log, stretch: PartitionStretch) -> AsyncGenerator[StoredRecord]:
+    """Read in chunks, and release the log in between: a log has few readers for all partitions."""
+    start = stretch.start
+    while start < stretch.end:
+        chunk: list[StoredRecord] = []
+        async with aclosing(
+            cast("AsyncGenerator[Sequence[StoredRecord]]", log.read(stretch.partition, start))
+        ) as batches:
             async for batch in batches:
-                records = [record for record in batch if record.offset < self._end]
-                self._chunk += divide_records(records)
-                size += sum(len(record.value) for record in records)
-                if records:
-                    self._start = records[-1].offset + 1
-                if len(records) < len(batch) or len(self._chunk) >= CHUNK_RECORDS or size >= CHUNK_BYTES:
+                chunk += [record for record in batch if record.offset < stretch.end]
+                start = batch[-1].offset + 1
+                if start >= stretch.end or len(chunk) >= CHUNK_RECORDS or sum(map(_size, chunk)) >= CHUNK_BYTES:
                     break
+            else:
+                start = stretch.end
+        for record in divide_records(chunk):
+            yield record
+
+
+def _size(record: StoredRecord) -> int:
+    return len(record.value)

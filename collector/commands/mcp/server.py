@@ -8,12 +8,10 @@ Read-only commands of evalstream, each in its own process with a deadline.
 """
 
 import asyncio
-import hashlib
 import importlib
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -122,9 +120,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_BELIEVED = 30.0
-"""Seconds for which the page's word about a token counts."""
-_MOST_TOKENS = 1000
 _LARGEST_PORT = 65535
 _VARIABLE = "EVALSTREAM_PAGE_TOKEN"
 
@@ -234,11 +229,9 @@ async def serve_http(options: McpOptions, host: str, port: int) -> None:
 class Gate:
     """Lets requests through that have a token which the page accepts; any, where the page needs none."""
 
-    def __init__(self, application: App, page: PageReader, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, application: App, page: PageReader) -> None:
         self._application = application
         self._page = page
-        self._clock = clock
-        self._accepted: dict[bytes, float] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as ASGI has it."""
@@ -246,25 +239,13 @@ class Gate:
             await self._application(scope, receive, send)
             return
         try:
-            status = await self._status(_token(scope))
+            status = await self._page.status(_token(scope))
         except PageUnavailable:
             status = HTTPStatus.SERVICE_UNAVAILABLE
         if status == HTTPStatus.OK:
             await self._application(scope, receive, send)
             return
         await _refuse(send, status)
-
-    async def _status(self, token: str | None) -> int:
-        now, key = self._clock(), hashlib.sha256((token or "").encode()).digest()
-        if key in self._accepted and self._accepted[key] + _BELIEVED > now:
-            return HTTPStatus.OK
-        self._accepted.pop(key, None)
-        status = await self._page.status(token)
-        if status == HTTPStatus.OK:
-            if len(self._accepted) >= _MOST_TOKENS:
-                self._accepted.clear()
-            self._accepted[key] = now
-        return status
 
 
 def _token(scope: Scope) -> str | None:

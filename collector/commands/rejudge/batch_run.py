@@ -3,16 +3,15 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collector.commands.rejudge.candidates import Candidate, Candidates
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
 from collector.config.configured import Config
-from collector.evaluate.evaluation_record import FALLBACK_ATTRIBUTE
+from collector.evaluate.job_builder import NO_TRIGGER, requested_job
 from collector.evaluate.plan import Job, Plan
-from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
-from collector.evaluate.retry.request import BackfillRequest
+from collector.evaluate.recovery.replay_point import CommitMetadata
 from collector.evaluate.sampling.draw_key import draw_key
 from collector.evaluate.stage import GROUP
 from collector.judging.batches import at_batch_prices, open_batches
@@ -22,7 +21,6 @@ from collector.past.writing import write_into_log
 from collector.service.open_logs import Logs
 from collector.service.plan_builder import build_plan
 from collector.wording import plural
-from evaluators.identity import subject_id_of
 from evaluators.judges.batches.batch_terms import BatchPace
 
 INTERIM = Path("evalstream-rejudge.jsonl")
@@ -102,23 +100,8 @@ def _job(candidate: Candidate, plan: Plan) -> Job | None:
     use = plan.assignment_of(candidate.monitor, candidate.evaluator)
     if use is None:
         return None
-    request, (monitor, assignment) = candidate.request, use
-    past = request if isinstance(request, BackfillRequest) else request.failed
-    attributes = {name: value for name, value in past.attributes.items() if name != FALLBACK_ATTRIBUTE}
-    return Job(
-        evaluation_id=request.evaluation_id,
-        monitor=monitor,
-        assignment=assignment,
-        case=lambda: request.case,
-        replay_point=ReplayPoint(0),
-        trigger_offset=0,
-        sampling=past.sampling,
-        supersedes=request.supersedes,
-        retry=None if isinstance(request, BackfillRequest) else request.retry,
-        happened_at=candidate.happened_at,
-        attributes=attributes,
-        subject=subject_id_of(request.case),
-    )
+    job = requested_job(*use, candidate.request, NO_TRIGGER, fallback=False)
+    return replace(job, evaluation_id=candidate.request.evaluation_id, happened_at=candidate.happened_at)
 
 
 def _conclusion(made: RunResult, wanted: int) -> str:

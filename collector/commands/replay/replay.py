@@ -19,11 +19,10 @@ from collector.config.configured import Config, Configured, without_audits
 from collector.config.packs import pack_of
 from collector.config.settings import UseSettings
 from collector.errors import ConfigError, EvalstreamError
+from collector.evaluate.job_builder import command_job
 from collector.evaluate.plan import Assignment, Job, Monitor
-from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
-from collector.logs.log import Log
 from collector.past.evaluations import (
     REPLAY_OF,
     EvaluationFilter,
@@ -33,14 +32,12 @@ from collector.past.evaluations import (
     select,
 )
 from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
-from collector.past.writing import write_into_log
 from collector.records.attributes import with_declared
-from collector.service.open_logs import Logs, open_logs, require_stored_logs
+from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_assignment, known_usd, with_pack
 from collector.telemetry.plain import show
 from collector.telemetry.wide_console import wide_console
 from collector.wording import plural, unknown
-from evaluators.identity import subject_id_of
 from evaluators.results import Evaluation
 
 if TYPE_CHECKING:
@@ -49,10 +46,6 @@ if TYPE_CHECKING:
 DONE, FAILED = 0, 1
 PastJob = tuple[PastEvaluation, Job]
 """A past evaluation, and the job that makes it again."""
-INTERIM = Path("evalstream-replay.jsonl")
-"""The file in which --into-log keeps evaluations until they are in the log: they have been paid for."""
-PATIENCE = 120.0
-"""Seconds for which writing to the evaluations log is retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +63,6 @@ class ReplayOptions:
     judge: str | None = None
     paths: Sequence[str] = ()
     output: Path | None = None
-    into_log: bool = False
     max_usd: float | None = None
     json: bool = False
     batch: bool = False
@@ -85,30 +77,18 @@ def replay(config: Config, new: Config, options: ReplayOptions) -> int:
         EvalstreamError: its texts have expired.
     """
     _check(config, options)
-    interim = options.into_log and options.output is None
-    if interim:
-        options = replace(options, output=INTERIM)
     try:
-        report = asyncio.run(_replay(config, new, options))
+        report, problems = asyncio.run(_replay(config, new, options))
     except KeyboardInterrupt:
         show(f"evalstream: interrupted{resume_hint(options.output)}", err=True)
         raise
     if options.json:
-        show(as_json(report.figures), end="")
+        show(as_json(report), end="")
     else:
-        as_text(report.figures, wide_console())
-    for problem in report.problems:
+        as_text(report, wide_console())
+    for problem in problems:
         show(f"evalstream: {problem}", err=True)
-    if interim and report.logged:
-        INTERIM.unlink(missing_ok=True)
-    return FAILED if report.problems else DONE
-
-
-@dataclass(frozen=True, slots=True)
-class _ReplayOutcome:
-    figures: ReplayReport
-    problems: tuple[str, ...]
-    logged: bool  # whether all evaluations are in the evaluations log
+    return FAILED if problems else DONE
 
 
 def _check(config: Config, options: ReplayOptions) -> None:
@@ -122,15 +102,14 @@ def _check(config: Config, options: ReplayOptions) -> None:
             f"{config.source}: store_text is false, so the texts are not stored and cannot be evaluated again; "
             "name files with the turns, or set store_text: true for future traffic"
         )
-    if options.into_log:
-        require_stored_logs(config.settings.log)
     if options.output is not None and options.output.suffix == ".csv":
         raise ConfigError(f"--output: {options.output}: write a name that ends in .jsonl, which a replay can resume")
     if options.by is not None and len(options.selection.evaluators) != 1:
         raise ConfigError("--by: name the one evaluator to compare it with: --evaluator NAME")
 
 
-async def _replay(config: Config, new: Config, options: ReplayOptions) -> _ReplayOutcome:
+async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[ReplayReport, Sequence[str]]:
+    """The comparison, and what went wrong."""
     async with AsyncExitStack() as stack:
         logs = await stack.enter_async_context(open_logs(config.settings.log))
         selected = select([past async for past in evaluations_in(logs.evaluations)], options.selection)
@@ -153,8 +132,6 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Repla
                 "choose a later time range, or name files with the turns"
             )
         gone = len(wanted) - len(jobs)
-        if options.into_log:
-            jobs = await _not_in_log(logs.evaluations, jobs)
         run = await stack.enter_async_context(guarded_run(new, from_logs=True))
         _say_price(priced, wanted, jobs)
         made = await run_jobs(
@@ -166,15 +143,8 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Repla
         )
         if batches is not None:
             batches.finish()
-        problem = None
-        if options.into_log:
-            partitions = {job.evaluation_id: past.partition for past, job in jobs}
-            problem = await write_into_log(logs.evaluations, made.evaluations, partitions, PATIENCE)
     report = _report(selected, gone, jobs, made)
-    problems = list(_problems(report, made, options))
-    if problem is not None:
-        problems.append(f"the new evaluations could not be written to the log ({problem}){resume_hint(options.output)}")
-    return _ReplayOutcome(report, tuple(problems), logged=options.into_log and problem is None and not made.left)
+    return report, list(_problems(report, made, options))
 
 
 def _nothing(selected: SelectedEvaluations) -> str:
@@ -258,35 +228,9 @@ def _job(old: Evaluation, turns: Turns, assignment: Assignment) -> Job | None:
     case = case_of(old, turns)
     if case is None:
         return None
-    return Job(
-        evaluation_id=assignment.evaluation_id(*subject_id_of(case)),
-        monitor=Monitor(name=old.monitor, assignments=(), match={}),
-        assignment=assignment,
-        case=lambda: case,
-        replay_point=ReplayPoint(0),
-        trigger_offset=0,
-        sampling=old.sampling,
-        attributes={**old.attributes, REPLAY_OF: old.evaluation_id},
-        subject=subject_id_of(case),
-    )
-
-
-async def _not_in_log(log: Log, jobs: Sequence[PastJob]) -> list[PastJob]:
-    """The jobs whose evaluations could be written; the others would be paid for and thrown away.
-
-    Raises:
-        ConfigError: there are none.
-    """
-    existing = {past.evaluation.evaluation_id async for past in evaluations_in(log)}
-    missing = [(past, job) for past, job in jobs if job.evaluation_id not in existing]
-    if not missing:
-        raise ConfigError(
-            f"--into-log: all {plural(len(jobs), 'evaluation')} are in the evaluations log already, by these "
-            "evaluators and judges; change them (--with, --judge, --by), or leave out --into-log to compare only"
-        )
-    if known := len(jobs) - len(missing):
-        show(f"evalstream: {plural(known, 'evaluation')} in the log already, not made again", err=True)
-    return missing
+    monitor = Monitor(name=old.monitor, assignments=(), match={})
+    attributes = {**old.attributes, REPLAY_OF: old.evaluation_id}
+    return command_job(monitor, assignment, case, sampling=old.sampling, attributes=attributes)
 
 
 def _say_price(new: Config, past: Sequence[PastEvaluation], jobs: Sequence[PastJob]) -> None:
@@ -332,8 +276,5 @@ def _problems(report: ReplayReport, made: RunResult, options: ReplayOptions) -> 
         if comparison.comparison is None:
             reasons = ", ".join(f"{count} {what}" for what, count in comparison.no_score.items())
             yield f"{comparison.new.evaluator}: nothing could be scored: {reasons}"
-    failed = sum(evaluation.outcome == "failed" for evaluation in made.evaluations)
-    if options.into_log and failed:
-        yield f"{plural(failed, 'new evaluation')} failed and not written to the log; run the same command again"
     if made.left:
         yield limit_message(made, options.max_usd, options.output)

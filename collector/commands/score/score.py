@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import glob
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,29 +22,24 @@ from collector.commands.score.spend_limit import judges_of, require_prices
 from collector.commands.score.summary import ScoreSummary, as_json, as_table, below, summarize, turned
 from collector.config.configured import Config, without_audits
 from collector.errors import ConfigError
-from collector.evaluate.plan import Assignment, Plan
+from collector.evaluate.job_builder import command_job
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
 from collector.logs.memory import MemoryLog
 from collector.records.attributes import with_declared
+from collector.records.turns import conversation_key
+from collector.records.whole_conversation import conversation_fields
 from collector.service.assembly_builder import build_assembler, link_turns
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import build_plan
 from collector.statistics.confusion import confusions
 from collector.telemetry.plain import show
 from collector.wording import plural, suggestion
-from evaluators.cases import Turn
+from evaluators.cases import Conversation, Turn
 
 if TYPE_CHECKING:
     from evaluators.judges.batches.batch_terms import BatchPace
-from collections.abc import Iterable
-
-from collector.evaluate.plan import Job, Monitor
-from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.records.turns import conversation_key
-from collector.records.whole_conversation import conversation_fields
-from evaluators.cases import Conversation
-from evaluators.identity import subject_id_of, turns_digest
 
 DONE, FAILED = 0, 1
 
@@ -268,30 +263,14 @@ def jobs_of(
         if of_conversations and not is_run:
             conversations.setdefault(conversation_key(turn), {})[turn.turn_id] = turn
         for assignment in (one for one in of_turns if is_run in watched.get(one.evaluator.name, (False,))):
-            yield _job(monitor, assignment, assignment.evaluation_id(turn.turn_id), turn)
+            yield command_job(monitor, assignment, turn)
     for conversation_id, members in conversations.items():
         ordered = tuple(sorted(members.values(), key=_start))
         conversation = Conversation(
             **conversation_fields(ordered), conversation_id=conversation_id, turns=ordered, closed_by="end_of_file"
         )
         for assignment in of_conversations:
-            yield _job(
-                monitor, assignment, assignment.evaluation_id(conversation_id, turns_digest(members)), conversation
-            )
-
-
-def _job(monitor: Monitor, assignment: Assignment, evaluation_id: str, case: Turn | Conversation) -> Job:
-    attributes = {"closed_by": case.closed_by} if isinstance(case, Conversation) else {}
-    return Job(
-        evaluation_id=evaluation_id,
-        monitor=monitor,
-        assignment=assignment,
-        case=lambda: case,
-        replay_point=ReplayPoint(0),
-        trigger_offset=0,
-        attributes=attributes,
-        subject=subject_id_of(case),
-    )
+            yield command_job(monitor, assignment, conversation, attributes={"closed_by": conversation.closed_by})
 
 
 def _start(turn: Turn) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from collector.commands.align.gain import Agreed, Changed, Gain, agreement_of, best_possible, gain_of
+from collector.commands.align.gain import Changed, Gain, agreement_of, gain_of
 
 
 def changed(good: Sequence[tuple[int, int]], bad: Sequence[tuple[int, int]], weight: float = 1.0) -> list[Changed]:
@@ -27,9 +27,9 @@ def gain(*args: Sequence[tuple[int, int]], weight: float = 1.0) -> Gain:
 
 
 def test_verdicts_that_say_nothing_agree_by_half_however_many_pass() -> None:
-    labels = [Agreed(f"c{n}", n < 90, n < 90) for n in range(100)]  # it passes everything
-    assert agreement_of(labels) == 0.5
-    assert agreement_of(labels[:90]) is None
+    labels = [Changed(f"c{n}", n < 90, n < 90, after=True) for n in range(100)]  # it passes everything
+    assert agreement_of(labels, lambda label: label.before) == 0.5
+    assert agreement_of(labels[:90], lambda label: label.before) is None
 
 
 def test_the_interval_is_that_of_exact_limits_combined() -> None:
@@ -84,11 +84,11 @@ def test_a_conversation_counts_once_however_many_labels_it_has() -> None:
 
 
 def test_a_perfect_evaluator_cannot_gain_and_a_bad_one_can() -> None:
-    right = [Agreed(f"c{n}", n % 2 == 0, right=True) for n in range(60)]
-    assert (best := best_possible(right)) is not None
+    right = [Changed(f"c{n}", n % 2 == 0, before=True, after=True) for n in range(60)]
+    assert (best := gain_of(right)) is not None
     assert not best.sure
-    wrong = [Agreed(f"c{n}", n % 2 == 0, right=n % 3 > 0) for n in range(60)]
-    assert (best := best_possible(wrong)) is not None
+    wrong = [Changed(f"c{n}", n % 2 == 0, before=n % 3 > 0, after=True) for n in range(60)]
+    assert (best := gain_of(wrong)) is not None
     assert best.sure
 
 

@@ -48,21 +48,10 @@ def test_the_same_subject_with_opposite_labels_counts_as_most_say() -> None:
         ]
     )
     assert found.contradictions == (
-        Contradiction(("line 1", "line 3"), ("line 2",), same=True),
-        Contradiction(("line 4",), ("line 5",), same=True),
+        Contradiction(("line 1", "line 3"), ("line 2",)),
+        Contradiction(("line 4",), ("line 5",)),
     )
     assert [each.name for each in found.subjects] == ["line 1", "line 3"]
-
-
-def test_nearly_the_same_is_reported_and_used() -> None:
-    found = consistent(
-        [
-            labelled("line 1", "When does it come?", f"{LONG}Bye", passes=True),
-            labelled("line 2", "When does it come?", f"{LONG}Bye!", passes=False),
-        ]
-    )
-    assert found.contradictions == (Contradiction(("line 1",), ("line 2",), same=False),)
-    assert len(found.subjects) == 2
 
 
 def test_the_same_question_with_another_answer_is_no_contradiction() -> None:
