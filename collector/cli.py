@@ -157,7 +157,6 @@ Monitors = Annotated[list[str] | None, typer.Option("--monitor", help="Only this
 OneMonitor = Annotated[str | None, typer.Option(help="Only this monitor.")]
 TheMonitor = Annotated[str | None, typer.Option(help="The monitor; the only one by default.")]
 RandomLabels = Annotated[bool, typer.Option(help="The labelled evaluations were drawn with equal chances.")]
-Concurrency = Annotated[int, typer.Option(min=1, max=1000, help="Evaluations at once.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show number and cost; request nothing.")]
 Batch = Annotated[
     bool,
@@ -596,12 +595,10 @@ def judges(
     margin: Annotated[
         float, typer.Option(min=0, max=1, help="How much less than the best one a judge may agree with people.")
     ] = 0.05,
-    concurrency: Concurrency = 8,
     max_usd: MaxUsd = None,
     output: Annotated[
         Path | None, _file("Write evaluations to this JSONL file; resume from it.", "--output", "-o")
     ] = None,
-    plot: Annotated[Path | None, _file("Write agreement over price as SVG.")] = None,
     json: Json = False,
 ) -> None:
     """Compare judges on labelled cases: which is enough.
@@ -1076,7 +1073,6 @@ def calibrate(
     target: Annotated[
         float, typer.Option(min=0, max=1, help="Share of bad answers that the suggested threshold should fail.")
     ] = 0.9,
-    plot: Annotated[Path | None, _file("Write a scatter plot as SVG.")] = None,
     json: Json = False,
     random: RandomLabels = False,
     certify: Annotated[
@@ -1117,7 +1113,6 @@ def align(
     ] = 0.5,
     random: RandomLabels = False,
     max_usd: MaxUsd = None,
-    concurrency: Concurrency = 8,
     output: Annotated[
         Path | None,
         _file("The file for the new definition; EVALUATOR_aligned.yaml beside the configuration.", "--output", "-o"),

@@ -13,8 +13,11 @@ from evaluators.results import Evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CauseView:
-    """A part of the traffic that explains a drop: its share of the drop and of the traffic, and evaluations to read."""
+class Cause:
+    """A part of the traffic that explains a fall, in words, and its `share` of the fall.
+
+    `traffic` is its share of the traffic, `before` and `mean` its mean before and since, `read` three evaluations.
+    """
 
     part: str
     share: float
@@ -25,7 +28,7 @@ class CauseView:
     first_seen: float | None = None
     """When a value that took over all of the traffic was first seen (s)."""
     with_fall: bool = False
-    """Whether that was when the fall began."""
+    """Whether that was when the fall began, to ten minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,7 @@ class AlertView:
     evaluator: str | None = None
     summary: str = ""
     since: float | None = None
-    causes: tuple[CauseView, ...] = ()
+    causes: tuple[Cause, ...] = ()
     runbook: str | None = None
     dashboard: str | None = None
     """Addresses (http or https) of what to do, and of the dashboard that shows it."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from collector.errors import BadInput
 from collector.logs.log import Log, StoredRecord
 from collector.logs.whole_log import read_partitions, read_records
+from collector.records.attributes import with_declared
 from collector.records.json import label_from_json, turn_from_json
 from collector.records.shared_records import divide_records
 from collector.records.turns import conversation_key
@@ -49,16 +50,22 @@ def _rank(label: Label) -> tuple[bool, float]:
 Turns = Mapping[str, Mapping[str, Turn]]
 """Turns by conversation and id."""
 
+NO_ATTRIBUTES: Mapping[str, Sequence[str]] = {}
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-async def turns_in_log(log: Log, conversations: Collection[str]) -> Turns:
-    """The turns of these conversations in the turns log. Of a turn that came twice, the later one."""
+async def turns_in_log(
+    log: Log, conversations: Collection[str], declared: Mapping[str, Sequence[str]] = NO_ATTRIBUTES
+) -> Turns:
+    """The turns of these conversations in the turns log, with the application's `declared` attributes.
+
+    Of a turn that came twice, the later one.
+    """
     keys = {conversation.encode("utf-8", "replace") for conversation in conversations}
     turns: list[Turn] = []
     async for batch in read_partitions(log):
         members = (record for record in divide_records(batch) if record.key in keys)
-        turns += (turn for record in members if (turn := _turn(record)) is not None)
+        turns += (with_declared(turn, declared) for record in members if (turn := _turn(record)) is not None)
     return by_conversation(turns)
 
 

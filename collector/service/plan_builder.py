@@ -220,6 +220,12 @@ def evaluator_version_in(config: Config, name: str, monitor: str = "") -> str:
     return _version(config, configured.evaluator, _model(config, configured.judge) if configured.judge else "", pack)
 
 
+def lower_is_better(config: Config) -> frozenset[str]:
+    """The names of the evaluators whose best score is 0."""
+    evaluators = config.evaluators.items()
+    return frozenset(name for name, configured in evaluators if configured.evaluator.direction == "lower_is_better")
+
+
 def evaluator_versions(config: Config) -> dict[tuple[str, str], str]:
     """The version of each monitor's evaluators with their judges, by monitor and evaluator."""
     return {

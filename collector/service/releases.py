@@ -14,6 +14,7 @@ from collector.config.alerts import AlertSettings
 from collector.config.configured import Config
 from collector.page.requests import GateRequest
 from collector.page.sources import AlertView, ReleaseView
+from collector.service.plan_builder import lower_is_better
 from collector.service.process import Apply, Process
 from collector.telemetry.plain import in_chat
 from evaluators.cases import Json
@@ -29,11 +30,7 @@ def release_rules(config: Config) -> ReleaseRules:
     return ReleaseRules(
         attributes={name: _compared(monitor.compare) for name, monitor in monitors.items()},
         evaluators=used,
-        lower=frozenset(
-            name
-            for name in {used_name for names in used.values() for used_name in names}
-            if config.evaluators[name].evaluator.direction == "lower_is_better"
-        ),
+        lower=lower_is_better(config),
         error_rate=alerts.release_error_rate,
         drift=alerts.release_drift,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -40,7 +40,7 @@ from collector.export.prometheus import PrometheusSettings
 from collector.golden.cases import GoldenCase, read_cases
 from collector.golden.runner import GoldenRuns, GoldenTarget, ReportedJudges
 from collector.judging.layers import without_answer_cache
-from collector.page.sources import AgreementView, AlertView, CauseView, PeopleView
+from collector.page.sources import AgreementView, AlertView, PeopleView
 from collector.records.attributes import STANDARD
 from collector.service.plan_builder import audit_version_in
 from collector.service.process import Apply, Process, unprepared
@@ -308,7 +308,7 @@ def _page_alert(firing: ActiveAlert) -> AlertView:
         evaluator=labels["evaluator"],
         summary=firing.alert.annotations["description"],
         since=firing.since,
-        causes=tuple(CauseView(**asdict(cause)) for cause in firing.alert.causes),
+        causes=firing.alert.causes,
     )
 
 

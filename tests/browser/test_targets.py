@@ -11,11 +11,11 @@ from chromium import Chromium
 from playwright.async_api import expect
 from shown import WATCHED, a_busy_hour, showing
 
-from collector.page.sources import AlertView, CauseView, Sources
+from collector.page.sources import AlertView, Cause, Sources
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")  # where the browser runs
 
-CAUSE = CauseView(part="model=gpt-5-mini", share=1.0, before=0.8, mean=0.3, traffic=0.5, read=("a",))
+CAUSE = Cause(part="model=gpt-5-mini", share=1.0, before=0.8, mean=0.3, traffic=0.5, read=("a",))
 ALERT = AlertView(
     name="EvalstreamScoreDropped", monitor="helpdesk", evaluator=WATCHED[0].evaluator, severity="page",
     summary="The mean is 0.55 ± 0.08, the target 0.90, since 21:11.", causes=(CAUSE,),

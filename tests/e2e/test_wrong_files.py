@@ -42,7 +42,6 @@ COMMANDS = (
     *(f"{command} {each}" for command in ("turns", "turns --explain", "score") for each in (*INPUTS, TOO_LONG)),
     *(f"calibrate --evaluator short {each}" for each in INPUTS),
     *(f"score turns.jsonl -o {each}" for each in OUTPUTS),
-    *(f"calibrate --evaluator short labels.jsonl --plot {each}" for each in OUTPUTS),
     *(f"rules --output {each}" for each in OUTPUTS if each != "folder"),
     *(f"{INIT} {each}" for each in OUTPUTS),
     "rules --format nonsense", "score turns.jsonl --evaluator nobody", "calibrate labels.jsonl --evaluator nobody",

@@ -13,6 +13,7 @@ from collector.alerting.diagnosis.explain_drop import (
     labels_of,
 )
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem, Slice
+from collector.page.sources import Cause
 from evaluators.results import Evaluation
 
 _MOST, _OLDEST = 20_000, 26 * 3600.0
@@ -25,25 +26,6 @@ _AT_ONCE = 600.0
 
 Key = tuple[str, str, str]
 """Monitor, evaluator, evaluator version."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """A part of the traffic that explains a fall, in words, and its `share` of the fall.
-
-    `traffic` is its share of the traffic, `before` and `mean` its mean before and since, `read` three evaluations.
-    """
-
-    part: str
-    share: float
-    traffic: float
-    before: float | None
-    mean: float
-    read: tuple[str, ...]
-    first_seen: float | None = None
-    """When a value that took over all of the traffic was first seen (s)."""
-    with_fall: bool = False
-    """Whether that was when the fall began, to ten minutes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from collector.alerting.diagnosis.recent_scores import Cause
 from collector.alerting.rules.falls import BELOW, DROPPED
 from collector.alerting.rules.formats import dashboard_address
 from collector.alerting.watch.alert_evaluation import FallOfMean, TargetMiss
 from collector.alerting.watch.notifier import AlertInstance
 from collector.config.alerts import AlertSettings
+from collector.page.sources import Cause
 from collector.statistics.drop_detector import DropDetector
 from collector.statistics.incident import margin
 from collector.statistics.intervals import mean_text

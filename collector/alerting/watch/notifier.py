@@ -9,9 +9,9 @@ from typing import Any, Literal
 import aiohttp
 import orjson
 
-from collector.alerting.diagnosis.recent_scores import Cause
 from collector.backoff import FailureLog
 from collector.export.acceptance import no_acceptance
+from collector.page.sources import Cause
 from collector.telemetry.plain import in_chat
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import WATCH_NOTIFICATIONS

@@ -121,7 +121,7 @@ async def _align(config: Config, options: AlignOptions) -> AlignReport:
         run = await stack.enter_async_context(guarded_run(config, from_logs=False))
         assert configured.judge is not None, "an evaluator without one was refused"
         usd = expected_usd(opened, name)
-        bench = ReplayBench(run, judges[configured.judge], configured.judge, usd, options.concurrency)
+        bench = ReplayBench(run, judges[configured.judge], configured.judge, usd, config.settings.evaluate.concurrency)
         begun = _first_report(config, options, read, known, parts)
         search = Search(config, options, bench, ProposingJudge(proposer, judges[proposer]), parts)
         return await search.run(begun)

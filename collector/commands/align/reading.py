@@ -17,7 +17,6 @@ from collector.config.configured import Config
 from collector.logs.log import Log
 from collector.past.evaluations import evaluations_in
 from collector.past.turns import case_of, newest_labels, turns_in_log
-from collector.records.attributes import with_declared
 from collector.service.open_logs import Logs
 from collector.statistics.score_scale import ScoreScale
 from evaluators.asking.judge_input import is_missing, to_json_value
@@ -68,12 +67,8 @@ async def labelled_cases(
         named = [_of_line(line, path, lower=lower) for line in lines if line.evaluator in (None, evaluator.name)]
     wanted = {evaluation_id for label in named for evaluation_id in label.ids}
     evaluations = await _evaluations(logs.evaluations, evaluator.name, wanted)
-    turns = await turns_in_log(logs.turns, {each.subject.conversation_id for each in evaluations.values()})
-    declared = config.settings.assemble.declared_attributes
-    known = {
-        conversation: {name: with_declared(turn, declared) for name, turn in members.items()}
-        for conversation, members in turns.items()
-    }
+    conversations = {evaluation.subject.conversation_id for evaluation in evaluations.values()}
+    known = await turns_in_log(logs.turns, conversations, config.settings.assemble.declared_attributes)
     labels: list[LabelledSubject] = []
     for each in named:
         evaluation = next((evaluations[name] for name in each.ids if name in evaluations), None)

@@ -52,7 +52,6 @@ class AlignOptions:
     holdout: float = 0.5
     random: bool = False
     max_usd: float | None = None
-    concurrency: int = 8
     output: Path | None = None
     json: bool = False
     patience: float = proposal.PATIENCE

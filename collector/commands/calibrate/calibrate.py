@@ -1,15 +1,10 @@
-"""`evalstream calibrate`: agreement of an evaluator with human labels, suggested threshold, corrected mean.
-
-Scatter plot of agreement: a point for each label, the judge's score across, the person's up.
-"""
+"""`evalstream calibrate`: agreement of an evaluator with human labels, suggested threshold, corrected mean."""
 
 import asyncio
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from html import escape
 from pathlib import Path
-from random import Random
 
 import orjson
 from rich import box
@@ -39,47 +34,6 @@ from collector.wording import plural
 from evaluators.cases import Json
 from evaluators.results import Evaluation
 
-_SIZE, _EDGE = 360, 48
-
-
-def plot_svg(labels: Sequence[HumanLabel], threshold: float, title: str) -> str:
-    """An SVG document. Points are shifted a little, reproducibly, so that equal ones do not hide each other."""
-    chance = Random(0)
-    points = "".join(
-        f'<circle cx="{_x(label.judge + chance.uniform(-0.01, 0.01)):.1f}" '
-        f'cy="{_y(label.human + chance.uniform(-0.01, 0.01)):.1f}" r="3" fill="#2563eb" fill-opacity="0.5"/>'
-        for label in labels
-    )
-    marks = "".join(
-        f'<text x="{_x(level)}" y="{_y(0) + 18}" text-anchor="middle">{level:g}</text>'
-        f'<text x="{_x(0) - 8}" y="{_y(level) + 4}" text-anchor="end">{level:g}</text>'
-        for level in (0, 0.25, 0.5, 0.75, 1)
-    )
-    whole = _SIZE + 2 * _EDGE
-    left, right, bottom, top = _x(0), _x(1), _y(0), _y(1)
-    line = _x(threshold)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole} {whole}" '
-        'font-family="sans-serif" font-size="12">'
-        f'<rect width="{whole}" height="{whole}" fill="white"/>'
-        f'<text x="{whole / 2}" y="24" text-anchor="middle" font-size="14">{escape(title)}</text>'
-        f'<rect x="{left}" y="{top}" width="{_SIZE}" height="{_SIZE}" fill="none" stroke="#999"/>'
-        f'<line x1="{left}" y1="{bottom}" x2="{right}" y2="{top}" stroke="#ccc"/>'
-        f'<line x1="{line}" y1="{bottom}" x2="{line}" y2="{top}" stroke="#dc2626" stroke-dasharray="4"/>'
-        f"{marks}{points}"
-        f'<text x="{whole / 2}" y="{whole - 8}" text-anchor="middle">judge (dashed: threshold)</text>'
-        f'<text x="14" y="{whole / 2}" transform="rotate(-90 14 {whole / 2})" text-anchor="middle">people</text>'
-        "</svg>\n"
-    )
-
-
-def _x(value: float) -> float:
-    return _EDGE + value * _SIZE
-
-
-def _y(value: float) -> float:
-    return _EDGE + (1 - value) * _SIZE
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrateOptions:
@@ -92,7 +46,6 @@ class CalibrateOptions:
     labels: Path | None
     evaluator: str
     target: float = 0.9
-    plot: Path | None = None
     json: bool = False
     random: bool = False
     certify: float | None = None
@@ -113,18 +66,13 @@ class Calibration:
     certificate: Certificate | None = None
 
 
-def calibrate(config: Config, options: CalibrateOptions) -> str:
-    """Calibrate; returns what to print. See `measure`."""
-    return printed(measure(config, options), options)
-
-
 def printed(result: Calibration, options: CalibrateOptions) -> str:
     """The figures as text, or as JSON."""
     return as_json(result) if options.json else as_text(result)
 
 
 def measure(config: Config, options: CalibrateOptions) -> Calibration:
-    """Compare scores and labels; a plot is written if one is wanted.
+    """Compare scores and labels.
 
     Raises:
         ConfigError: the evaluator does not exist, or the labels cannot be used.
@@ -148,10 +96,7 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
             f"Not used: {plural(ledger.others, 'score')} of other versions of {options.evaluator} or other judges.",
         )
     notes = (*notes, *_bias_notes(labels, ledger.scored))
-    result = calibration(options, labels, [scored.judged for scored in ledger.scored], scale, notes)
-    if options.plot:
-        _write(options.plot, plot_svg(labels, result.threshold, options.evaluator))
-    return result
+    return calibration(options, labels, [scored.judged for scored in ledger.scored], scale, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,13 +259,6 @@ def _notes_on_draw(labels: Sequence[HumanLabel], at_random: Sequence[HumanLabel]
         f"{what}: {plural(picked, 'label')} do not say how they were drawn, and what somebody picks says nothing about "
         "the mean. If they are a random draw, say so with --random, or with label_probability in each line."
     )
-
-
-def _write(path: Path, picture: str) -> None:
-    try:
-        path.write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --plot") from error
 
 
 def as_json(result: Calibration) -> str:

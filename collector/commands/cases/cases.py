@@ -13,6 +13,7 @@ from collector.errors import ConfigError
 from collector.past.evaluations import EvaluationFilter, evaluations_in, select
 from collector.past.turns import Turns, case_of, newest_labels, turns_in_log
 from collector.service.open_logs import Logs, open_stored_logs
+from collector.service.plan_builder import lower_is_better
 from collector.wording import plural
 from evaluators.cases import Conversation, Turn
 from evaluators.private_files import open_private
@@ -87,11 +88,8 @@ async def _find(config: Config, logs: Logs, options: CasesOptions) -> _Selection
     labels: dict[str, list[Label]] = {}
     for label in await newest_labels(logs.labels):
         labels.setdefault(label.evaluation_id, []).append(label)
-    lower = {
-        name for name, evaluator in config.evaluators.items() if evaluator.evaluator.direction == "lower_is_better"
-    }
     every = (label for of in labels.values() for label in of)
-    chosen = candidates(evaluations, every, options.which, below=options.below, lower_is_better=lower)
+    chosen = candidates(evaluations, every, options.which, below=options.below, lower_is_better=lower_is_better(config))
     turns = await turns_in_log(logs.turns, {evaluation.subject.conversation_id for evaluation in chosen})
     lost = 0
     joined: list[SelectedCase] = []

@@ -66,7 +66,7 @@ def capacity_of(config: Config, costs: CpuCosts) -> Capacity | None:
     if traffic is None:
         return None
     turns = traffic.spans_per_second / traffic.spans_per_turn
-    rates = list(_rates(config, traffic))
+    rates = list(expected_uses(config, traffic))
     evaluations = sum(use.per_second for use in rates)
     judges = tuple(_judges(config, traffic, rates))
     deferred = sum(judge.deferred_per_second for judge in judges)
@@ -91,7 +91,7 @@ def capacity_of(config: Config, costs: CpuCosts) -> Capacity | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
+class ExpectedUse:
     """An evaluator of a monitor, the evaluations that it makes in a second, and whether these may wait for batches."""
 
     name: str
@@ -99,7 +99,7 @@ class _Use:
     deferred: bool
 
 
-def _rates(config: Config, traffic: TrafficSettings) -> Iterator[_Use]:
+def expected_uses(config: Config, traffic: TrafficSettings) -> Iterator[ExpectedUse]:
     """The evaluators of all monitors."""
     for monitor in config.settings.monitors.values():
         hourly = monitor.alerts.turns_per_hour
@@ -108,7 +108,7 @@ def _rates(config: Config, traffic: TrafficSettings) -> Iterator[_Use]:
             subjects = matching
             if config.evaluators[use.name].evaluator.scope == "conversation":
                 subjects /= traffic.turns_per_conversation
-            yield _Use(use.name, subjects * monitor.rate_of(use), monitor.urgency == "hours")
+            yield ExpectedUse(use.name, subjects * monitor.rate_of(use), monitor.urgency == "hours")
 
 
 def _wanted_share(config: Config) -> float:
@@ -157,7 +157,7 @@ def _partitions(processes: int) -> int:
     return max(16, 1 << (2 * processes - 1).bit_length())
 
 
-def _judges(config: Config, traffic: TrafficSettings, uses: list[_Use]) -> Iterator[JudgeNeed]:
+def _judges(config: Config, traffic: TrafficSettings, uses: list[ExpectedUse]) -> Iterator[JudgeNeed]:
     rates: dict[str, float] = {}
     deferred: dict[str, float] = {}
     for use in uses:
@@ -258,7 +258,7 @@ def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
 def _by_judge(config: Config) -> dict[str, float]:
     """Evaluations in a second by the judge, or the jury, that they name: each has a concurrency of its own."""
     rates: dict[str, float] = {}
-    for use in _rates(config, config.settings.traffic) if config.settings.traffic else ():
+    for use in expected_uses(config, config.settings.traffic) if config.settings.traffic else ():
         judge = config.evaluators[use.name].judge
         if judge is not None and not use.deferred:
             rates[judge] = rates.get(judge, 0.0) + use.per_second

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
+from collector.commands.check.capacity import expected_uses
 from collector.config.configured import Config, judges_of
 from collector.config.settings import MonitorSettings
 from collector.config.urgency import LONGEST_WAIT, deferred_part
@@ -75,14 +76,5 @@ def _waiting(config: Config) -> float | None:
     traffic = config.settings.traffic
     if traffic is None:
         return None
-    evaluations = 0.0
-    for monitor in config.settings.monitors.values():
-        if monitor.urgency == "now":
-            continue
-        hourly = monitor.alerts.turns_per_hour
-        turns = traffic.spans_per_second / traffic.spans_per_turn if hourly is None else hourly / 3600.0
-        for use in monitor.uses:
-            if judges_of(use.name, config.evaluators):
-                of_turns = config.evaluators[use.name].evaluator.scope == "turn"
-                evaluations += turns * monitor.rate_of(use) / (1.0 if of_turns else traffic.turns_per_conversation)
-    return evaluations * _DAY
+    uses = (use for use in expected_uses(config, traffic) if use.deferred and judges_of(use.name, config.evaluators))
+    return _DAY * sum(use.per_second for use in uses)

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Literal
 
+from collector.statistics.score_scale import ScoreScale
+
 ANSWERING = 0.95
 """Share of the cases that a judge must score to be enough."""
 _RESAMPLES = 1000
@@ -62,13 +64,12 @@ class JudgedCase:
         return [attempt.score for attempt in self.attempts if attempt.score is not None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LossScale:
-    """How losses are computed: by verdicts at the threshold, or by the distance of scores."""
+    """How losses are computed: by `verdicts` at the threshold, or by the distance of scores."""
 
-    threshold: float = 0.5
-    verdicts: bool = True
-    lower_is_better: bool = False
+    scale: ScoreScale
+    verdicts: bool
 
     def loss(self, judged: JudgedCase) -> float:
         """The mean loss of a judge's attempts at a case that it has scored."""
@@ -77,17 +78,13 @@ class LossScale:
     def _distance(self, score: float, human: float) -> float:
         if not self.verdicts:
             return abs(score - human)
-        return float(self._is_upper(score) != (human >= 0.5))
+        return float(self.scale.fails(score) != self.scale.is_bad(human))
 
     def alike(self, one: float, other: float) -> float:
         """How alike two scores of one case are: 1 or 0 for verdicts, 1 less their distance else."""
         if not self.verdicts:
             return 1.0 - abs(one - other)
-        return float(self._is_upper(one) == self._is_upper(other))
-
-    def _is_upper(self, score: float) -> bool:
-        """Whether a score is above the threshold; on it, it passes."""
-        return score > self.threshold if self.lower_is_better else score >= self.threshold
+        return float(self.scale.fails(one) == self.scale.fails(other))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,11 @@
 """`evalstream compare judges`: an evaluator through several judges on labelled cases, and which of them is enough.
 
 The figures of judges as a table with a conclusion, and as JSON.
-
-Agreement of judges over their price, as a picture.
 """
 
 import asyncio
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from html import escape
 from pathlib import Path
 
 import orjson
@@ -30,6 +26,7 @@ from collector.judging.layers import without_answer_cache
 from collector.judging.open_judges import open_judges
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
+from collector.statistics.score_scale import ScoreScale
 from collector.telemetry.plain import show
 from collector.telemetry.wide_console import wide_console
 from collector.wording import listed, plural
@@ -119,84 +116,12 @@ def _why(chosen: JudgeFigures, result: Bench) -> str:
     return f"it is {at_most}{price}."
 
 
-_WIDTH, _HEIGHT, _EDGE = 460, 320, 60
-_COLOURS = {"best": "#16a34a", "enough": "#16a34a", "open": "#ca8a04", "worse": "#dc2626", "silent": "#9ca3af"}
-
-
-def bench_svg(result: Bench) -> str:
-    """An SVG document: a point with its 95 % interval for each judge. Over time, where prices are unknown."""
-    plotted = [figures for figures in result.figures if figures.agreement is not None]
-    priced = bool(plotted) and all(figures.cost_usd is not None and figures.cost_usd.value > 0 for figures in plotted)
-    across = _place([_amount(figures, priced=priced) for figures in plotted])
-    lowest = min((_low(figures) for figures in plotted), default=0.0)
-    floor = max(0.0, math.floor(lowest * 10) / 10)
-
-    def up(value: float) -> float:
-        return _EDGE + (1.0 - (value - floor) / max(1e-9, 1.0 - floor)) * _HEIGHT
-
-    marks = "".join(_mark(figures, across(_amount(figures, priced=priced)), up) for figures in plotted)
-    levels = "".join(
-        f'<text x="{_EDGE - 8}" y="{up(floor + (1 - floor) * part) + 4:.1f}" text-anchor="end">'
-        f"{floor + (1 - floor) * part:.2f}</text>"
-        for part in (0, 0.25, 0.5, 0.75, 1)
-    )
-    amounts = sorted({_amount(figures, priced=priced) for figures in plotted})
-    ends = "".join(
-        f'<text x="{across(each):.1f}" y="{_EDGE + _HEIGHT + 18}" text-anchor="middle">{each:.3g}</text>'
-        for each in dict.fromkeys((*amounts[:1], *amounts[-1:]))
-    )
-    unit = "USD for 1,000 evaluations" if priced else "seconds for an evaluation"
-    width, height = _WIDTH + 2 * _EDGE, _HEIGHT + 2 * _EDGE
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        'font-family="sans-serif" font-size="12">'
-        f'<rect width="{width}" height="{height}" fill="white"/>'
-        f'<text x="{width / 2}" y="28" text-anchor="middle" font-size="14">'
-        f"{escape(result.evaluator)}: agreement with people, 95 % intervals</text>"
-        f'<rect x="{_EDGE}" y="{_EDGE}" width="{_WIDTH}" height="{_HEIGHT}" fill="none" stroke="#999"/>'
-        f"{levels}{ends}{marks}"
-        f'<text x="{width / 2}" y="{height - 14}" text-anchor="middle">{unit} (logarithmic)</text></svg>\n'
-    )
-
-
-def _amount(figures: JudgeFigures, *, priced: bool) -> float:
-    if priced and figures.cost_usd is not None:
-        return 1000 * figures.cost_usd.value
-    return max(figures.seconds or 0.0, 1e-3)
-
-
-def _low(judge: JudgeFigures) -> float:
-    if judge.agreement is None:
-        return 0.0
-    return judge.agreement.interval[0] if judge.agreement.interval else judge.agreement.value
-
-
-def _place(amounts: Sequence[float]) -> Callable[[float], float]:
-    """The position of an amount across the picture, on a logarithmic scale."""
-    logs = [math.log10(amount) for amount in amounts] or [0.0]
-    first, span = min(logs), max(logs) - min(logs)
-    return lambda amount: _EDGE + _WIDTH * (0.1 + 0.8 * ((math.log10(amount) - first) / span if span else 0.5))
-
-
-def _mark(judge_figures: JudgeFigures, x: float, up: Callable[[float], float]) -> str:
-    if judge_figures.agreement is None:
-        return ""
-    colour = _COLOURS[judge_figures.choice]
-    low, high = judge_figures.agreement.interval or (judge_figures.agreement.value, judge_figures.agreement.value)
-    y = up(judge_figures.agreement.value)
-    return (
-        f'<line x1="{x:.1f}" y1="{up(low):.1f}" x2="{x:.1f}" y2="{up(high):.1f}" stroke="{colour}"/>'
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>'
-        f'<text x="{x + 8:.1f}" y="{y - 6:.1f}">{escape(judge_figures.judge)}</text>'
-    )
-
-
 DONE, FAILED = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgesOptions:
-    """The command's options. Each judge judges each case `repeat` times, `concurrency` evaluations at once.
+    """The command's options. Each judge judges each case `repeat` times.
 
     `margin` is by how much a judge may agree less with people than the best one. Without names all judges are asked
     that can be.
@@ -207,10 +132,8 @@ class JudgesOptions:
     judges: Sequence[str] = ()
     repeat: int = 2
     margin: float = 0.05
-    concurrency: int = 8
     max_usd: float | None = None
     output: Path | None = None
-    plot: Path | None = None
     json: bool = False
 
 
@@ -230,8 +153,6 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
         require_prices(config, judges)
     made, result = asyncio.run(_run(config, name, judges, cases, options))
     show((as_json if options.json else as_text)(result, len(cases)), end="")
-    if options.plot is not None:
-        _write(options.plot, bench_svg(result))
     problems = [limit_message(made, options.max_usd, options.output)] if made.left and options.max_usd else []
     if result.take is None:
         problems.append("no judge could score enough of the cases; the failures are in the table")
@@ -302,17 +223,14 @@ async def _run(
             made = await run_jobs(
                 [job for job, _ in jobs],
                 output=options.output,
-                concurrency=options.concurrency,
+                concurrency=config.settings.evaluate.concurrency,
                 run=run,
                 max_usd=options.max_usd,
             )
             models = {each: judge.model for each, judge in opened_judges.items()}
     places = {job.evaluation_id: place for job, place in jobs}
-    scale = LossScale(
-        threshold=0.5 if configured.evaluator.threshold is None else configured.evaluator.threshold,
-        verdicts=all(case.label.human in (0, 1) for case in cases),
-        lower_is_better=configured.evaluator.direction == "lower_is_better",
-    )
+    verdicts = all(case.label.human in (0, 1) for case in cases)
+    scale = LossScale(ScoreScale.of(configured.evaluator), verdicts)
     judged = _judged(made.evaluations, places, judges, cases, configured)
     return made, bench(name, models, judged, scale, options.margin)
 
@@ -371,10 +289,3 @@ def _attempt(evaluation: Evaluation) -> Attempt:
     why = None if evaluation.score is not None else evaluation.reason_code or "skipped"
     seconds = (evaluation.ended_at - evaluation.started_at).total_seconds()
     return Attempt(evaluation.score, why, evaluation.cost_usd, seconds)
-
-
-def _write(path: Path, picture: str) -> None:
-    try:
-        path.write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --plot") from error

@@ -29,6 +29,7 @@ from collector.logs.whole_log import read_records
 from collector.past.evaluations import EvaluationFilter, selected_in
 from collector.records.audits import FEWEST_AUDITS, audit_of, audit_outcome
 from collector.service.open_logs import Logs, open_stored_logs
+from collector.service.plan_builder import lower_is_better
 from collector.statistics.bounded_sums import Weight
 from collector.wording import plural
 from evaluators.results import Evaluation
@@ -154,10 +155,7 @@ def priced_evaluation(evaluation: Evaluation) -> PricedEvaluation:
 
 
 async def _labels(logs: Logs, config: Config) -> LabelIndex:
-    lower = [
-        name for name, evaluator in config.evaluators.items() if evaluator.evaluator.direction == "lower_is_better"
-    ]
-    index = LabelIndex(lower)
+    index = LabelIndex(lower_is_better(config))
     async for record in read_records(logs.labels):
         index.add(record)
     return index

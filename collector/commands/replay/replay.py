@@ -32,7 +32,6 @@ from collector.past.evaluations import (
     select,
 )
 from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
-from collector.records.attributes import with_declared
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_assignment, known_usd, with_pack
 from collector.telemetry.plain import show
@@ -198,12 +197,8 @@ def _judging(new: Config, names: Collection[str], judge: str | None) -> Config:
 async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], options: ReplayOptions) -> Turns:
     if options.paths:
         return by_conversation(turns_in(options.paths, config))
-    stored = await turns_in_log(logs.turns, {judged.evaluation.subject.conversation_id for judged in past})
-    declared = config.settings.assemble.declared_attributes
-    return {
-        conversation: {turn_id: with_declared(turn, declared) for turn_id, turn in turns.items()}
-        for conversation, turns in stored.items()
-    }
+    conversations = {judged.evaluation.subject.conversation_id for judged in past}
+    return await turns_in_log(logs.turns, conversations, config.settings.assemble.declared_attributes)
 
 
 def _jobs(

@@ -32,7 +32,7 @@ from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
 from collector.service.assembly_builder import build_assembler, link_turns
 from collector.service.open_logs import open_logs
-from collector.service.plan_builder import build_plan
+from collector.service.plan_builder import build_plan, lower_is_better
 from collector.statistics.confusion import confusions
 from collector.telemetry.plain import show
 from collector.wording import plural, suggestion
@@ -82,9 +82,7 @@ def score(config: Config, options: ScoreOptions) -> int:
         show(f"evalstream: interrupted{resume_hint(options.output)}", err=True)
         raise
     by_evaluator = summarize(made.evaluations)
-    lower = {
-        name for name, evaluator in config.evaluators.items() if evaluator.evaluator.direction == "lower_is_better"
-    }
+    lower = lower_is_better(config)
     table = as_json if options.json else as_table
     labels = {name: frozenset(configured.evaluator.label_names) for name, configured in config.evaluators.items()}
     expected = {turn.turn_id: turn.expected_output or "" for turn in turns}

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from collector.calibration.labels import HumanLabel
 from collector.cli import app
-from collector.commands.calibrate.calibrate import CalibrateOptions, calibrate
+from collector.commands.calibrate.calibrate import CalibrateOptions, measure, printed
 from collector.config.configured import Config
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json, label_to_json
@@ -24,6 +24,10 @@ from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.correction import WeightedScore, corrected
 from evaluators.results import Evaluation, Label, Sampling, Usage
+
+
+def calibrate(config: Config, options: CalibrateOptions) -> str:
+    return printed(measure(config, options), options)
 
 
 def judged(number: int, **changes: object) -> Evaluation:
