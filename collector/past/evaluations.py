@@ -1,6 +1,6 @@
 """Past evaluations to make again, out of the evaluations log or a file."""
 
-from collections.abc import AsyncIterator, Collection, Hashable, Iterable
+from collections.abc import AsyncIterator, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +9,8 @@ from collector.errors import BadInput
 from collector.logs.log import Log, StoredRecord
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
-from evaluators.results import Evaluation
+from evaluators.cases import Json, Scope
+from evaluators.results import Evaluation, Subject
 from evaluators.skip_reasons import UNMADE
 
 REPLAY_OF = "replay_of"
@@ -83,7 +84,7 @@ def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> Selec
         evaluation = candidate.evaluation
         superseded.update(evaluation.supersedes)
         if selection.matches(evaluation):
-            key = subject_key(evaluation)
+            key = key_of(evaluation)
             rival = newest.get(key)
             if rival is None or rival.evaluation.ended_at <= evaluation.ended_at:
                 newest[key] = candidate
@@ -92,11 +93,15 @@ def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> Selec
     return SelectedEvaluations(scored, len(current) - len(scored), known)
 
 
-def subject_key(evaluation: Evaluation) -> tuple[Hashable, ...]:
-    """The evaluator and its subject. Several parts of a conversation, told by their turns, are several subjects."""
-    subject = evaluation.subject
-    turns = () if evaluation.scope == "turn" else (subject.links, evaluation.attributes.get("turns"))
-    return (evaluation.evaluator, evaluation.scope, subject.turn_id, subject.conversation_id, turns)
+def key_of(evaluation: Evaluation) -> tuple[Hashable, ...]:
+    """The evaluator and its subject; see `subject_key`."""
+    return subject_key(evaluation.evaluator, evaluation.scope, evaluation.subject, evaluation.attributes)
+
+
+def subject_key(evaluator: str, scope: Scope, subject: Subject, attributes: Mapping[str, Json]) -> tuple[Hashable, ...]:
+    """An evaluator and its subject. Several parts of a conversation, told by their turns, are several subjects."""
+    turns = () if scope == "turn" else (subject.links, attributes.get("turns"))
+    return (evaluator, scope, subject.turn_id, subject.conversation_id, turns)
 
 
 async def evaluation_records(log: Log, partitions: Iterable[int] | None = None) -> AsyncIterator[StoredRecord]:

@@ -53,7 +53,7 @@ async def test_the_hits_are_the_providers() -> None:
         async with open_judges(config, NoStore()) as judges:
             turn = a_turn("How do I return it? " * 200, "Send it back within a month. " * 150)
             made = [await evaluate(each.evaluator, turn, judges["main"]) for each in config.evaluators.values()]
-    hits = sum(bool(each.usage and each.usage.cached_input_tokens > 1000) for each in made)
+    hits = sum(each.usage is not None and (each.usage.cached_input_tokens or 0) > 1000 for each in made)
     [line] = said(config)
     assert f": {hits} find the turn there" in line
 

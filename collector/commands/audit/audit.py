@@ -18,7 +18,7 @@ from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job
 from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, configurations_of
-from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
+from collector.evaluate.recovery.control_records import ControlRecord, decisions_in
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.recovery.sample_rate_notes import draws_by, read_sample_rates
 from collector.evaluate.stage import GROUP
@@ -174,7 +174,7 @@ async def _read_evaluations(
             if not fence.admits(record):
                 result.void += 1
             elif record.headers == CONTROL_HEADERS:
-                controls += _control(record)
+                controls += decisions_in(record)
                 content.decisions.setdefault(partition, []).append(record.offset)
             elif not record.headers:
                 try:
@@ -183,14 +183,6 @@ async def _read_evaluations(
                     result.unreadable_evaluations += 1
     content.finish(partition)
     return controls
-
-
-def _control(record: StoredRecord) -> list[ControlRecord]:
-    try:
-        control = parse_control_record(record.value)
-    except BadInput:
-        return []
-    return [control] if control.batches is None else []
 
 
 def _done_below(committed: Committed | None) -> int:

@@ -4,7 +4,6 @@ Records of several partitions of a log, in the order in which the log took them.
 """
 
 import hashlib
-import heapq
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import Any, cast
 
 from collector.logs.log import Committed, CopyableLog, Log, Record, StoredRecord, partition_of
 from collector.logs.whole_log import end_offsets
+from collector.past.merging import merged
 from collector.records.shared_records import divide_records
 
 _BATCH_RECORDS, _BATCH_BYTES = 2_000, 8 << 20
@@ -181,20 +181,9 @@ class PartitionStretch:
     end: int
 
 
-async def in_order(log: Log, stretches: Sequence[PartitionStretch]) -> AsyncIterator[StoredRecord]:
+def in_order(log: Log, stretches: Sequence[PartitionStretch]) -> AsyncIterator[StoredRecord]:
     """The records of stretches of different partitions, by the times of the log; each partition's in its order."""
-    readers = [_records(log, stretch) for stretch in stretches]
-    heap: list[tuple[float, int, StoredRecord]] = []
-    for number, reader in enumerate(readers):
-        if (record := await anext(reader, None)) is not None:
-            heapq.heappush(heap, (record.timestamp, number, record))
-    while heap:
-        _, number, record = heap[0]
-        yield record
-        if (following := await anext(readers[number], None)) is None:
-            heapq.heappop(heap)
-        else:
-            heapq.heapreplace(heap, (following.timestamp, number, following))
+    return merged([_records(log, stretch) for stretch in stretches], lambda record: record.timestamp)
 
 
 async def _records(log: Log, stretch: PartitionStretch) -> AsyncGenerator[StoredRecord]:

@@ -3,13 +3,12 @@
 The contents of the evaluations log: by id, by subject, and what backfills of a stretch have cost.
 """
 
-import heapq
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from collector.evaluate.plan import Assignment, Job, Plan
+from collector.evaluate.plan import Job, Plan
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.references.subject import (
     ReferencesByKey,
@@ -21,7 +20,16 @@ from collector.evaluate.references.subject import (
 from collector.evaluate.retry.past_jobs import PastDueJob, Stretch, ended_at, past_jobs
 from collector.evaluate.retry.request import BackfillRequest, PastRequest, RetryRequest
 from collector.logs.log import Log
-from collector.past.evaluations import REPLAY_OF, PastEvaluation, evaluations_in, is_owed, is_unmade, subject_key
+from collector.past.evaluations import (
+    REPLAY_OF,
+    PastEvaluation,
+    evaluations_in,
+    is_owed,
+    is_unmade,
+    key_of,
+    subject_key,
+)
+from collector.past.merging import merged
 from collector.past.turns import case_of, turns_in_log
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import subject_of
@@ -104,15 +112,8 @@ class Candidates:
         self.left_out.no_reference = self._unreferenced
         partitions = () if self.what == "failed" else range(self.turns.partitions)
         sources = [_listed(self._again), *(self._new(partition) for partition in partitions)]
-        waiting: list[tuple[datetime, int, Candidate]] = []
-        for number, source in enumerate(sources):
-            if (first := await anext(source, None)) is not None:
-                heapq.heappush(waiting, (first.happened_at, number, first))
         seen: set[str] = set()
-        while waiting:
-            _, number, candidate = heapq.heappop(waiting)
-            if (following := await anext(sources[number], None)) is not None:
-                heapq.heappush(waiting, (following.happened_at, number, following))
+        async for candidate in merged(sources, lambda candidate: candidate.happened_at):
             name = candidate.request.evaluation_id
             if name not in seen and name not in self.requested:
                 seen.add(name)
@@ -131,7 +132,8 @@ class Candidates:
             if job.skip is not None:
                 self.left_out.no_reference += 1
                 continue
-            key = job.monitor.name, *subject_key(_record_of(past_due_job))
+            evaluator, subject = job.assignment.evaluator, subject_of(past_due_job.case)
+            key = job.monitor.name, *subject_key(evaluator.name, evaluator.scope, subject, job.attributes)
             if self.what == "unscored" and key in self.known.by_subject:
                 continue  # scored, or among the owed
             first, last = self._lived.get(_names(past_due_job), (None, None))
@@ -188,20 +190,13 @@ class Candidates:
         if happened_at in self.stretch and failed.reason_code == SkipReason.REFERENCE_MISSING:
             # What has come after its wait; what still lacks something would be skipped once more.
             case = with_references(case, references_of(case, references))
-            assignment = self._assignment_of(failed)
-            if assignment is None or awaited_fields(assignment, case):
+            use = self.plan.assignment_of(failed.monitor, failed.evaluator)
+            if use is None or use[1].evaluator.scope != failed.scope or awaited_fields(use[1], case):
                 self._unreferenced += 1
                 return
         if happened_at in self.stretch:
             request = RetryRequest(failed, case, happened_at)
             self._again.append(Candidate(request, owed.partition, failed.monitor, failed.evaluator, happened_at))
-
-    def _assignment_of(self, evaluation: Evaluation) -> Assignment | None:
-        for monitor in self.plan.monitors:
-            for assignment in monitor.of_scope(evaluation.scope):
-                if (monitor.name, assignment.evaluator.name) == (evaluation.monitor, evaluation.evaluator):
-                    return assignment
-        return None
 
 
 async def _listed(candidates: Sequence[Candidate]) -> AsyncIterator[Candidate]:
@@ -211,22 +206,6 @@ async def _listed(candidates: Sequence[Candidate]) -> AsyncIterator[Candidate]:
 
 def _names(due: PastDueJob) -> tuple[str, str]:
     return due.job.monitor.name, due.job.assignment.evaluator.name
-
-
-def _record_of(due: PastDueJob) -> Evaluation:
-    """As much of the record as tells its subject."""
-    return Evaluation(
-        evaluation_id="",
-        evaluator=due.job.assignment.evaluator.name,
-        evaluator_version="",
-        scope=due.job.assignment.evaluator.scope,
-        monitor=due.job.monitor.name,
-        subject=subject_of(due.case),
-        outcome="skipped",
-        started_at=due.happened_at,
-        ended_at=due.happened_at,
-        attributes=due.job.attributes,
-    )
 
 
 @dataclass(slots=True)
@@ -276,7 +255,7 @@ class KnownEvaluations:
             self.live.add(evaluation.evaluation_id)
         elif is_current and evaluation.happened_at in self.stretch:
             self.spent_usd += evaluation.cost_usd or 0.0
-        key = evaluation.monitor, *subject_key(evaluation)  # each monitor counts its own
+        key = evaluation.monitor, *key_of(evaluation)  # each monitor counts its own
         scored = evaluation.evaluation_id if evaluation.score is not None else None
         self.by_subject[key] = scored or self.by_subject.get(key)
         if scored and evaluation.cost_usd is not None:

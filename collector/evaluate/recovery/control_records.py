@@ -16,7 +16,7 @@ import orjson
 
 from collector.errors import BadInput
 from collector.evaluate.budget.rates import Rates
-from collector.logs.log import Record
+from collector.logs.log import Record, StoredRecord
 from collector.records.epochs import CONTROL_HEADERS
 
 
@@ -55,6 +55,15 @@ class ControlRecord:
         if self.batches is not None:
             plain["batches"] = self.batches
         return Record(None, orjson.dumps(plain), CONTROL_HEADERS, partition)
+
+
+def decisions_in(record: StoredRecord) -> Sequence[ControlRecord]:
+    """The decision in a control record; none in a claim, in what is of batches, or in what a later version wrote."""
+    try:
+        control = parse_control_record(record.value)
+    except BadInput:
+        return ()
+    return (control,) if control.batches is None else ()
 
 
 def parse_control_record(value: bytes) -> ControlRecord:

@@ -9,11 +9,10 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from collector.errors import BadInput
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job, Plan
-from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
+from collector.evaluate.recovery.control_records import ControlRecord, decisions_in
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.retry.request import is_retry_request
 from collector.logs.log import Log
@@ -64,12 +63,7 @@ async def control_records_in(evaluations: Log, partition: int) -> Sequence[Contr
     async for batch in evaluations.read(partition, 0):
         for record in batch:
             if fence.admits(record) and record.headers == CONTROL_HEADERS:
-                try:
-                    control = parse_control_record(record.value)
-                except BadInput:
-                    continue  # a claim, or what a later version wrote
-                if control.batches is None:
-                    controls.append(control)
+                controls += decisions_in(record)
     return controls
 
 
