@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from collector.assemble.collect_trace import TracePiece, collect_trace
 from collector.assemble.identity import IdentityLookup
@@ -27,13 +27,13 @@ class ExplainedSpan:
     span_id: str
     name: str
     scope: str
-    dialect: str | None
-    kind: str | None
-    sources: Mapping[str, str]
-    empty_sources: Sequence[str]
-    identifies: Sequence[str]
-    incomplete: Sequence[str]
-    contradictions: Sequence[str]
+    dialect: str | None = None
+    kind: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
+    empty_sources: Sequence[str] = ()
+    identifies: Sequence[str] = ()
+    incomplete: Sequence[str] = ()
+    contradictions: Sequence[str] = ()
     outcome: str
 
 
@@ -195,13 +195,7 @@ def _explain_span(
             span_id=span.span_id,
             name=span.name,
             scope=span.scope,
-            dialect=None,
-            kind=None,
-            sources={},
-            empty_sources=(),
             identifies=[name for name, value in ids if value],
-            incomplete=(),
-            contradictions=(),
             outcome="no turn: not read by any dialect",
         )
     call = parsed_span.call
@@ -216,7 +210,6 @@ def _explain_span(
         kind=call.kind,
         sources={field: source for field, source in sources if messages.get(field, ()) is not None},
         empty_sources=[] if call.kind in _WITHOUT_MESSAGES else empty,
-        identifies=(),
         incomplete=_list_incomplete(parsed_span),
         contradictions=sorted(find_conflicts(assembler.dialects.read_each(span, ()))),
         outcome=_describe_outcome(parsed_span, analysis),

@@ -140,8 +140,8 @@ def label_lines(path: Path, example: str, remedy: str = "; name another file") -
     """
     for number, data in numbered_lines(path, remedy=remedy):
         try:
-            fields = parse_exactly(data)
-            if isinstance(fields, Mapping) and fields.get("human", fields) is None:
+            fields: Any = parse_exactly(data)
+            if isinstance(fields, dict) and fields.get("human", fields) is None:  # pyright: ignore[reportUnknownMemberType]
                 continue
             row = LabelRow.model_validate(fields)
         except ValueError:

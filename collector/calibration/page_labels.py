@@ -1,6 +1,6 @@
 """Labels of the page, out of the labels log."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -46,7 +46,7 @@ class LabelIndex:
     among the newest.
     """
 
-    def __init__(self, lower_is_better: Sequence[str] = (), *, most: int = MOST) -> None:
+    def __init__(self, lower_is_better: Collection[str] = (), *, most: int = MOST) -> None:
         self._lower = frozenset(lower_is_better)
         self._most = most
         self._labels: dict[Version, dict[str, dict[str | None, _PersonLabel]]] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from collector.evaluate.budget.controller import Reservation, Unlimited
+from collector.evaluate.budget.controller import UNLIMITED, Reservation
 from collector.records.tenants import tenant_of
 from collector.redact.open_redactor import Redactors
 from collector.redact.redactor import RedactionFailed, Redactor, redact_as_stored, redact_case
@@ -124,7 +124,12 @@ class EvaluationGuardrails:
             result = await evaluate(evaluator, case, judge, now=now, skip_unseen=skip_unseen)
         if isinstance(result.outcome, Score) and result.judge is not None and self._is_selected(evaluator, case):
             self._start_canary(
-                evaluator, case, judge, result.outcome.value, now, (reservation or Unlimited()).for_canary()
+                evaluator,
+                case,
+                judge,
+                result.outcome.value,
+                now,
+                (reservation or UNLIMITED).for_canary(),
             )
         return result if self.store_text else _without_text(result)
 

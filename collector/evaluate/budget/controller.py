@@ -401,22 +401,36 @@ class BudgetReservation:
         return replace(self, job=replace(self.job, evaluation_id=f"canary of {self.job.evaluation_id}"))
 
 
-class Unlimited:
-    """Reservations where there is no budget: always granted."""
+@dataclass(frozen=True, slots=True)
+class FixedReservation:
+    """A reservation that is always granted, as where there is no budget, or never."""
+
+    granted: bool
 
     def reserve(self) -> bool:
-        """Grant."""
-        return True
+        """Grant or refuse."""
+        return self.granted
+
+    def may_be_freed(self) -> bool:
+        """Never."""
+        return False
+
+    def on_settled(self, callback: Callable[[], None]) -> None:
+        """Nothing ends."""
 
     def settle(self, usd: float | None) -> None:
-        """Do nothing."""
+        """Nothing was reserved."""
 
     def release(self) -> None:
-        """Do nothing."""
+        """Nothing was reserved."""
 
-    def for_canary(self) -> Unlimited:
+    def for_canary(self) -> FixedReservation:
         """The same."""
         return self
+
+
+UNLIMITED = FixedReservation(granted=True)
+"""That of an evaluation which no budget pays."""
 
 
 class DeferredReservation:
@@ -451,36 +465,14 @@ class DeferredReservation:
         if usd is not None:
             self._reservation.settle(usd)
 
-    def for_canary(self) -> NoReservation:
+    def for_canary(self) -> FixedReservation:
         """None: a canary run would wait for hours, and leaves no record that outlives a restart."""
-        return NoReservation()
+        return FixedReservation(granted=False)
 
     def release(self) -> None:
         """Free what is reserved."""
         self._reservation.budget.release_deferred(self._reservation.job)
 
 
-class NoReservation:
-    """A reservation that is never granted."""
-
-    def reserve(self) -> bool:
-        """Refuse."""
-        return False
-
-    def may_be_freed(self) -> bool:
-        """Never."""
-        return False
-
-    def on_settled(self, callback: Callable[[], None]) -> None:
-        """Nothing ends."""
-
-    def settle(self, usd: float | None) -> None:
-        """Nothing was reserved."""
-
-    def for_canary(self) -> NoReservation:
-        """The same."""
-        return self
-
-
-Reservation: TypeAlias = BudgetReservation | DeferredReservation | NoReservation | Unlimited
+Reservation: TypeAlias = BudgetReservation | DeferredReservation | FixedReservation
 """The amount that an evaluation may cost, reserved before it is made."""

@@ -19,11 +19,12 @@ from weakref import WeakValueDictionary
 from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.evaluate.budget.controller import (
+    UNLIMITED,
     BudgetController,
     BudgetReservation,
     DeferredReservation,
+    FixedReservation,
     Reservation,
-    Unlimited,
     charge_of,
 )
 from collector.evaluate.evaluation_record import evaluation_of, repeated
@@ -334,14 +335,18 @@ class Dispatcher:
         ]
         await append_with_retry(self.evaluations, *records, backoff=self._backoff, since=since)
 
-    def deferred_reservation(self, job: Job, partition: int, *, granted: bool) -> DeferredReservation | Unlimited:
+    def deferred_reservation(
+        self, job: Job, partition: int, *, granted: bool
+    ) -> DeferredReservation | FixedReservation:
         """The reservation of a job that waits for hours."""
         reservation = self._reservation(job, partition)
-        return reservation if isinstance(reservation, Unlimited) else DeferredReservation(reservation, granted=granted)
+        if isinstance(reservation, FixedReservation):
+            return reservation
+        return DeferredReservation(reservation, granted=granted)
 
-    def _reservation(self, job: Job, partition: int) -> BudgetReservation | Unlimited:
+    def _reservation(self, job: Job, partition: int) -> BudgetReservation | FixedReservation:
         if self.budget is None or job.happened_at is not None:
-            return Unlimited()
+            return UNLIMITED
         return BudgetReservation(self.budget, job, partition, self._clock)
 
     async def _skip_reason(self, job: Job, reservation: Reservation) -> str | None:
@@ -361,7 +366,7 @@ class Dispatcher:
             return SkipReason.SHED.text()
         if reservation.reserve():
             return None
-        if isinstance(reservation, Unlimited) or not reservation.may_be_freed():
+        if not reservation.may_be_freed():
             return SkipReason.OVER_BUDGET.text()
         return _WAITS
 
@@ -434,7 +439,6 @@ def _trace_of(job: Job, case: Turn | Conversation) -> str | None:
 
 async def _settled(reservation: Reservation) -> None:
     """Wait for the next reservation that ends."""
-    assert not isinstance(reservation, Unlimited), "only a budget makes anybody wait"
     settled = asyncio.Event()
     reservation.on_settled(settled.set)
     await settled.wait()
