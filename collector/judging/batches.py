@@ -8,13 +8,13 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from collector.config.configured import Config
 from collector.config.settings import JudgeSettings
 from collector.errors import ConfigError, EvalstreamError
+from collector.judging.endpoint_limits import shown_address
 from collector.logs.log import Confirm
-from collector.telemetry.plain import show
+from collector.telemetry.plain import to_terminal
 from collector.wording import plural
 from evaluators.errors import JudgeError
 from evaluators.judges.apis.writing import WritingApi
@@ -143,7 +143,7 @@ class Batches:
                 raise ConfigError(f"{text}; leave out --batch, or name a judge whose provider has batches") from None
             except JudgeError as error:
                 raise EvalstreamError(
-                    f"judges.{name} at {_place(settings)}: its batches cannot be looked at ({error})"
+                    f"judges.{name} at {shown_address(settings)}: its batches cannot be looked at ({error})"
                 ) from None
 
     def finish(self) -> None:
@@ -177,7 +177,7 @@ class BatchesOfCheck(Batches):
 
 
 async def _look(name: str, settings: JudgeSettings, endpoint: BatchEndpoint, patience: float) -> str:
-    where = f"judges.{name} at {_place(settings)}"
+    where = f"judges.{name} at {shown_address(settings)}"
     try:
         async with asyncio.timeout(patience):
             await endpoint.start()
@@ -199,11 +199,7 @@ AT_ONCE = (
 
 def absent_text(judge: str, settings: JudgeSettings, error: NoBatches) -> str:
     """That a judge's endpoint takes no batches."""
-    return f"judges.{judge} at {_place(settings)}: {error}"
-
-
-def _place(settings: JudgeSettings) -> str:
-    return urlsplit(settings.base_url)._replace(query="", fragment="").geturl()
+    return f"judges.{judge} at {shown_address(settings)}: {error}"
 
 
 def home_of(name: str, settings: JudgeSettings) -> str:
@@ -211,15 +207,8 @@ def home_of(name: str, settings: JudgeSettings) -> str:
     return f"{name} {settings.api} {settings.base_url}"
 
 
-def to_terminal(report: str) -> None:
-    """Say something to who waits for the command."""
-    show(f"evalstream: {report}", err=True)
-
-
 @contextmanager
-def open_batches(
-    enabled: bool, output: Path | None, pace: BatchPace | None = None, say: Callable[[str], None] = to_terminal
-) -> Generator[Batches | None]:
+def open_batches(enabled: bool, output: Path | None, pace: BatchPace | None = None) -> Generator[Batches | None]:
     """The batches of a command with this output, None where it asks at once.
 
     Their journal is beside the output, and remains until `Batches.finish`.
@@ -246,7 +235,7 @@ def open_batches(
     except sqlite3.DatabaseError:
         raise ConfigError(f"{path}: is no journal of batches; name another file with --output") from None
     try:
-        yield Batches(journal, pace or BatchPace(), say, output=output)
+        yield Batches(journal, pace or BatchPace(), to_terminal, output=output)
     finally:
         journal.close()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from collector.config.settings import JudgeSettings
 from evaluators.judges.rate_limited import EndpointLimiter, RateLimiter
@@ -40,6 +41,11 @@ def endpoint_of(judge: JudgeSettings) -> tuple[str, str]:
     if judge.kind != "openai":
         return judge.kind, judge.model
     return judge.base_url if judge.api == "chat" else f"{judge.base_url} {judge.api}", judge.model
+
+
+def shown_address(judge: JudgeSettings) -> str:
+    """The base URL without what may hold a key."""
+    return urlsplit(judge.base_url)._replace(query="", fragment="").geturl()
 
 
 def limits_by_endpoint(judges: Iterable[JudgeSettings]) -> Mapping[tuple[str, str], EndpointLimits]:

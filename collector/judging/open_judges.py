@@ -25,7 +25,7 @@ from collector.judging.layers import LayerContext, wrapped, wrapped_for_batches
 from collector.judging.outage_reporter import ReportPolicy
 from collector.logs.log import Confirm, certain
 from collector.telemetry.health import Health
-from collector.telemetry.plain import show
+from collector.telemetry.plain import to_terminal
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BREAKER_OPENED, BREAKER_STATE
 from evaluators.errors import JudgeUnavailable
@@ -443,11 +443,6 @@ def _ssl_context(name: str, tls: JudgeTlsSettings) -> ssl.SSLContext:
     if tls.certificate:
         context.load_cert_chain(tls.certificate, tls.key)
     return context
-
-
-def to_terminal(report: str) -> None:
-    """Say something to who waits for the command."""
-    show(f"evalstream: {report}", err=True)
 
 
 _FOR_COMMANDS = ReportPolicy(to_terminal, REPEAT_TO_TERMINAL, awaited=True)

@@ -7,9 +7,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from collector.config.settings import JudgeSettings
+from collector.judging.endpoint_limits import shown_address
 from evaluators.errors import (
     ENDPOINT_ERRORS,
     JudgeDenied,
@@ -203,7 +203,7 @@ class OutageReporter(JudgeWrapper):
 def _where(settings: JudgeSettings) -> str:
     if settings.kind != "openai":
         return f"({settings.kind})"
-    return f"at {urlsplit(settings.base_url)._replace(query='', fragment='').geturl()}"
+    return f"at {shown_address(settings)}"
 
 
 def _remedy(error: JudgeDenied, name: str) -> str:

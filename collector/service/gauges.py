@@ -1,7 +1,7 @@
 """The gauges of the stages' state, read whenever /metrics is scraped. Counters are counted where things happen."""
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import get_args
@@ -109,17 +109,20 @@ def show_deferred(telemetry: Telemetry, room: WaitingRoom | None, clock: Callabl
 
 def hide_budgets(telemetry: Telemetry, plan: Plan) -> None:
     """Remove the series of a plan that is not in force any more."""
+    for monitor in plan.monitors:
+        telemetry.remove(series.BUDGET_FACTOR, monitor.name)
     for name, budget in [*((monitor.name, monitor.budget) for monitor in plan.monitors), (ALL_MONITORS, plan.budget)]:
-        if name == ALL_MONITORS:
-            telemetry.remove(series.TOTAL_BUDGET_SPENT)
-        else:
-            telemetry.remove(series.BUDGET_FACTOR, name)
-            telemetry.remove(series.BUDGET_SPENT, name)
+        spent, usd, labels = _of_budget(name)
+        telemetry.remove(spent, *labels)
         for period, _ in budget.windows():
-            if name == ALL_MONITORS:
-                telemetry.remove(series.TOTAL_BUDGET_USD, PERIODS[period])
-            else:
-                telemetry.remove(series.BUDGET_USD, name, PERIODS[period])
+            telemetry.remove(usd, *labels, PERIODS[period])
+
+
+def _of_budget(name: str) -> tuple[series.Series, series.Series, Sequence[str]]:
+    """The series of what is spent of a budget and of its limits, and the labels that name it."""
+    if name == ALL_MONITORS:
+        return series.TOTAL_BUDGET_SPENT, series.TOTAL_BUDGET_USD, ()
+    return series.BUDGET_SPENT, series.BUDGET_USD, (name,)
 
 
 def show_budgets(telemetry: Telemetry, plan: Plan, budgets: BudgetController, clock: Callable[[], float]) -> None:
@@ -128,14 +131,7 @@ def show_budgets(telemetry: Telemetry, plan: Plan, budgets: BudgetController, cl
         if monitor.budget.limited or plan.budget.limited:
             telemetry.gauge(series.BUDGET_FACTOR, monitor.name).set_function(partial(budgets.factor, monitor.name))
     for name, limits in budgets.budgets.items():
-        spent = (
-            telemetry.gauge(series.TOTAL_BUDGET_SPENT)
-            if name == ALL_MONITORS
-            else telemetry.gauge(series.BUDGET_SPENT, name)
-        )
-        spent.set_function(lambda name=name: budgets.used_fraction(name, clock()))
-        for period, usd in limits.windows():
-            if name == ALL_MONITORS:
-                telemetry.gauge(series.TOTAL_BUDGET_USD, PERIODS[period]).set(usd)
-            else:
-                telemetry.gauge(series.BUDGET_USD, name, PERIODS[period]).set(usd)
+        spent, usd, labels = _of_budget(name)
+        telemetry.gauge(spent, *labels).set_function(lambda name=name: budgets.used_fraction(name, clock()))
+        for period, limit in limits.windows():
+            telemetry.gauge(usd, *labels, PERIODS[period]).set(limit)

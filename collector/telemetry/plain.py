@@ -49,3 +49,8 @@ def _escaped(match: re.Match[str]) -> str:
 def show(text: str, *, end: str = "\n", err: bool = False) -> None:
     """Print lines for people, or data for programs: the one way to a terminal. With `err` on stderr."""
     print(printable(text), end=end, file=sys.stderr if err else sys.stdout, flush=err)
+
+
+def to_terminal(report: str) -> None:
+    """Say something to who waits for a command, on stderr."""
+    show(f"evalstream: {report}", err=True)

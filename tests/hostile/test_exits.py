@@ -163,8 +163,8 @@ def test_cells_and_xml(text: str, tmp_path: Path) -> None:
     after = [evaluation(f"{text}{n}", 0.0) for n in range(40)]
     report = ET.fromstring(as_junit(compare_with_base(before, after, tolerance=0.0)))
     assert report.find(".//failure") is not None
-    with open_writer(tmp_path / "x.csv") as writer:
-        writer.write(*after)
+    with open_writer(tmp_path / "x.csv") as write:
+        write(after)
     for row in csv.reader(io.StringIO((tmp_path / "x.csv").read_text(encoding="utf-8"))):
         cells = [cell for value in row for cell in re.split("[;\t]", value)]  # some spreadsheets end a cell at these
         assert not [value for value in (*row, *cells) if value.startswith(("=", "+", "-", "@", "\t", "\r"))]

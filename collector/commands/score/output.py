@@ -1,10 +1,10 @@
 """Output files of evaluations: JSONL, from which a later run resumes, or CSV."""
 
 import csv
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 import orjson
 
@@ -21,12 +21,8 @@ COLUMNS = ("evaluation_id", "evaluator", "turn_id", "conversation_id", "outcome"
 _SUFFIXES = frozenset({".jsonl", ".ndjson", ".csv"})
 
 
-class EvaluationWriter(Protocol):
-    """Writes evaluations as they are made."""
-
-    def write(self, *evaluations: Evaluation) -> None:
-        """Write some together, such as those of a pack; what is written survives an interruption."""
-        ...
+Write = Callable[[Sequence[Evaluation]], None]
+"""Writes some evaluations together, such as those of a pack; what is written survives an interruption."""
 
 
 def read_earlier(path: Path | None) -> list[Evaluation]:
@@ -57,48 +53,42 @@ def failed_earlier(path: Path | None) -> frozenset[str]:
 
 
 @contextmanager
-def open_writer(path: Path | None) -> Generator[EvaluationWriter]:
+def open_writer(path: Path | None) -> Generator[Write]:
     """Open the output: JSONL is appended to, CSV overwritten.
 
     Raises:
         ConfigError: it cannot be written.
     """
     if path is None:
-        yield _Discard()
+        yield lambda _evaluations: None
         return
     if path.suffix not in _SUFFIXES:
         raise ConfigError(f"{path}: results are written as .jsonl or .csv; name such a file with --output")
     try:
         mode = "w" if path.suffix == ".csv" else "a"
         with open(path, mode, newline="", encoding="utf-8", opener=open_private) as file:
-            yield _Csv(file) if path.suffix == ".csv" else _Jsonl(file)
+            yield _as_csv(file) if path.suffix == ".csv" else _as_jsonl(file)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --output") from error
 
 
-class _Discard:
-    def write(self, *evaluations: Evaluation) -> None:
-        del evaluations
+def _as_jsonl(file: IO[str]) -> Write:
+    def write(evaluations: Sequence[Evaluation]) -> None:
+        file.write("".join(evaluation_to_json(evaluation).decode() + "\n" for evaluation in evaluations))
+        file.flush()
+
+    return write
 
 
-class _Jsonl:
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
+def _as_csv(file: IO[str]) -> Write:
+    rows = csv.writer(file)
+    rows.writerow(COLUMNS)
 
-    def write(self, *evaluations: Evaluation) -> None:
-        self._file.write("".join(evaluation_to_json(evaluation).decode() + "\n" for evaluation in evaluations))
-        self._file.flush()
+    def write(evaluations: Sequence[Evaluation]) -> None:
+        rows.writerows([cell(value) for value in _row(evaluation)] for evaluation in evaluations)
+        file.flush()
 
-
-class _Csv:
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-        self._rows = csv.writer(file)
-        self._rows.writerow(COLUMNS)
-
-    def write(self, *evaluations: Evaluation) -> None:
-        self._rows.writerows([cell(value) for value in _row(evaluation)] for evaluation in evaluations)
-        self._file.flush()
+    return write
 
 
 def _row(evaluation: Evaluation) -> list[object]:

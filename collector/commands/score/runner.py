@@ -74,11 +74,11 @@ async def run_jobs(
         show(f"evalstream: {plural(again, 'evaluation')} of an earlier run failed, made again", err=True)
     spend_limit = SpendLimit(max_usd)
     todo = deque(_packs(wanted.values()))
-    with open_writer(output) as writer, progress_bar() as progress:
+    with open_writer(output) as write, progress_bar() as progress:
         bar = progress.add_task("", total=len(made) + len(wanted), completed=len(made), cost="")
         async with aclosing(_evaluated(todo, concurrency, run, spend_limit)) as evaluations:
             async for together in evaluations:
-                writer.write(*together)  # a part of a pack would be asked for as another pack
+                write(together)  # a part of a pack would be asked for as another pack
                 made += together
                 progress.update(
                     bar, advance=len(together), cost=f"{spend_limit.spent:.2f} USD" if spend_limit.spent else ""

@@ -77,8 +77,8 @@ async def test_the_export_file(tmp_path: Path, group_readable: bool, after: str,
 
 @pytest.mark.parametrize("name", ["scores.jsonl", "scores.csv"])
 def test_the_outputs_of_score_and_replay(tmp_path: Path, name: str):
-    with open_writer(tmp_path / name) as writer:
-        writer.write(scored(1))
+    with open_writer(tmp_path / name) as write:
+        write([scored(1)])
     assert permissions(tmp_path) == {name: "600"}
 
 
