@@ -12,7 +12,7 @@ from pathlib import Path
 from collector.config.configured import Config
 from collector.config.settings import JudgeSettings
 from collector.errors import ConfigError, EvalstreamError
-from collector.judging.endpoint_limits import shown_address
+from collector.judging.endpoint_limits import address_without_secrets
 from collector.logs.log import Confirm
 from collector.telemetry.plain import to_terminal
 from collector.wording import plural
@@ -143,7 +143,7 @@ class Batches:
                 raise ConfigError(f"{text}; leave out --batch, or name a judge whose provider has batches") from None
             except JudgeError as error:
                 raise EvalstreamError(
-                    f"judges.{name} at {shown_address(settings)}: its batches cannot be looked at ({error})"
+                    f"judges.{name} at {address_without_secrets(settings)}: its batches cannot be looked at ({error})"
                 ) from None
 
     def finish(self) -> None:
@@ -177,7 +177,7 @@ class BatchesOfCheck(Batches):
 
 
 async def _look(name: str, settings: JudgeSettings, endpoint: BatchEndpoint, patience: float) -> str:
-    where = f"judges.{name} at {shown_address(settings)}"
+    where = f"judges.{name} at {address_without_secrets(settings)}"
     try:
         async with asyncio.timeout(patience):
             await endpoint.start()
@@ -199,7 +199,7 @@ AT_ONCE = (
 
 def absent_text(judge: str, settings: JudgeSettings, error: NoBatches) -> str:
     """That a judge's endpoint takes no batches."""
-    return f"judges.{judge} at {shown_address(settings)}: {error}"
+    return f"judges.{judge} at {address_without_secrets(settings)}: {error}"
 
 
 def home_of(name: str, settings: JudgeSettings) -> str:

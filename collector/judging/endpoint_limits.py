@@ -43,7 +43,7 @@ def endpoint_of(judge: JudgeSettings) -> tuple[str, str]:
     return judge.base_url if judge.api == "chat" else f"{judge.base_url} {judge.api}", judge.model
 
 
-def shown_address(judge: JudgeSettings) -> str:
+def address_without_secrets(judge: JudgeSettings) -> str:
     """The base URL without what may hold a key."""
     return urlsplit(judge.base_url)._replace(query="", fragment="").geturl()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from collector.config.settings import JudgeSettings
-from collector.judging.endpoint_limits import shown_address
+from collector.judging.endpoint_limits import address_without_secrets
 from evaluators.errors import (
     ENDPOINT_ERRORS,
     JudgeDenied,
@@ -203,7 +203,7 @@ class OutageReporter(JudgeWrapper):
 def _where(settings: JudgeSettings) -> str:
     if settings.kind != "openai":
         return f"({settings.kind})"
-    return f"at {shown_address(settings)}"
+    return f"at {address_without_secrets(settings)}"
 
 
 def _remedy(error: JudgeDenied, name: str) -> str:

@@ -201,7 +201,7 @@ def consistent(labels: Sequence[LabelledSubject]) -> Consistent:
     groups: dict[tuple[str, ...], list[LabelledSubject]] = {}
     for subject in labels:
         groups.setdefault(subject.content, []).append(subject)
-    contradictions = [found for group in groups.values() if (found := _contradiction(group)) is not None]
+    contradictions = [one for group in groups.values() if (one := _contradiction(group)) is not None]
     subjects = [subject for group in groups.values() for subject in _by_most(group)]
     return Consistent(tuple(subjects), tuple(contradictions))
 

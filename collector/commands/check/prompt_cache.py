@@ -41,11 +41,11 @@ def _expected(asking: Sequence[Evaluator[Any]], scope: str, judge: JudgeSettings
     evaluators = f"{plural(len(asking), 'evaluator')} of a {scope}"
     if not hits:
         return f"{evaluators}: no two show the same fields, so subject_first saves nothing"
-    found = f"{hits} find the {scope} there from {_FEWEST:,} tokens on"
+    share = f"{hits} find the {scope} there from {_FEWEST:,} tokens on"
     if not judge.subject_first:
-        return f"{evaluators} find nothing there: each begins with its instructions. With subject_first {found}"
+        return f"{evaluators} find nothing there: each begins with its instructions. With subject_first {share}"
     price, cached = judge.usd_per_million_input_tokens, judge.usd_per_million_cached_input_tokens
     if cached is None:
-        return f"{evaluators}: {found}; without usd_per_million_cached_input_tokens at the price of other input"
+        return f"{evaluators}: {share}; without usd_per_million_cached_input_tokens at the price of other input"
     instead = "" if price is None else f" instead of {price:g}"
-    return f"{evaluators}: {found}, for {cached:g}{instead} USD per million tokens"
+    return f"{evaluators}: {share}, for {cached:g}{instead} USD per million tokens"
