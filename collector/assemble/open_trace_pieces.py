@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from collector.assemble.fold import parse_piece
+from collector.assemble.fold import parse_piece, time_in
 from collector.assemble.open_traces import OpenTraces, TraceLimits
 from collector.errors import BadInput
-from collector.logs.log import StoredRecord
+from collector.logs.log import Committed, StoredRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class OpenPieces:
     open: frozenset[int]
 
 
-def open_pieces(records: Iterable[StoredRecord], limits: TraceLimits) -> OpenPieces:
+def open_pieces(records: Iterable[StoredRecord], limits: TraceLimits, committed: Committed | None = None) -> OpenPieces:
     """Sort out the records that were delivered, from the low watermark on."""
-    traces = OpenTraces(limits)
+    traces = OpenTraces(limits, time_in(committed))
     for record in records:
         for _ in traces.advance(record.timestamp):
             pass

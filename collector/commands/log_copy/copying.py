@@ -251,7 +251,7 @@ class LogCopy:
         for partition, until in read.items():
             low = commits[partition].low_watermark if partition in commits else source.starts[partition]
             records = [record async for record in in_order(source.log, [PartitionStretch(partition, low, until)])]
-            pieces = open_pieces(records, self.limits)
+            pieces = open_pieces(records, self.limits, commits.get(partition))
             closed += [record for record in records if record.number in pieces.closed]
             opened += [record for record in records if record.number in pieces.open]
             time = max([time, *(record.timestamp for record in records[-1:])])
