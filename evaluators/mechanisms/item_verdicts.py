@@ -1,7 +1,7 @@
 """Items, verdicts and their ratio: the mechanism of every evaluator whose score is a proportion.
 
 The judge takes a text apart into items, gives a verdict on each, and code does the counting. An answer with one verdict
-too few is no answer: it is sent back, then fails. Nothing missing is ever judged_shares as good or bad.
+too few is no answer: it is sent back, then fails. Nothing missing is ever counted as good or bad.
 """
 
 import math
