@@ -1,8 +1,10 @@
 """The base of every mapping in the configuration file."""
 
+from collections.abc import Iterable
+from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Section(BaseModel):
@@ -12,6 +14,16 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for mistake in self._mistakes():
+            raise ValueError(mistake)
+        return self
+
+    def _mistakes(self) -> Iterable[str]:
+        """Sections override this: what is wrong between their keys, one sentence each. The first is reported."""
+        return ()
 
 
 def checked_base(url: str, *added: str) -> str:

@@ -1,8 +1,9 @@
 """The configuration's keys about alerts, judge health and the watcher."""
 
-from typing import Annotated, Self
+from collections.abc import Iterator
+from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from collector.durations import Seconds
 from collector.section import Section, checked_base
@@ -41,11 +42,9 @@ class ShareTarget(Section):
     at_least: Share | None = None
     """Alerts fire where the share is smaller."""
 
-    @model_validator(mode="after")
-    def _one_of_them(self) -> Self:
+    def _mistakes(self) -> Iterator[str]:
         if (self.at_most is None) == (self.at_least is None):
-            raise ValueError("write exactly one of at_most and at_least")
-        return self
+            yield "write exactly one of at_most and at_least"
 
     @property
     def share(self) -> float:
@@ -69,18 +68,16 @@ class MonitorAlertSettings(Section):
     enabled: bool = True
     """Whether this monitor's scores raise alerts."""
 
-    @model_validator(mode="after")
-    def _reachable(self) -> Self:
+    def _mistakes(self) -> Iterator[str]:
         for name, objective in self.objectives.items():
             for burn in self.burn_rates:
                 failing = burn.factor * (1.0 - objective)
                 if failing >= 1.0:
-                    raise ValueError(
+                    yield (
                         f"objectives.{name} and burns: a factor of {burn.factor:g} at an objective of {objective:g} "
                         f"can never fire: it needs {failing:.0%} of the scores to fail; write a "
                         f"factor below {1.0 / (1.0 - objective):.3g}"
                     )
-        return self
 
 
 class WatcherSettings(Section):
@@ -155,18 +152,11 @@ class AlertSettings(Section):
     of a service outside of it that alerts when calls stop)."""
     watcher: WatcherSettings | None = None
 
-    @model_validator(mode="after")
-    def _own_labels(self) -> Self:
-        reserved = sorted(_OURS & set(self.labels))
-        if reserved:
-            raise ValueError(f"labels.{reserved[0]}: alerts have a label of this name already; write another")
-        return self
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _mistakes(self) -> Iterator[str]:
+        for reserved in sorted(_OURS & set(self.labels)):
+            yield f"labels.{reserved}: alerts have a label of this name already; write another"
         if self.page_standard_errors < self.warn_standard_errors:
-            raise ValueError("page and warn: what pages must be at least as far below target as what warns")
-        return self
+            yield "page and warn: what pages must be at least as far below target as what warns"
 
 
 class GoldenSettings(Section):

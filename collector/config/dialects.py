@@ -1,10 +1,10 @@
 """Custom dialects: the places of question and answer in the spans of a library that evalstream does not know."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from collector.dialects.configured import ConfiguredKind, DialectMapping, Places, SpanMatch, make_dialect
 from collector.dialects.dialect import Dialect
@@ -15,6 +15,9 @@ PlaceText = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 PlaceList = PlaceText | list[PlaceText]
+
+_PLACES = ("input", "output", "system", "tools", "conversation", "user", "model")
+"""Keys of a dialect that name places."""
 
 
 class MatchSettings(Section):
@@ -27,11 +30,9 @@ class MatchSettings(Section):
     attributes: dict[str, str] = Field(default_factory=dict[str, str], max_length=16)
     """Attributes that the span has, with their values as text; '*' for any value."""
 
-    @model_validator(mode="after")
-    def _something(self) -> Self:
+    def _mistakes(self) -> Iterator[str]:
         if not (self.scope or self.span or self.attributes):
-            raise ValueError("matches every span; write a scope, a span or attributes")
-        return self
+            yield "matches every span; write a scope, a span or attributes"
 
 
 class DialectSettings(Section):
@@ -59,18 +60,16 @@ class DialectSettings(Section):
     model: PlaceList = Field(default_factory=list[str])
     """The model's name."""
 
-    @field_validator("input", "output", "system", "tools", "conversation", "user", "model")
+    @field_validator(*_PLACES)
     @classmethod
     def _places(cls, value: PlaceList) -> PlaceList:
         for place in value if isinstance(value, list) else [value]:
             parse_place(place)
         return value
 
-    @model_validator(mode="after")
-    def _reads_something(self) -> Self:
+    def _mistakes(self) -> Iterator[str]:
         if not (self.input or self.output):
-            raise ValueError("reads nothing; write input, output or both")
-        return self
+            yield "reads nothing; write input, output or both"
 
 
 NO_DIALECTS: Mapping[str, DialectSettings] = MappingProxyType({})
@@ -82,19 +81,9 @@ def build_dialects(dialects: Mapping[str, DialectSettings]) -> Iterable[Dialect]
 
 
 def _map(name: str, settings: DialectSettings) -> DialectMapping:
-    match = SpanMatch(scope=settings.match.scope, span=settings.match.span, attributes=dict(settings.match.attributes))
-    return DialectMapping(
-        name=name,
-        kind=settings.kind,
-        match=match,
-        input=_parse(settings.input),
-        output=_parse(settings.output),
-        system=_parse(settings.system),
-        tools=_parse(settings.tools),
-        conversation=_parse(settings.conversation),
-        user=_parse(settings.user),
-        model=_parse(settings.model),
-    )
+    match = SpanMatch(**settings.match.model_dump())
+    places = {key: _parse(getattr(settings, key)) for key in _PLACES}
+    return DialectMapping(name=name, kind=settings.kind, match=match, **places)
 
 
 def _parse(places: PlaceList) -> Places:

@@ -16,6 +16,8 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from collector.section import checked_base
 from collector.wording import unknown
 
@@ -143,18 +145,20 @@ def checked_endpoint(url: str) -> str:
 _PLACEHOLDER = re.compile(r"<[^<>]*>|your[-_ ][^ ]{0,40}key[^ ]{0,40}|sk-\.{3}|\.{3}", re.IGNORECASE)
 
 
-def refuse_no_key(key: str) -> None:
-    """Refuse a text that no endpoint takes as a key. The message does not have it.
+def checked_key(secret: SecretStr) -> SecretStr:
+    """The key, unless it is a text that no endpoint takes as one. The message does not have it.
 
     Raises:
         ValueError: it is an example's, or more than the key.
     """
+    key = secret.get_secret_value()
     if key.startswith("Bearer "):
         raise ValueError("begins with Bearer, which is added to it; write the key alone")
     if _PLACEHOLDER.fullmatch(key):
         raise ValueError("is an example's text; write the key, usually as ${env:NAME}")
     if any(sign.isspace() for sign in key):
         raise ValueError("contains a space or an end of line; write the key alone")
+    return secret
 
 
 Cloud = Literal["azure", "aws", "google"]

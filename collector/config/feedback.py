@@ -1,8 +1,9 @@
 """The configuration of feedback: how long it waits, whose is believed, and what its numbers mean."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from collector.durations import Seconds
 from collector.records.feedback import LONGEST_NAME
@@ -15,11 +16,9 @@ class FeedbackNameSettings(Section):
     scale: tuple[float, float] = (0.0, 1.0)
     """The worst and the best number, like [1, 5] for stars; [5, 1] where low numbers are good."""
 
-    @model_validator(mode="after")
-    def _two_ends(self) -> Self:
+    def _mistakes(self) -> Iterator[str]:
         if self.scale[0] == self.scale[1]:
-            raise ValueError("scale: the worst and the best number are the same; write for instance [1, 5]")
-        return self
+            yield "scale: the worst and the best number are the same; write for instance [1, 5]"
 
 
 class FeedbackSettings(Section):

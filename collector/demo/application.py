@@ -1,7 +1,7 @@
 """The demo's application: a helpdesk chatbot of a bicycle shop, traced with the OpenTelemetry SDK.
 
-No model answers here: the answers are written below. That keeps the demo free of keys, and lets it turn bad on purpose
-and on time. What it sends are real spans, over real OTLP/HTTP, as an instrumented application would.
+No model answers here: the answers are written in `topics.json`. That keeps the demo free of keys, and lets it turn bad
+on purpose and on time. What it sends are real spans, over real OTLP/HTTP, as an instrumented application would.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,56 +32,7 @@ class Topic:
     bad: str
 
 
-TOPICS = (
-    Topic(
-        "How long does a full bicycle service take?",
-        "Workshop: a full bicycle service takes two working days; bring the bicycle before ten.",
-        "A full bicycle service takes two working days if you bring the bicycle before ten.",
-        "We offer many great products for every season.",
-    ),
-    Topic(
-        "Can I return a helmet that does not fit?",
-        "Returns: a helmet that does not fit can be returned within thirty days if it was not worn outside.",
-        "Yes, a helmet that does not fit can be returned within thirty days if it was not worn outside.",
-        "Please contact someone about that.",
-    ),
-    Topic(
-        "Do you rent cargo bikes for a weekend?",
-        "Rental: cargo bikes can be rented for a weekend at 60 euros, child seats included.",
-        "Yes, we rent cargo bikes for a weekend at 60 euros, child seats included.",
-        "Our shop was founded by two brothers.",
-    ),
-    Topic(
-        "What does fitting a new chain cost?",
-        "Prices: fitting a new chain costs 35 euros, the chain itself included.",
-        "Fitting a new chain costs 35 euros, the chain itself included.",
-        "It depends.",
-    ),
-    Topic(
-        "Which tyre pressure do you recommend for a city bike?",
-        "Advice: for a city bike we recommend a tyre pressure of 4 bar, for an e-bike 4.5 bar.",
-        "For a city bike we recommend a tyre pressure of 4 bar.",
-        "Tyres are round and made of rubber.",
-    ),
-    Topic(
-        "Are you open on Sunday?",
-        "Opening hours: the shop is open from Monday to Saturday, nine to six, and closed on Sunday.",
-        "No, the shop is closed on Sunday; it is open from Monday to Saturday, nine to six.",
-        "Thank you for your message, it is important to us.",
-    ),
-    Topic(
-        "Do you take my old bike in part payment?",
-        "Trade-in: we take your old bike in part payment and value it in ten minutes at the counter.",
-        "Yes, we take your old bike in part payment and value it in ten minutes at the counter.",
-        "Bicycles have been popular since the nineteenth century.",
-    ),
-    Topic(
-        "How do I book a test ride?",
-        "Test rides: book a test ride at the counter or on our page; bring an identity card.",
-        "Book a test ride at the counter or on our page, and bring an identity card.",
-        "Try again later.",
-    ),
-)
+TOPICS = tuple(Topic(**topic) for topic in json.loads(files("collector.demo").joinpath("topics.json").read_bytes()))
 
 
 class Helpdesk:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import orjson
 
+from evaluators.asking.judge_input import iter_texts
 from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.testing import materials_of_pack, required_answer_key, required_answer_keys
 from evaluators.texts.draw import draw
@@ -36,18 +37,6 @@ def words(text: str) -> frozenset[str]:
     """The words that say something, cut to their first letters, in lower case."""
     all_words = (word.lower() for word in _WORD.findall(text))
     return frozenset(word[:_STEM] for word in all_words if word not in _STOPWORDS)
-
-
-def texts(value: Json) -> Iterator[str]:
-    """All texts in a JSON value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for field in cast("Mapping[str, Json]", value).values():
-            yield from texts(field)
-    elif isinstance(value, list):
-        for item in cast("list[Json]", value):
-            yield from texts(item)
 
 
 def share(some_words: frozenset[str], known: frozenset[str]) -> float:
@@ -77,7 +66,7 @@ def closeness(material: Json) -> float:
 
 
 def _words_of(fields: Mapping[str, Json], names: tuple[str, ...]) -> frozenset[str]:
-    return words(" ".join(text for name in names if name in fields for text in texts(fields[name])))
+    return words(" ".join(text for name in names if name in fields for text in iter_texts(fields[name])))
 
 
 def _turns(material: Json) -> Iterator[dict[str, Json]]:
@@ -97,9 +86,9 @@ def _exchanges(listed: list[dict[str, Json]]) -> Iterator[dict[str, Json]]:
     for message in listed:
         role = message.get("role")
         if role == "user":
-            request = " ".join(texts(message.get("content")))
+            request = " ".join(iter_texts(message.get("content")))
         elif role == "assistant":
-            yield {**message, "input": request, "actual_output": " ".join(texts(message.get("content")))}
+            yield {**message, "input": request, "actual_output": " ".join(iter_texts(message.get("content")))}
         elif role is None and any(name in message for name in _ANSWERS):
             yield message
 
@@ -149,7 +138,7 @@ def parse_request(request: Mapping[str, Json]) -> JudgeRequest:
     Raises:
         LookupError, TypeError, ValueError, AttributeError: it is none.
     """
-    contents = [" ".join(texts(message["content"])) for message in request["messages"]]
+    contents = [" ".join(iter_texts(message["content"])) for message in request["messages"]]
     fence = _FENCE.search(contents[-1])
     material = orjson.loads(fence[1]) if fence else {"content": contents[-1]}
     form: Json = request.get("response_format")
@@ -305,16 +294,16 @@ def _listed(material: Json) -> Iterator[str]:
         fields = cast("Mapping[str, Json]", material)
         lists = sorted((key in _PASSAGES, key) for key, value in fields.items() if value and isinstance(value, list))
         if lists:
-            yield from (" ".join(texts(field)) for field in fields[lists[0][1]])
+            yield from (" ".join(iter_texts(field)) for field in fields[lists[0][1]])
             return
-        yield from _SENTENCE.split(" ".join(texts(fields.get("actual_output", material))))
+        yield from _SENTENCE.split(" ".join(iter_texts(fields.get("actual_output", material))))
         return
-    yield from _SENTENCE.split(" ".join(texts(material)))
+    yield from _SENTENCE.split(" ".join(iter_texts(material)))
 
 
 def _about(question: JudgeRequest, text: str) -> JudgeRequest:
     """The same question about one text: how much of it the rest of the material knows."""
-    rest = words(" ".join(other for other in texts(question.material) if other != text))
+    rest = words(" ".join(other for other in iter_texts(question.material) if other != text))
     return JudgeRequest(question.text, question.material, question.schema, share(words(text), rest))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import astuple
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from collector.durations import Seconds
 from collector.errors import ConfigError
@@ -63,17 +63,15 @@ class PrometheusSettings(ExporterSettings):
         """The attributes that tell segments apart."""
         return dimensions_of(self.segment_by, self.segments)
 
-    @model_validator(mode="after")
-    def _few_segments(self) -> Self:
+    def _mistakes(self) -> Iterator[str]:
         count = count_segments(self.dimensions)
         if count > MOST_SEGMENTS:
-            raise ValueError(
+            yield (
                 f"segment_by: makes {count:,} combinations, each a series of every metric of every evaluator; at most "
                 f"{MOST_SEGMENTS} are allowed: name fewer attributes or values"
             )
         if self.segments and not isinstance(self.segment_by, str):
-            raise ValueError("segments: are the values of one attribute; write segment_by: {name: [values]} instead")
-        return self
+            yield "segments: are the values of one attribute; write segment_by: {name: [values]} instead"
 
 
 class PrometheusExporter:

@@ -1,10 +1,11 @@
 """How a connection to Kafka is secured: the configuration's keys. Nothing here needs the Kafka client."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 
 from collector.section import Section
 
@@ -41,12 +42,10 @@ class KafkaOAuthSettings(Section):
             raise ValueError("would send the secret unencrypted; write https://")
         return url
 
-    @model_validator(mode="after")
-    def _one_secret(self) -> Self:
+    def _mistakes(self) -> Iterator[str]:
         if (self.client_secret is None) == (self.client_secret_file is None):
-            raise ValueError("needs either client_secret or client_secret_file")
-        _require_content(self.client_secret, "client_secret")
-        return self
+            yield "needs either client_secret or client_secret_file"
+        yield from _without_content(self.client_secret, "client_secret")
 
 
 class KafkaSecuritySettings(Section):
@@ -81,43 +80,31 @@ class KafkaSecuritySettings(Section):
         """Whether it is TLS."""
         return self.protocol.endswith("SSL")
 
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        """Options that belong together are all there."""
-        _require_content(self.password, "password")
-        self._check_sasl()
-        if self.mechanism == "OAUTHBEARER":
-            self._refuse("OAUTHBEARER asks the token endpoint", "username", "password", "password_file")
-            if self.oauth is None:
-                raise ValueError("with OAUTHBEARER, write oauth: {token_url: …, client_id: …, client_secret: …}")
-        elif self.mechanism is not None:
-            self._refuse(f"{self.mechanism} has a password", "oauth")
-            if self.username is None or (self.password is None) == (self.password_file is None):
-                raise ValueError(f"with {self.mechanism}, write username, and either password or password_file")
-        if not self.encrypted:
-            self._refuse(f"{self.protocol} does not use TLS", "ca", "certificate", "key")
-        if (self.certificate is None) != (self.key is None):
-            raise ValueError("certificate and key belong together; write both for mutual TLS, or neither")
-        return self
-
-    def _check_sasl(self) -> None:
-        if self.protocol.startswith("SASL") and self.mechanism is None:
-            raise ValueError(
-                f"with {self.protocol}, write mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
-            )
+    def _mistakes(self) -> Iterator[str]:
+        yield from _without_content(self.password, "password")
         if not self.protocol.startswith("SASL"):
-            self._refuse(
-                f"{self.protocol} has no users; write protocol: SASL_SSL, or leave the key out",
-                "mechanism", "username", "password", "password_file", "oauth",
-            )  # fmt: skip
+            reason = f"{self.protocol} has no users; write protocol: SASL_SSL, or leave the key out"
+            yield from self._useless(reason, "mechanism", "username", "password", "password_file", "oauth")
+        elif self.mechanism is None:
+            yield f"with {self.protocol}, write mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+        if self.mechanism == "OAUTHBEARER":
+            yield from self._useless("OAUTHBEARER asks the token endpoint", "username", "password", "password_file")
+            if self.oauth is None:
+                yield "with OAUTHBEARER, write oauth: {token_url: …, client_id: …, client_secret: …}"
+        elif self.mechanism is not None:
+            yield from self._useless(f"{self.mechanism} has a password", "oauth")
+            if self.username is None or (self.password is None) == (self.password_file is None):
+                yield f"with {self.mechanism}, write username, and either password or password_file"
+        if not self.encrypted:
+            yield from self._useless(f"{self.protocol} does not use TLS", "ca", "certificate", "key")
+        if (self.certificate is None) != (self.key is None):
+            yield "certificate and key belong together; write both for mutual TLS, or neither"
 
-    def _refuse(self, reason: str, *keys: str) -> None:
-        for key in keys:
-            if getattr(self, key) is not None:
-                raise ValueError(f"{key} has no use here: {reason}")
+    def _useless(self, reason: str, *keys: str) -> Iterator[str]:
+        return (f"{key} has no use here: {reason}" for key in keys if getattr(self, key) is not None)
 
 
-def _require_content(secret: SecretStr | None, name: str) -> None:
+def _without_content(secret: SecretStr | None, name: str) -> Iterator[str]:
     """An environment variable that is set and empty is a mistake, and a broker's answer would not say so."""
     if secret is not None and not secret.get_secret_value():
-        raise ValueError(f"{name} is empty; see that its environment variable is set")
+        yield f"{name} is empty; see that its environment variable is set"

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Literal, TypeVar, cast
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from collector.errors import BadInput
 from collector.evaluate.retry.request import RetryRequest
@@ -61,11 +61,9 @@ class LabelRequest(Section):
     note: Annotated[str, StringConstraints(strip_whitespace=True, max_length=4000)] = ""
     by: Annotated[str, StringConstraints(strip_whitespace=True, max_length=80)] = ""
 
-    @model_validator(mode="after")
-    def _something(self) -> "LabelRequest":
+    def _mistakes(self) -> Iterator[str]:
         if self.opinion is None and self.score is None and not self.note:
-            raise ValueError("say agree or disagree, give a score, or write a note")
-        return self
+            yield "say agree or disagree, give a score, or write a note"
 
 
 def parse_filters(query: Mapping[str, str]) -> Filters:

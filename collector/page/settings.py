@@ -1,9 +1,10 @@
 """The page's section of the configuration file."""
 
+from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import quote
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from collector.durations import Seconds
 from collector.logs.addresses import ListeningHost
@@ -31,13 +32,11 @@ class TraceLinkSettings(Section):
     project: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]+$")
     """langfuse: the project's id, as its address shows it."""
 
-    @model_validator(mode="after")
-    def _complete(self) -> "TraceLinkSettings":
+    def _mistakes(self) -> Iterator[str]:
         if self.kind == "template" and "{trace_id}" not in self.url:
-            raise ValueError("url has no {trace_id}; write it where the trace's id belongs")
+            yield "url has no {trace_id}; write it where the trace's id belongs"
         if self.kind == "langfuse" and self.project is None:
-            raise ValueError("langfuse needs project: the id that stands in its address after /project/")
-        return self
+            yield "langfuse needs project: the id that stands in its address after /project/"
 
     def link(self, trace_id: str, span_id: str | None) -> str:
         """The address of a trace, at the span where the target can show one. Ids are put in as data, quoted."""

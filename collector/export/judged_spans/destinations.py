@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol
 
 import orjson
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from collector.backoff import Backoff
 from collector.durations import Seconds
@@ -65,11 +65,9 @@ class JudgedSpansSettings(ExporterSettings):
     skipped: bool = False
     """Write skipped evaluations too, without a score."""
 
-    @model_validator(mode="after")
-    def _one_destination(self) -> Self:
+    def _mistakes(self) -> Iterator[str]:
         if (self.otlp is None) == (self.kafka is None):
-            raise ValueError("needs either otlp: {endpoint: ...} or kafka: {bootstrap_servers: [...], topic: ...}")
-        return self
+            yield "needs either otlp: {endpoint: ...} or kafka: {bootstrap_servers: [...], topic: ...}"
 
 
 EXPORTER = "spans"
