@@ -147,10 +147,7 @@ def _read_interaction(attributes: Attributes, log: _Log) -> Call:
         output=output,
         input_incomplete=incomplete,
         output_incomplete=output_incomplete,
-        sources={
-            **({"input": "user_prompt"} if messages else {}),
-            **({"output": "log records"} if output else {}),
-        },
+        sources={**({"input": "user_prompt"} if messages else {}), **({"output": "log records"} if output else {})},
     )
 
 

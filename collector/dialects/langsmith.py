@@ -2,14 +2,7 @@
 
 from collections.abc import Sequence
 
-from collector.dialects.attributes import (
-    find_error,
-    find_sources,
-    find_text,
-    parse_passages,
-    parse_texts,
-    parse_usage,
-)
+from collector.dialects.attributes import find_error, find_sources, find_text, parse_passages, parse_texts, parse_usage
 from collector.dialects.call import Call, Kind, read_by_kind
 from collector.dialects.decode import as_dict, decode
 from collector.dialects.dialect import Coverage, Dialect

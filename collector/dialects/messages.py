@@ -11,13 +11,7 @@ from typing import Any, NamedTuple
 
 from collector.dialects.attributes import find_text
 from collector.dialects.call import ChatMessage, parse_finish_reason
-from collector.dialects.decode import (
-    as_dict,
-    as_list,
-    parse_document,
-    parse_printed_fields,
-    parse_repr,
-)
+from collector.dialects.decode import as_dict, as_list, parse_document, parse_printed_fields, parse_repr
 from collector.dialects.media import find_beside
 from collector.dialects.parts import (
     HIDDEN_TYPES,

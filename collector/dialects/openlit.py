@@ -89,10 +89,7 @@ _DUMP = ("[{'", '[{"')
 _KIND = re.compile(r"(?:^|, )(text|input_text|image_url|image|input_image|function_call|function_response): ")
 _NAME = re.compile(r"\bname='([^']*)'")
 _ID = re.compile(r"\bid=(?:'([^']*)'|None)")
-_VALUE = {
-    "function_call": re.compile(r"\bargs=(?=\{)"),
-    "function_response": re.compile(r"\bresponse=(?=\{)"),
-}
+_VALUE = {"function_call": re.compile(r"\bargs=(?=\{)"), "function_response": re.compile(r"\bresponse=(?=\{)")}
 """Gemini's parts as reprs, with their fields in any order, separated by spaces."""
 
 

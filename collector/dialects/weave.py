@@ -34,8 +34,6 @@ DIALECT = Dialect(
     read=read,
     evidence=("wandb.is_turn",),
     coverage=Coverage(
-        libraries="W&B Weave",
-        messages="as written by the other dialect on the span",
-        conversation="wandb.thread_id",
+        libraries="W&B Weave", messages="as written by the other dialect on the span", conversation="wandb.thread_id"
     ),
 )

@@ -95,10 +95,7 @@ class ExportStage:
             return await self.exporter.export(batch)
 
         rejected = await self._backoff.repeat(
-            attempt,
-            ExportUnavailable,
-            action=f"exporting to {self.name}",
-            on_failure=self._failed,
+            attempt, ExportUnavailable, action=f"exporting to {self.name}", on_failure=self._failed
         )
         self._problem = None
         rejected = min(max(0, rejected or 0), len(batch))  # an exporter may count records of which one has several

@@ -14,16 +14,7 @@ from collector.dialects.messages import parse_messages
 from collector.dialects.parts import parse_arguments
 from collector.errors import BadInput
 from collector.wording import is_like, listed, suggestion
-from evaluators.cases import (
-    Attachment,
-    Conversation,
-    Feedback,
-    Message,
-    TokenCount,
-    ToolCall,
-    ToolDefinition,
-    Turn,
-)
+from evaluators.cases import Attachment, Conversation, Feedback, Message, TokenCount, ToolCall, ToolDefinition, Turn
 from evaluators.texts.exact_json import parse_exactly
 
 Fields = Mapping[str, Any]

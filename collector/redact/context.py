@@ -3,16 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 
-from collector.redact.context_words import (
-    ACCOUNTS,
-    CODES,
-    COPULAS,
-    NATIONAL_IDS,
-    PASSWORDS,
-    PHONES,
-    SEEDS,
-    words_of,
-)
+from collector.redact.context_words import ACCOUNTS, CODES, COPULAS, NATIONAL_IDS, PASSWORDS, PHONES, SEEDS, words_of
 from collector.redact.finding import Finding, in_vain
 from collector.redact.matcher import ByteMatcher
 

@@ -5,13 +5,7 @@ import unicodedata
 from evaluators.results import Score
 
 _OPENERS = frozenset(
-    {
-        "thought process:",
-        "let's solve this problem step by step.",
-        "let's think step by step.",
-        "solution:",
-        "answer:",
-    }
+    {"thought process:", "let's solve this problem step by step.", "let's think step by step.", "solution:", "answer:"}
 )
 """Beginnings of answers that are no answers, known to win judges over (Zhao et al. 2025, "One token to fool")."""
 EMPTY_JSON = frozenset({"[]", "{}"})

@@ -10,11 +10,7 @@ from evaluators.answers.decided_answers import decided_answer
 from evaluators.asking.prompt_isolation import wrap_for_decision
 from evaluators.errors import MethodUnavailable
 from evaluators.judge import Answer, Prompt, R, Verdict
-from evaluators.judges.apis.deciding import (
-    DecisionRequest,
-    NumberedQuestion,
-    number_questions,
-)
+from evaluators.judges.apis.deciding import DecisionRequest, NumberedQuestion, number_questions
 from evaluators.judges.endpoint import CostTracker
 from evaluators.judges.endpoint_judge import EndpointJudge
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error

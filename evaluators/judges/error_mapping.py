@@ -7,14 +7,7 @@ from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
-from evaluators.errors import (
-    JudgeDenied,
-    JudgeError,
-    JudgeRejected,
-    JudgeReplyInvalid,
-    JudgeUnavailable,
-    NoCompletion,
-)
+from evaluators.errors import JudgeDenied, JudgeError, JudgeRejected, JudgeReplyInvalid, JudgeUnavailable, NoCompletion
 from evaluators.judges.answer_places import mapping
 from evaluators.judges.endpoint_meanings import (
     CODES,

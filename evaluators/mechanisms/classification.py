@@ -283,11 +283,7 @@ Examples = Annotated[
 
 Labels = Annotated[
     Mapping[LabelName, Annotated[LabelDefinition, BeforeValidator(_with_meaning)]],
-    Field(
-        min_length=2,
-        max_length=50,
-        description="The labels by name: when each applies, or {meaning, score, pass}.",
-    ),
+    Field(min_length=2, max_length=50, description="The labels by name: when each applies, or {meaning, score, pass}."),
 ]
 """A field of an evaluator that has labels of the user's own."""
 

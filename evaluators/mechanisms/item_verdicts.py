@@ -125,12 +125,7 @@ async def extract_items(judge: Judge, template: str, material: Mapping[str, Json
 
 
 async def ask_verdicts(
-    judge: Judge,
-    template: str,
-    window: ItemWindow,
-    values: Mapping[str, str] | None = None,
-    *,
-    weigh: bool = False,
+    judge: Judge, template: str, window: ItemWindow, values: Mapping[str, str] | None = None, *, weigh: bool = False
 ) -> Sequence[WeighedVerdict]:
     """One verdict per item of a window, with probabilities if they are to be weighed.
 

@@ -58,11 +58,7 @@ class ConsumerThread:
     """One consumer in one thread. `start` it in the event loop of its listener; `stop` ends it."""
 
     def __init__(
-        self,
-        settings: KafkaSettings,
-        subscription: Subscription,
-        listener: GroupListener,
-        flow: PrefetchLimiter,
+        self, settings: KafkaSettings, subscription: Subscription, listener: GroupListener, flow: PrefetchLimiter
     ) -> None:
         self._settings = settings
         self._subscription = subscription
@@ -76,9 +72,7 @@ class ConsumerThread:
             f"reading for group {subscription.group}", settings.stall_timeout, subscription.on_stall
         )
         self._group_watch = GroupWatch(
-            subscription.group,
-            partial(ask_brokers, settings, subscription.group),
-            instance=subscription.instance,
+            subscription.group, partial(ask_brokers, settings, subscription.group), instance=subscription.instance
         )
         self._consumer: Any = None
         self._send_heartbeat: Callable[[], None] | None = None
@@ -171,8 +165,7 @@ class ConsumerThread:
                     workarounds.rejoin(self._consumer)
                 workarounds.give_back_parked_records(self._consumer)
                 polled = self._consumer.poll(
-                    timeout_ms=milliseconds(self._longest_poll(paused=paused)),
-                    max_records=self._records_per_poll,
+                    timeout_ms=milliseconds(self._longest_poll(paused=paused)), max_records=self._records_per_poll
                 )
                 self._owned.notice_replaced(self._consumer, polled)
                 self._owned.report_assigned(self._consumer, polled, milliseconds(self._settings.request_timeout))

@@ -55,12 +55,7 @@ class GroupConsumer:
     """Consumes topics with a group for as long as `run` runs."""
 
     def __init__(
-        self,
-        settings: KafkaSettings,
-        subscription: Subscription,
-        timing: ConsumerTiming,
-        *,
-        append: Append | None,
+        self, settings: KafkaSettings, subscription: Subscription, timing: ConsumerTiming, *, append: Append | None
     ) -> None:
         self._timing = timing
         self._append = append

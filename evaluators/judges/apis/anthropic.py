@@ -95,10 +95,7 @@ def completion(content: bytes) -> Completion:
         refused=ended == "filtered",
     )
     return Completion(
-        choices=[choice],
-        model=text(payload.get("model")),
-        fingerprint=None,
-        usage=usage_of(payload.get("usage")),
+        choices=[choice], model=text(payload.get("model")), fingerprint=None, usage=usage_of(payload.get("usage"))
     )
 
 

@@ -107,10 +107,7 @@ def _made(payload: Mapping[str, Any]) -> Completion:
         tokens=tokens_of(written[0].get("logprobs")) if len(written) == 1 else (),
     )
     return Completion(
-        choices=[choice],
-        model=text(payload.get("model")),
-        fingerprint=None,
-        usage=usage_of(payload.get("usage")),
+        choices=[choice], model=text(payload.get("model")), fingerprint=None, usage=usage_of(payload.get("usage"))
     )
 
 
