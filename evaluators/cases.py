@@ -282,7 +282,7 @@ class Turn(_InRecords):
     no turn of its own. `attachments` are its pictures, recordings and files, and those of the messages before it.
     """
 
-    required: ClassVar[str] = "turn_id"
+    required = "turn_id"
     turn_id: str = ""
     conversation_id: str | None = None
     trace_id: str | None = None
@@ -367,7 +367,7 @@ class Conversation(_InRecords):
     `closed_by` says what ended it (`idle`, …); `revision` counts from 1 and grows when late turns reopen it.
     """
 
-    required: ClassVar[str] = "conversation_id"
+    required = "conversation_id"
     conversation_id: str = ""
     turns: tuple[Turn, ...]
     chatbot_role: str | None = None

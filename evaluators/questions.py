@@ -88,10 +88,6 @@ class QuestionGroup:
         """The part of a prompt's material that is judged, and may be shared with other groups."""
         return {name: value for name, value in material.items() if name not in self.own}
 
-    def own_of(self, material: Mapping[str, Json]) -> Mapping[str, Json]:
-        """The part of a prompt's material that belongs to these questions alone."""
-        return {name: value for name, value in material.items() if name in self.own}
-
 
 @dataclass(frozen=True, slots=True)
 class Decision:

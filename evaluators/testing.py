@@ -1,6 +1,5 @@
 """For tests: assertions about scores, a judge that answers by a script, and short ways to make cases."""
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,6 @@ from typing import Any, ClassVar, TypeAlias, cast
 import orjson
 from pydantic import BaseModel
 
-from evaluators.answers.decided_answers import decided_answer
 from evaluators.answers.reply_parser import parse_answer
 from evaluators.asking.judge_input import cut
 from evaluators.asking.prompt_isolation import ANSWER_KEY
@@ -26,7 +24,6 @@ from evaluators.judges.requests import Chat, Question, question_of, question_wit
 from evaluators.packs.ask_pack import ask_pack
 from evaluators.packs.packed_answer import PackReply
 from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt
-from evaluators.questions import Decision, TypedQuestion
 from evaluators.results import Failure, Outcome, Score, Skipped, Usage
 
 _LONGEST_EXCERPT = 300
@@ -225,36 +222,6 @@ class ScriptedJudge:
         return parse_answer(answer.text, reply, key, answer.tokens if logprobs else ())
 
 
-@dataclass
-class DecidingJudge:
-    """A judge that answers typed questions with the probabilities that a function gives for each.
-
-    A question whose function gives none is refused. Questions whose answer must be written go to `writer`, if there is
-    one. Each question costs 100 input tokens. `questions` are the prompts with typed questions, in order.
-    """
-
-    decide: Callable[[TypedQuestion], Mapping[str, float]]
-    writer: Judge | None = None
-    takes_packs: ClassVar[bool] = True
-    decides: ClassVar[bool] = True
-    model: str = "deciding"
-    questions: list[Prompt] = field(default_factory=list[Prompt])
-
-    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        """Decide, or have it written."""
-        if not prompt.groups:
-            assert self.writer is not None, "the judge was asked to write"
-            return await self.writer.ask(prompt, reply, logprobs=logprobs, samples=samples)
-        self.questions.append(prompt)
-        every = [question for group in prompt.groups for question in group.questions]
-        decisions = [Decision(self.decide(question)) for question in every]
-        if len(prompt.groups) > 1:
-            usage = Usage(input_tokens=100, calls=1)
-            return Verdict([Answer(reply.model_construct(), "", decisions=tuple(decisions))], self.model, None, usage)
-        answer = decided_answer(reply, every, decisions)
-        return Verdict([answer], self.model, None, Usage(input_tokens=100, calls=1), None)
-
-
 def _as_answer(line: str | dict[str, Json] | ScriptedAnswer) -> ScriptedAnswer:
     if isinstance(line, ScriptedAnswer):
         return line
@@ -384,28 +351,6 @@ def _filled(node: Json, definitions: Json, *, best: bool) -> Json:
             return 1.0
         case _:
             return "because"
-
-
-def verdict_tokens(
-    score: str, alternatives: dict[str, float], reason: str = "It is so.", before: str = ""
-) -> ScriptedAnswer:
-    """An answer whose score token weighed these alternatives, given as probabilities by token text.
-
-    `before` is what the tokeniser puts before the digits in the same token, like a space.
-    """
-    head = f'{{"reason": "{reason}", "score":'
-    head = head if before else head + " "
-    chosen = before + score
-    tokens = [
-        Token(head, 0.0, ((head, 0.0),)),
-        Token(
-            chosen,
-            math.log(alternatives.get(chosen, 1.0)),
-            tuple((text, math.log(probability)) for text, probability in alternatives.items()),
-        ),
-        Token("}", 0.0, (("}", 0.0),)),
-    ]
-    return ScriptedAnswer("".join(token.text for token in tokens), tokens)
 
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

@@ -34,9 +34,10 @@ from collector.assemble.turn_drafts import TurnDraft, draft_turns, sort_by_end
 from collector.assemble.turns import AssembledTurn, TurnBuilder
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput
-from collector.records.feedback import FeedbackEntry, cut, digest_of, stated
+from collector.records.feedback import FeedbackEntry, cut, stated
 from collector.records.noted_turns import NotedTurn
 from collector.records.ready_made import LONGEST_ID
+from collector.records.sent_documents import digest_of
 from evaluators.cases import Feedback, Turn
 from evaluators.records import to_dict
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from collector.durations import Seconds
-from collector.records.feedback import LONGEST_NAME
+from collector.records.sent_documents import LONGEST_NAME
 from collector.section import Section
 
 

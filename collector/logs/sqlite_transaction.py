@@ -226,9 +226,6 @@ class Transaction:
         wanted = "SELECT next, timestamp FROM ends WHERE log = ? AND partition = ?"
         return End(*self.connection.execute(wanted, [log, partition]).fetchone())
 
-    def _read_offsets(self, log: int) -> dict[int, int]:
-        return dict(self.connection.execute("SELECT partition, next FROM ends WHERE log = ?", [log]).fetchall())
-
     def _bounds(self, log: int, readers: Collection[str]) -> dict[int, int]:
         """The records that may be deleted, by partition. A group that has commits, but none for a partition, needs all
         of it.
@@ -237,9 +234,9 @@ class Transaction:
         rows = self.connection.execute('SELECT "group", partition, low_watermark FROM commits WHERE log = ?', [log])
         for group, partition, low in rows:
             needs.setdefault(group, {})[partition] = low
+        ends = self.connection.execute("SELECT partition, next FROM ends WHERE log = ?", [log])
         return {
-            partition: min((lows.get(partition, 0) for lows in needs.values()), default=end)
-            for partition, end in self._read_offsets(log).items()
+            partition: min((lows.get(partition, 0) for lows in needs.values()), default=end) for partition, end in ends
         }
 
     def _delete(self, log: int, partition: int, before: float, bound: int, limit: int) -> int:

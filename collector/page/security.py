@@ -76,7 +76,8 @@ async def _answer(
             await guard(request)
         return await handler(request)
     except Rejected as error:
-        if error.status == 401 and login is not None and _is_page(request):
+        is_page = request.path in ("/", "/login") and "Authorization" not in request.headers
+        if error.status == 401 and login is not None and is_page:
             return login(error.message if request.method == "POST" else "")
         return failure(error.status, error.message, error.headers)
     except BadInput as error:
@@ -103,10 +104,6 @@ def login_page(template: str, problem: str) -> web.Response:
     return web.Response(
         status=401, text=template.replace("<!-- problem -->", problem), content_type="text/html", headers=headers
     )
-
-
-def _is_page(request: web.Request) -> bool:
-    return request.path in ("/", "/login") and "Authorization" not in request.headers
 
 
 def failure(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:

@@ -5,21 +5,17 @@ what it is about, or when the wait for that is over. Both records have the same 
 came again since, a third one says, a wait later, that it is over.
 """
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Literal, cast, get_args
-
-import orjson
+from typing import Literal, get_args
 
 from collector.errors import BadInput
 from collector.logs.log import Headers, Record, StoredRecord
 from collector.records.json import record_of
 from collector.records.ready_made import LONGEST_ID
-from collector.records.sent_documents import all_of, plain_value, sent_id
-from collector.wording import suggestion
+from collector.records.sent_documents import LONGEST_NAME, all_of, digest_of, plain_value, sent_fields, sent_ids
 from evaluators.cases import Feedback, Turn
 from evaluators.records import to_dict, to_json
 from evaluators.results import Sampling
@@ -35,7 +31,7 @@ JoinOutcome = Literal["joined", "unmatched", "crowded_out"]
 
 IDS = ("evaluation_id", "turn_id", "span_id", "response_id", "trace_id", "conversation_id")
 """By what feedback says whom it concerns, the most exact first."""
-LONGEST_NAME, LONGEST_LABEL, LONGEST_COMMENT, LONGEST_AUTHOR = 100, 200, 4000, 80
+LONGEST_LABEL, LONGEST_COMMENT, LONGEST_AUTHOR = 200, 4000, 80
 """Characters."""
 MOST_SUBJECTS = 20
 """Turns that one piece of feedback joins, as one about a whole conversation does where only its turns are judged."""
@@ -145,13 +141,7 @@ def feedback_of(document: object, *, tenant: str | None) -> FeedbackEntry:
     Raises:
         BadInput: it names nobody, says nothing, or has keys that nobody knows; names the path, not the content.
     """
-    if not isinstance(document, Mapping):
-        raise BadInput("not feedback: an object is needed, like {trace_id, value}")
-    fields = {name: value for name, value in cast("Mapping[str, Any]", document).items() if value is not None}
-    for name in fields:
-        if name not in _KEYS:
-            key = str(name)[:LONGEST_NAME]
-            raise BadInput(f"not feedback: unknown key {key!r}; {suggestion(key, sorted(_KEYS))}")
+    fields = sent_fields(document, "feedback", "{trace_id, value}", _KEYS)
     if not any(name in fields for name in IDS):
         raise BadInput(f"feedback names what it is about: one of {', '.join(IDS)} is needed")
     if not any(name in fields for name in ("value", "label", "comment")):
@@ -163,20 +153,13 @@ def feedback_of(document: object, *, tenant: str | None) -> FeedbackEntry:
         raise BadInput(f"source: one of {', '.join(get_args(Source))} is needed")
     if not _is_value(fields.get("value", 0)):
         raise BadInput(f"value: a number, true, false, or a text of up to {LONGEST_LABEL} characters is needed")
-    for name in IDS:
-        if name in fields:
-            fields[name] = sent_id(name, fields[name], tenant)
+    fields |= sent_ids(fields, IDS, tenant)
     own = fields.pop("feedback_id", None)
     if own is not None and not (isinstance(own, str) and 0 < len(own) <= LONGEST_ID):
         raise BadInput(f"feedback_id: a text of 1 to {LONGEST_ID} characters is needed")
     digest = digest_of(tenant, {"feedback_id": own} if own is not None else fields)
     entry = record_of({**fields, "feedback_id": digest, "tenant": tenant}, FeedbackEntry)
     return replace(entry, at=entry.at.replace(tzinfo=UTC)) if entry.at and entry.at.tzinfo is None else entry
-
-
-def digest_of(tenant: str | None, content: Mapping[str, Any]) -> str:
-    """The id of feedback: the same content of the same sender is the same feedback."""
-    return hashlib.sha256(orjson.dumps([tenant, content], option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 
 
 def _is_value(value: object) -> bool:

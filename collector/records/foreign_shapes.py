@@ -323,30 +323,21 @@ def why_no_case(document: object) -> str:
     row = cast("Fields", document)
     names = [str(name)[:_LONGEST_NAME] for name in row]
     have = f"it has the keys {listed(names[:_MOST_NAMED])}{' and others' if len(names) > _MOST_NAMED else ''}"
-    lists = (
-        str(name) for name, value in row.items() if isinstance(value, list) and _has_rows(cast("list[Any]", value))
-    )
-    if (rows := next(lists, None)) is not None:
+    lists = {str(name): cast("list[Any]", value) for name, value in row.items() if isinstance(value, list)}
+    rows = next((name for name, values in lists.items() if values and _is_row(values[0])), None)
+    if rows is not None:
         return f"{have}; if {rows[:_LONGEST_NAME]} has the cases, write that list alone"
-    lacks = [
-        f"the {what} {own}" for what, own in (("question", "input"), ("answer", "actual_output")) if not _has(row, own)
-    ]
+    there = {_TURN.own_name(name) for name in row}
+    needed = {"input": "the question input", "actual_output": "the answer actual_output"}
+    lacks = [what for own, what in needed.items() if own not in there]
     return f"{have}; name {' and '.join(lacks)}"
 
 
 _LONGEST_NAME, _MOST_NAMED = 40, 6
 
 
-def _has_rows(values: Sequence[object]) -> bool:
-    return bool(values) and _is_row(values[0])
-
-
 def _is_row(value: object) -> bool:
     return isinstance(value, Mapping) and is_case(cast("Fields", value))
-
-
-def _has(row: Fields, own: str) -> bool:
-    return any(_TURN.own_name(name) == own for name in row)
 
 
 def is_chat(document: Fields) -> bool:

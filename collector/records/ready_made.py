@@ -154,14 +154,10 @@ def _turn(document: Mapping[str, Any]) -> Turn:
         conversation_id=turn.conversation_id or None,
         started_at=_utc(turn.started_at),
         ended_at=_utc(turn.ended_at),
-        incomplete=turn.incomplete or _missing_reason(turn),
+        # There is no answer to judge. A question that is missing is missed by those evaluators that need it.
+        incomplete=turn.incomplete or ("no_content" if turn.error is None and turn.actual_output is None else None),
         attachments=turn.attachments[:MOST_ATTACHMENTS],
     )
-
-
-def _missing_reason(turn: Turn) -> Any:
-    """That there is no answer to judge. A question that is missing is missed by those evaluators that need it."""
-    return "no_content" if turn.error is None and turn.actual_output is None else None
 
 
 def _utc(when: datetime | None) -> datetime | None:

@@ -1,10 +1,9 @@
 """References: what is known of a turn or a conversation apart from it, as JSON from outside and in the turns log."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import orjson
 
@@ -13,8 +12,7 @@ from collector.logs.log import Headers, Log, Record, StoredRecord
 from collector.records.foreign_shapes import tool_call_fields
 from collector.records.json import record_of
 from collector.records.nesting import refuse_depth
-from collector.records.sent_documents import all_of, plain_value, sent_id
-from collector.wording import suggestion
+from collector.records.sent_documents import LONGEST_NAME, all_of, digest_of, plain_value, sent_fields, sent_ids
 from evaluators.cases import Json, ToolCall
 from evaluators.records import to_dict, to_json
 
@@ -25,8 +23,7 @@ COPY_HEADERS: Headers = (("reference", b"copy"),)
 IDS = ("turn_id", "span_id", "response_id", "trace_id", "conversation_id")
 """By what a reference says whom it concerns, the most exact first."""
 MOST_OUTCOMES = 32
-LONGEST_NAME = 100
-"""Outcomes of one reference, and characters of an outcome's name."""
+"""Outcomes of one reference."""
 
 _TEXTS = ("expected_output", "expected_outcome", "scenario", "chatbot_role")
 _CONTENT = (*_TEXTS, "context", "expected_tools", "outcomes")
@@ -73,14 +70,7 @@ def reference_of(document: object, *, tenant: str | None) -> Reference:
     Raises:
         BadInput: it names nobody, says nothing, or has keys that nobody knows; names the path, not the content.
     """
-    if not isinstance(document, Mapping):
-        raise BadInput("not a reference: an object is needed, like {turn_id, expected_output}")
-    fields = cast("Mapping[str, Any]", document)
-    for name in fields:
-        if name not in _KEYS:
-            key = str(name)[:LONGEST_NAME]
-            raise BadInput(f"not a reference: unknown key {key!r}; {suggestion(key, sorted(_KEYS))}")
-    named_fields = {name: value for name, value in fields.items() if value is not None}
+    named_fields = sent_fields(document, "a reference", "{turn_id, expected_output}", _KEYS)
     if not any(name in named_fields for name in IDS):
         raise BadInput(f"a reference names a turn or a conversation: one of {', '.join(IDS)} is needed")
     if not any(name in named_fields for name in _CONTENT):
@@ -94,11 +84,9 @@ def reference_of(document: object, *, tenant: str | None) -> Reference:
         ]
     outcomes = named_fields.setdefault("outcomes", {})
     _check_outcomes(outcomes)
-    for name in IDS:
-        if name in named_fields:
-            named_fields[name] = sent_id(name, named_fields[name], tenant)
+    named_fields |= sent_ids(named_fields, IDS, tenant)
     refuse_depth(named_fields)
-    digest = hashlib.sha256(orjson.dumps([tenant, named_fields], option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+    digest = digest_of(tenant, named_fields)
     return record_of({**named_fields, "reference_id": digest, "tenant": tenant}, Reference)
 
 

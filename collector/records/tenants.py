@@ -35,16 +35,13 @@ def in_tenant(turn: Turn, tenant: str) -> Turn:
     """The turn as one of this tenant, or of none: what the sender itself says about that is removed."""
     turn_id = id_in_tenant(turn.turn_id, tenant)
     conversation_id = id_in_tenant(turn.conversation_id, tenant) if turn.conversation_id else None
-    if not tenant and ATTRIBUTE not in turn.attributes and (turn_id, conversation_id) == _ids(turn):
+    ids = (turn_id, conversation_id)
+    if not tenant and ATTRIBUTE not in turn.attributes and ids == (turn.turn_id, turn.conversation_id or None):
         return turn
     attributes = {name: value for name, value in turn.attributes.items() if name != ATTRIBUTE}
     if tenant:
         attributes[ATTRIBUTE] = tenant
     return replace(turn, turn_id=turn_id, conversation_id=conversation_id, attributes=attributes)
-
-
-def _ids(turn: Turn) -> tuple[str, str | None]:
-    return turn.turn_id, turn.conversation_id or None
 
 
 def own_conversation(turn: Turn) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from collector.redact.context_words import ACCOUNTS, CODES, COPULAS, NATIONAL_IDS, PASSWORDS, PHONES, SEEDS, words_of
 from collector.redact.finding import Finding, in_vain
@@ -161,43 +162,22 @@ def precedes_number(name: str) -> bool:
     return any(words is not _PASSWORDS and gate.occurs_in(name.lower().encode()) for gate, words, _ in _CONTEXTS)
 
 
-def _phone(text: str, end: int, word: str) -> Finding | None:
-    del word
-    match = _NUMBER.match(text, end)
-    if not match or _AMOUNT.fullmatch(match[1]):
-        return None
-    digits = sum(map(str.isdigit, match[1]))
-    return Finding(match.start(1), match.end(1), "PHONE") if 7 <= digits <= 15 else None
+@dataclass(frozen=True, slots=True)
+class _NumberForm:
+    """What stands behind a word: its form and kind, the form of what it is not, and how many digits it may have."""
 
+    form: re.Pattern[str]
+    kind: str
+    other: re.Pattern[str] | None = None
+    fewest: int = 0
+    most: int = 512
 
-def _national_id(text: str, end: int, word: str) -> Finding | None:
-    del word
-    match = _ID.match(text, end)
-    if not match or _DATE.fullmatch(match[1]):
-        return None
-    digits = sum(map(str.isdigit, match[1]))
-    return Finding(match.start(1), match.end(1), "NATIONAL_ID") if 5 <= digits <= 18 else None
-
-
-def _account(text: str, end: int, word: str) -> Finding | None:
-    del word
-    match = _ACCOUNT.match(text, end)
-    if not match or _DATE.fullmatch(match[1]):
-        return None
-    digits = sum(map(str.isdigit, match[1]))
-    return Finding(match.start(1), match.end(1), "ACCOUNT") if 6 <= digits <= 30 else None
-
-
-def _code(text: str, end: int, word: str) -> Finding | None:
-    del word
-    match = _SHORT_CODE.match(text, end)
-    return Finding(match.start(1), match.end(1), "SECRET") if match else None
-
-
-def _seed(text: str, end: int, word: str) -> Finding | None:
-    del word
-    match = _SEED.match(text, end)
-    return Finding(match.start(1), match.end(1), "SECRET") if match else None
+    def find(self, text: str, end: int, _word: str) -> Finding | None:
+        match = self.form.match(text, end)
+        if not match or (self.other is not None and self.other.fullmatch(match[1])):
+            return None
+        digits = sum(map(str.isdigit, match[1]))
+        return Finding(match.start(1), match.end(1), self.kind) if self.fewest <= digits <= self.most else None
 
 
 def _gate(words: _Words) -> ByteMatcher:
@@ -207,12 +187,13 @@ def _gate(words: _Words) -> ByteMatcher:
     return ByteMatcher(rf"(?:^|[^a-z0-9])(?:{in_ascii})|{others}")
 
 
-_CONTEXTS = tuple(
-    (_gate(words), words, value)
-    for words, value in (
-        *((_PASSWORDS, _password), (_PHONES, _phone), (_IDS, _national_id)),
-        *((_ACCOUNTS, _account), (_CODES, _code), (_SEEDS, _seed)),
-    )
+_CONTEXTS: tuple[tuple[ByteMatcher, _Words, Callable[[str, int, str], Finding | None]], ...] = (
+    (_gate(_PASSWORDS), _PASSWORDS, _password),
+    (_gate(_PHONES), _PHONES, _NumberForm(_NUMBER, "PHONE", _AMOUNT, 7, 15).find),
+    (_gate(_IDS), _IDS, _NumberForm(_ID, "NATIONAL_ID", _DATE, 5, 18).find),
+    (_gate(_ACCOUNTS), _ACCOUNTS, _NumberForm(_ACCOUNT, "ACCOUNT", _DATE, 6, 30).find),
+    (_gate(_CODES), _CODES, _NumberForm(_SHORT_CODE, "SECRET").find),
+    (_gate(_SEEDS), _SEEDS, _NumberForm(_SEED, "SECRET").find),
 )
 _ANY_WORD = _gate((*_PASSWORDS, *_PHONES, *_IDS, *_ACCOUNTS, *_CODES, *_SEEDS))
 """The gates of all contexts as one."""

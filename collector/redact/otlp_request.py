@@ -15,17 +15,6 @@ _Place = tuple[Outline, str | int]
 """A message and which of its fields, or which of its attributes."""
 
 
-def redact_request(request: Outline, redactor: Redactor) -> None:
-    """Redact every text of the request. Ids and times stay; ids of a wrong size go.
-
-    The request has no fields that OTLP does not know: see `outlined`.
-
-    Raises:
-        RedactionFailed: a text could not be looked through; the request must not be stored.
-    """
-    RequestRedaction(redactor).redact(request)
-
-
 class RequestRedaction:
     """The redaction of one request. Its parts are looked over together, but for those that are known to be clean.
 
@@ -40,7 +29,10 @@ class RequestRedaction:
         self._clean_names: set[str] = set()
 
     def redact(self, request: Outline) -> None:
-        """Redact every text of the request, see `redact_request`."""
+        """Redact every text of the request. Ids and times stay; ids of a wrong size go.
+
+        The request has no fields that OTLP does not know: see `outlined`.
+        """
         self.surroundings(request)
         for _, scope in scopes_of(request):
             self.add_items(items_of(scope))

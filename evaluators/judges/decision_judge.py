@@ -60,11 +60,6 @@ class DecisionJudge(EndpointJudge):
         """The configured model's name with its wire format: see `evaluators.questions.deciding_model`."""
         return deciding_model(self._api.name, self._model)
 
-    @property
-    def most_questions(self) -> int:
-        """How many questions the endpoint is believed to take in one request."""
-        return self._most
-
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:  # noqa: ARG002 - a decision has its probabilities, always
         """See `Judge.ask`. The probabilities come with one answer, which stands for any number of samples.
 

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from collector.otlp.decode import outlined
 from collector.otlp.outline import outline_of
-from collector.redact.otlp_request import redact_request
+from collector.redact.otlp_request import RequestRedaction
 from collector.redact.patterns import find
 from collector.redact.redactor import Redactor
 
@@ -74,11 +74,11 @@ def main() -> None:
     encoded = request(spans).SerializeToString()
     parse = per_call(lambda: ExportTraceServiceRequest.FromString(encoded))
     parsed = outline_of(encoded, "traces")
-    walk = per_call(lambda: redact_request(parsed, redactor))
+    walk = per_call(lambda: RequestRedaction(redactor).redact(parsed))
     print(f"a span of 2 kB: parsing {parse * 1e6 / spans:.1f} us, redacting {walk * 1e6 / spans:.1f} us")
     requests = [outlined(each) for each in captured()]
     spans = sum(len(scope.spans) for each in requests for group in each.resource_spans for scope in group.scope_spans)
-    walk = per_call(lambda: [redact_request(each, redactor) for each in requests], 5.0)
+    walk = per_call(lambda: [RequestRedaction(redactor).redact(each) for each in requests], 5.0)
     print(f"a span as captured, of all dialects: redacting {walk * 1e6 / spans:.1f} us")
 
 

@@ -13,7 +13,8 @@ import orjson
 from evaluators.catalogue import make_example
 from evaluators.evaluation import evaluate
 from evaluators.questions import QUESTIONS_REVISION
-from evaluators.testing import DecidingJudge, ScriptedJudge, a_moment, answer_any_form
+from evaluators.testing import ScriptedJudge, a_moment, answer_any_form
+from tests.builders.judges import DecidingJudge
 from tests.contract.test_evaluators import JUDGED, case_for
 
 PINNED = Path(__file__).parent / "persisted" / "typed_questions.json"

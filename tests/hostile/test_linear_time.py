@@ -25,7 +25,7 @@ from collector.dialects.parts import parse_arguments
 from collector.dialects.registry import Dialects
 from collector.otlp.decode import outlined
 from collector.otlp.span import Span, SpanEvent
-from collector.redact.otlp_request import redact_request
+from collector.redact.otlp_request import RequestRedaction
 from collector.redact.patterns import configured, find
 from collector.redact.redactor import Redactor
 from evaluators.answers.expected_score import find_value_span
@@ -160,8 +160,8 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "redaction": REDACTOR.text,
     "redaction of a secret": lambda text: REDACTOR.named("api_key", text),
     "redaction of JSON": lambda text: REDACTOR.text(orjson.dumps({"a": text, "b": [text]}).decode()),
-    "redaction of a request": lambda text: redact_request(outlined(request_of(text)), REDACTOR),
-    "redaction of many texts": lambda text: redact_request(outlined(request_of_many(text)), REDACTOR),
+    "redaction of a request": lambda text: RequestRedaction(REDACTOR).redact(outlined(request_of(text))),
+    "redaction of many texts": lambda text: RequestRedaction(REDACTOR).redact(outlined(request_of_many(text))),
     "a pattern of one's own": lambda text: list(OWN(text)),
     "signs of injection": lambda text: detect({"a": text}),
     "signs of an attack": lambda text: detect_attack(text, by_user=False),

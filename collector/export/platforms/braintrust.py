@@ -52,10 +52,7 @@ class Braintrust(platform.Platform[BraintrustSettings]):
 
     def _row(self, evaluation: Evaluation) -> dict[str, Any]:
         subject = evaluation.subject
-        metadata = platform.metadata_of(evaluation, self._page)
-        session = conversation_id(subject)
-        if session is not None:
-            metadata["evalstream.conversation.id"] = session
+        session = {"evalstream.conversation.id": conversation_id(subject)}
         output = {
             "score": evaluation.score,
             "label": evaluation.label,
@@ -71,7 +68,7 @@ class Braintrust(platform.Platform[BraintrustSettings]):
             "metrics": {"start": evaluation.started_at.timestamp(), "end": evaluation.ended_at.timestamp()},
             "scores": {evaluation.evaluator: evaluation.score},
             "output": {name: value for name, value in output.items() if value is not None},
-            "metadata": metadata,
+            "metadata": platform.metadata_of(evaluation, self._page, session),
         }
 
 

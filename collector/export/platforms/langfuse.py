@@ -7,7 +7,7 @@ one whose trace comes later waits for it. Source: the types of its SDK, `POST /a
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from pydantic import Field, SecretStr
@@ -15,9 +15,7 @@ from pydantic import Field, SecretStr
 from collector.export.attributes import conversation_id
 from collector.export.platforms import corrections, platform
 from collector.export.platforms.exporter import PlatformExporter
-from evaluators.cases import Json
 from evaluators.results import Evaluation, Subject
-from evaluators.wire.outside_json import read_outside
 
 _PATH = "/api/public/scores"
 _MOST = 50
@@ -64,11 +62,7 @@ class Langfuse(platform.Platform[LangfuseSettings]):
 
     def refused(self, answer: bytes) -> int:
         """The number of rejected events in a 207."""
-        try:
-            parsed: Any = read_outside(answer)
-        except ValueError:
-            return 0
-        rejected = cast("dict[str, Json]", parsed).get("rejected") if isinstance(parsed, dict) else None
+        rejected = corrections.object_of(answer).get("rejected")
         return rejected if isinstance(rejected, int) else 0
 
     def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:

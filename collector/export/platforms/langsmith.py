@@ -86,10 +86,8 @@ class LangSmith(platform.Platform[LangSmithSettings]):
         )
 
     def _feedback(self, evaluation: Evaluation) -> dict[str, Any]:
-        metadata = platform.metadata_of(evaluation, self._page)
-        session = conversation_id(evaluation.subject)
-        if session is not None:
-            metadata["evalstream.conversation.id"] = session
+        session = {"evalstream.conversation.id": conversation_id(evaluation.subject)}
+        metadata = platform.metadata_of(evaluation, self._page, session)
         known = {
             "id": str(uuid.UUID(evaluation.evaluation_id)),
             "run_id": str(run_id(evaluation.subject.span_id or "")),

@@ -74,12 +74,9 @@ class Mlflow(platform.Platform[MlflowSettings]):
         feedback: dict[str, Any] = {"value": evaluation.score}
         if evaluation.error is not None:
             feedback = {"error": {"error_code": evaluation.error.type, "error_message": evaluation.error.message}}
-        metadata = {name: str(value) for name, value in platform.metadata_of(evaluation, self._page).items()}
-        if evaluation.label is not None:
-            metadata["evalstream.label"] = evaluation.label
         session = conversation_id(evaluation.subject) if evaluation.scope == "conversation" else None
-        if session is not None:
-            metadata["mlflow.trace.session"] = session
+        others = {"evalstream.label": evaluation.label, "mlflow.trace.session": session}
+        metadata = platform.metadata_of(evaluation, self._page, others)
         known = {
             "assessment_name": evaluation.evaluator,
             "trace_id": _trace_id(evaluation),
@@ -89,7 +86,7 @@ class Mlflow(platform.Platform[MlflowSettings]):
             "last_update_time": _time(evaluation),
             "feedback": feedback,
             "rationale": evaluation.explanation if self._settings.explanation else None,
-            "metadata": metadata,
+            "metadata": {name: str(value) for name, value in metadata.items()},
         }
         return {name: value for name, value in known.items() if value is not None}
 

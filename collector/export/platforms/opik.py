@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlencode
 
 import orjson
@@ -18,9 +18,9 @@ from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
 from collector.export.platforms import platform
+from collector.export.platforms.corrections import object_of, objects_in
 from collector.export.platforms.exporter import PlatformExporter
 from evaluators.results import Evaluation
-from evaluators.wire.outside_json import read_outside
 
 _SPANS, _THREADS = "/v1/private/spans/feedback-scores", "/v1/private/traces/threads/feedback-scores"
 _MOST = 100
@@ -76,11 +76,10 @@ class Opik(platform.Platform[OpikSettings]):
             return None
         [evaluation] = request.evaluations
         end = id_end(evaluation.subject.span_id or "")
+        wanted = [{"field": "id", "operator": "ends_with", "value": end, "type": "string"}]
         query = {
             "project_name": self._settings.project,
-            "filters": orjson.dumps(
-                [{"field": "id", "operator": "ends_with", "value": end, "type": "string"}]
-            ).decode(),
+            "filters": orjson.dumps(wanted).decode(),
             "from_time": (evaluation.ended_at - _WITHIN).isoformat().replace("+00:00", "Z"),
             "size": "1",
             "truncate": "true",
@@ -123,16 +122,8 @@ def id_end(span_id: str) -> str:
 
 
 def _span_in(answer: bytes, end: str) -> str | None:
-    try:
-        parsed: Any = read_outside(answer)
-    except ValueError:
-        return None
-    content: Any = cast("dict[str, Any]", parsed).get("content") if isinstance(parsed, dict) else None
-    for each in cast("list[Any]", content) if isinstance(content, list) else []:
-        span: Any = cast("dict[str, Any]", each).get("id") if isinstance(each, dict) else None
-        if isinstance(span, str) and span.endswith(end):
-            return span
-    return None
+    ids = (span.get("id") for span in objects_in(object_of(answer), "content"))
+    return next((id_ for id_ in ids if isinstance(id_, str) and id_.endswith(end)), None)
 
 
 def _thread(evaluation: Evaluation) -> str | None:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -118,10 +119,12 @@ def page_link(evaluation: Evaluation, page: str | None) -> str | None:
     return None if page is None else f"{page.rstrip('/')}/?evaluation={quote(evaluation.evaluation_id, safe='')}"
 
 
-def metadata_of(evaluation: Evaluation, page: str | None) -> dict[str, Any]:
+def metadata_of(
+    evaluation: Evaluation, page: str | None, others: Mapping[str, str | None] = MappingProxyType({})
+) -> dict[str, Any]:
     """The origin of a score, for the platforms that keep an object beside it: ids, version, sampling, no texts.
 
-    `page` is the address of evalstream's page, to which `evalstream.url` leads.
+    `page` is the address of evalstream's page, to which `evalstream.url` leads. `others` come after these, if known.
     """
     known: dict[str, Any] = {
         "evalstream.evaluation.id": evaluation.evaluation_id,
@@ -135,6 +138,7 @@ def metadata_of(evaluation: Evaluation, page: str | None) -> dict[str, Any]:
         "evalstream.supersedes": list(evaluation.supersedes) or None,
         "evalstream.cost_usd": evaluation.cost_usd,
         "evalstream.url": page_link(evaluation, page),
+        **others,
     }
     return {name: value for name, value in known.items() if value is not None}
 

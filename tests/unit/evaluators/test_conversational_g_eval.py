@@ -9,7 +9,8 @@ from evaluators.conversation.g_eval import ConversationalGEval
 from evaluators.errors import NotApplicable
 from evaluators.evaluation import evaluate
 from evaluators.results import Skipped
-from evaluators.testing import ScriptedJudge, a_conversation, a_moment, verdict_tokens
+from evaluators.testing import ScriptedJudge, a_conversation, a_moment
+from tests.builders.judges import verdict_tokens
 
 TALK = a_conversation(
     ("Hi", "Hello"),

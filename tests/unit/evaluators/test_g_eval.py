@@ -8,7 +8,8 @@ from evaluators.asking.judge_input import MEANINGS, TURN_FIELDS
 from evaluators.cases import ToolCall
 from evaluators.evaluation import evaluate
 from evaluators.results import Score, Skipped
-from evaluators.testing import ScriptedJudge, a_moment, a_turn, verdict_tokens
+from evaluators.testing import ScriptedJudge, a_moment, a_turn
+from tests.builders.judges import verdict_tokens
 
 GOOD = {"reason": "so", "score": 9}
 UPTO_FIVE = {"score_range": (0, 5), "expected_outcome": "bad"}

@@ -21,7 +21,8 @@ from evaluators.packs.pack import Pack
 from evaluators.packs.packed_prompt import PackedQuestion, PackPrompt, pack_questions, pack_schema
 from evaluators.results import Failure, Score, Usage
 from evaluators.scale import Scale
-from evaluators.testing import DecidingJudge, ScriptedJudge, a_moment, a_turn, answer_any_form, verdict_tokens
+from evaluators.testing import ScriptedJudge, a_moment, a_turn, answer_any_form
+from tests.builders.judges import DecidingJudge, verdict_tokens
 
 FIELDS = ("input", "actual_output")
 STEPS = ("Compare what is asked with what is answered.",)
@@ -306,7 +307,7 @@ class TestByDecisions:
         pack = pack_questions([PackedQuestion(each, Scale(0, 10).reply) for each in prompts])
         assert [each.name for each in pack.groups] == ["q1", "q2"]
         assert pack.groups[1].guide == "Guide.\n`items` is the field `q2.items` of the case."
-        assert pack.groups[1].own_of(pack.material) == {"q2": {"items": [2]}}
+        assert (pack.groups[1].own, pack.material["q2"]) == ({"q2"}, {"items": [2]})
 
 
 class TestThroughWrappers:

@@ -29,12 +29,13 @@ from evaluators.questions import (
 )
 from evaluators.results import Failure, Score
 from evaluators.scale import Scale
-from evaluators.testing import DecidingJudge, ScriptedJudge, a_conversation, a_moment, a_turn, answer_any_form
+from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn, answer_any_form
 from evaluators.turn.classifier import Classifier
 from evaluators.turn.faithfulness import Faithfulness
 from evaluators.turn.judged_refusal import JudgedRefusal
 from evaluators.turn.llm_judge_strict_json import LLMJudgeStrictJson
 from evaluators.turn.prompt import PromptEvaluator
+from tests.builders.judges import DecidingJudge
 from tests.contract.test_evaluators import JUDGED, case_for
 
 ASKING = [cls for cls in JUDGED if cls.kind != "similarity"]  # that one asks for vectors
@@ -65,7 +66,7 @@ async def test_every_judged_evaluator_takes_a_decision(cls):
     for prompt in judge.questions:
         [group] = prompt.groups
         assert group.own <= prompt.material.keys()
-        assert {*group.subject_of(prompt.material), *group.own_of(prompt.material)} == prompt.material.keys()
+        assert {*group.subject_of(prompt.material), *group.own} == prompt.material.keys()
         for said in (group.guide, *(question.text for question in group.questions)):
             assert not any(form in said for form in ("JSON object and nothing", "<why>", "Write the reason"))
         for question in group.questions:
@@ -262,7 +263,6 @@ def test_a_group_tells_its_own_material_from_the_subject():
     group = QuestionGroup("guide", (), own=frozenset({"items"}))
     material = {"input": "a", "items": ["b"]}
     assert group.subject_of(material) == {"input": "a"}
-    assert group.own_of(material) == {"items": ["b"]}
     with pytest.raises(dataclasses.FrozenInstanceError):
         group.guide = "other"
 

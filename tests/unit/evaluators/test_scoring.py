@@ -6,7 +6,8 @@ from evaluators.errors import MethodUnavailable
 from evaluators.judge import Prompt, Token
 from evaluators.mechanisms.scoring import SAMPLES, ask_score
 from evaluators.scale import Scale
-from evaluators.testing import ScriptedAnswer, ScriptedJudge, verdict_tokens
+from evaluators.testing import ScriptedAnswer, ScriptedJudge
+from tests.builders.judges import verdict_tokens
 
 TEN = Scale(0, 10)
 PROMPT = Prompt("Judge.", {"a": "b"})

@@ -21,7 +21,7 @@ from collector.otlp.decode import outlined
 from collector.redact import context, patterns
 from collector.redact.context_words import NATIONAL_IDS, PASSWORDS, PHONES, words_of
 from collector.redact.finding import Finding
-from collector.redact.otlp_request import redact_request
+from collector.redact.otlp_request import RequestRedaction
 from collector.redact.patterns import find
 from collector.redact.prefilter import bytes_have_no_pii, has_no_pii, suspects_of
 from collector.redact.redactor import CleanParts, Redactor
@@ -101,7 +101,7 @@ def wrapped(chance: random.Random, text: str) -> str:
 def redacted(request: Any, redactor: Redactor) -> Any:
     """The request, redacted; it stays as it is."""
     outline = outlined(type(request).FromString(request.SerializeToString()), known_fields_only=True)
-    redact_request(outline, redactor)
+    RequestRedaction(redactor).redact(outline)
     return type(request).FromString(outline.SerializeToString())
 
 

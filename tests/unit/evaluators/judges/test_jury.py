@@ -7,7 +7,8 @@ from evaluators.judge import Prompt
 from evaluators.judges.jury import Jury
 from evaluators.results import Failure, Skipped
 from evaluators.scale import Scale
-from evaluators.testing import ScriptedJudge, a_moment, a_turn, verdict_tokens
+from evaluators.testing import ScriptedJudge, a_moment, a_turn
+from tests.builders.judges import verdict_tokens
 
 
 def judges(*scores):
