@@ -164,7 +164,7 @@ def precedes_number(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _NumberForm:
-    """What stands behind a word: its form and kind, the form of what it is not, and how many digits it may have."""
+    """A number behind a word: its form and kind, the form of what is none, and how many digits it may have."""
 
     form: re.Pattern[str]
     kind: str
