@@ -5,11 +5,13 @@ at the same length, and no attribute of the service is longer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from collector.assemble.model_calls import normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan
-from collector.dialects.decode import is_unfinished
+from collector.dialects.decode import as_dict, as_list, begins_document, is_json, is_unfinished
 from collector.dialects.program_fields import is_marked
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json
@@ -29,7 +31,7 @@ _SEARCH_FIELDS = ("retrieval_context", "tools_called")
 class Losses:
     """The texts of a trace that were cut, by the ids of their spans, and the ids of all spans that lost anything."""
 
-    texts: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    texts: Mapping[str, AbstractSet[str]] = field(default_factory=dict[str, AbstractSet[str]])
     spans: frozenset[str] = frozenset()
 
     def has_cut(self, texts: Iterable[str | None], own: Iterable[Span]) -> bool:
@@ -37,10 +39,12 @@ class Losses:
         if not self.texts:
             return False
         ids = ("", *(span.span_id for span in own))  # "": log records without a span
-        cut = [text for span_id in ids for text in self.texts.get(span_id, ())]
-        if not cut:
-            return False
-        known = [normalize_whitespace(text) for text in texts if text is not None]
+        cut = {text for span_id in ids for text in self.texts.get(span_id, ())}
+        known = [text for text in texts if text is not None] if cut else []
+        if not cut.isdisjoint(known):
+            return True
+        known = [normalize_whitespace(text) for text in known]
+        cut = {normalize_whitespace(text) for text in cut} if known else ()
         return any(
             one.endswith(text) or one in text or (len(text) >= _DISTINCTIVE_LENGTH and text in one)
             for text in known
@@ -57,12 +61,11 @@ class Losses:
 NO_LOSSES = Losses()
 
 
-@dataclass(slots=True)
-class _Longest:
+class _Longest(NamedTuple):
     """The longest texts of a service so far, each with the id of its span."""
 
-    length: int = _SHORTEST_LIMIT
-    texts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    length: int
+    texts: list[tuple[str, str]]
 
 
 def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Iterable[Span], records: Iterable[LogRecord]) -> Losses:
@@ -71,36 +74,37 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Iterable[Span], recor
     cut: list[tuple[str, str]] = []
     holders: list[Span | LogRecord] = [*spans, *records]
     for holder in holders:
-        if not holder.attributes and isinstance(holder, Span) and not holder.events:
-            continue
-        texts = _texts_of(holder)
+        texts = _find_longest(holder)
         if not texts:
             continue
-        length = max(map(len, texts))
-        longest = [(holder.span_id or "", text) for text in texts if len(text) == length]
-        if any(text[0] in "[{" and is_unfinished(text) for _, text in longest):
-            cut += longest
-        service = services.setdefault(str(holder.resource.get("service.name")), _Longest())
-        if length > service.length:
-            service.length, service.texts = length, longest
+        length = len(texts[0])
+        longest = [(holder.span_id or "", text) for text in texts]
+        for text in texts:
+            if text[0] in "[{" and is_unfinished(text):
+                cut += longest
+                break
+        name = str(holder.resource.get("service.name"))
+        service = services.get(name)
+        if service is None or length > service.length:
+            services[name] = _Longest(length, longest)
         elif length == service.length:
-            service.texts += longest
+            service.texts.extend(longest)
     for service in services.values():
         cut += service.texts if _is_limit(service) else ()
     lost = {parsed_span.span.span_id for parsed_span in parsed_spans if _has_lost(parsed_span)}
     if not (cut or lost):
         return NO_LOSSES
-    by_span: dict[str, frozenset[str]] = {}
+    by_span: dict[str, set[str]] = {}
     for span_id, text in cut:
         lost.add(span_id)
-        if is_marked(text) or not is_unfinished(text):
-            by_span[span_id] = by_span.get(span_id, frozenset()) | {normalize_whitespace(text)}
+        if not is_unfinished(text) or is_marked(text):
+            by_span.setdefault(span_id, set()).add(text)
     return Losses(by_span, frozenset(lost))
 
 
 def _has_lost(parsed_span: ParsedSpan) -> bool:
     span, call = parsed_span
-    if span.dropped_attributes or _LOSSES.intersection((call.input_incomplete, call.output_incomplete)):
+    if span.dropped_attributes or call.input_incomplete in _LOSSES or call.output_incomplete in _LOSSES:
         return True
     return span.dropped_events > 0 and call.kind in {"tool", "retrieval"}
 
@@ -108,32 +112,45 @@ def _has_lost(parsed_span: ParsedSpan) -> bool:
 _LOSSES = frozenset(("truncated", "evicted_attributes"))
 
 
-def _texts_of(holder: Span | LogRecord) -> list[str]:
-    """The texts that are long enough to be cut, of attributes and events."""
-    texts = _find_long(holder.attributes)
+def _find_longest(holder: Span | LogRecord) -> list[str]:
+    """The longest texts of attributes and events, all of one length; none if they are too short to be cut."""
+    texts: list[str] = []
+    if holder.attributes:
+        _keep_longest(holder.attributes.values(), texts)
     for event in holder.events if isinstance(holder, Span) else ():
         if event.name != "exception":
-            texts += _find_long(event.attributes)
+            _keep_longest(event.attributes.values(), texts)
     return texts
 
 
-def _find_long(attributes: Mapping[str, Json]) -> list[str]:
-    values = attributes.values()
-    texts = [value for value in values if type(value) is str and len(value) >= _SHORTEST_LIMIT]
+def _keep_longest(values: Iterable[Json], texts: list[str]) -> None:
+    """Add the texts that are as long as these, which are the longest so far; longer ones replace them."""
+    length = len(texts[0]) if texts else _SHORTEST_LIMIT
     for value in values:
-        if type(value) is dict or type(value) is list:
-            texts += _find_long(value if isinstance(value, dict) else dict(enumerate(value)))  # type: ignore[arg-type]
-    return texts
+        if type(value) is str:
+            if len(value) >= length:
+                if len(value) > length:
+                    length = len(value)
+                    texts.clear()
+                texts.append(value)
+        elif type(value) is dict or type(value) is list:
+            _keep_longest(as_dict(value).values() or as_list(value), texts)
+            length = len(texts[0]) if texts else length
 
 
 def _is_limit(longest: _Longest) -> bool:
     """Whether the longest texts end where a limit was, rather than where somebody ended them."""
     texts = {text for _, text in longest.texts}
     is_usual = longest.length in _USUAL_LIMITS
-    if any(is_unfinished(text, at_once=not is_usual and _is_balanced(text)) for text in texts):
-        return True
-    prose = [text for text in texts if text[-1] not in _ENDS and " " in text]
-    return len(prose) > (not is_usual) and longest.length >= _SHORTEST_PROSE
+    prose = 0
+    for text in texts:
+        if text[-1] not in _ENDS and " " in text:
+            prose += 1
+        # most documents are whole, and to check that takes a tenth of the time that counting their brackets takes
+        is_doubtful = begins_document(text) and not is_json(text)
+        if is_doubtful and is_unfinished(text, at_once=not is_usual and _is_balanced(text)):
+            return True
+    return prose > (not is_usual) and longest.length >= _SHORTEST_PROSE
 
 
 def _is_balanced(text: str) -> bool:

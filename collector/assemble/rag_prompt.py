@@ -256,20 +256,20 @@ class PassageIndex:
     def __init__(self, parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> None:
         """`parsed_spans` are in order of their starts."""
         self._tree = tree
+        filled = [
+            parsed_span for parsed_span in parsed_spans if parsed_span.call.variables or parsed_span.call.passages
+        ]
         self._sources = [
             parsed_span
-            for parsed_span in parsed_spans
+            for parsed_span in filled
             if parsed_span.call.passages and parsed_span.call.kind in {"retrieval", "auxiliary"}
         ]
-        self._starts = [span.span.start for span in self._sources] if self._sources else []
+        self._starts = [span.span.start for span in self._sources]
         self._next_end = _compute_earliest_ends(self._sources) if self._sources else []
         self._below: dict[str, list[int]] = {}
         for index, parsed_span in enumerate(self._sources):
             for ancestor in tree.ancestors(parsed_span.span.span_id):
                 self._below.setdefault(ancestor, []).append(index)
-        filled = [
-            parsed_span for parsed_span in parsed_spans if parsed_span.call.variables or parsed_span.call.passages
-        ]
         self._contexts = {span.span.span_id: texts for span in filled if (texts := _find_contexts(span.call))}
         self._templates: dict[str, list[ParsedSpan]] = {}
         for parsed_span in filled:

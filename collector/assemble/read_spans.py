@@ -265,6 +265,7 @@ _MOST = 600
 """Characters of a text in which a task says what it is."""
 _LONGEST_TITLE = 160
 _TASK = re.compile(r"\s{0,9}#{1,4} ?Task:?\s")
+_BEFORE_TASK = 10
 _HISTORY = re.compile(r"<chat_history>|#{1,4} ?Chat History")
 _TITLE = re.compile(
     r"\b(?:generate|generating|creat\w{1,3}|write|provide|find|suggest)\b[^.\n]{0,80}\btitle\b"
@@ -276,12 +277,18 @@ _LIMIT = re.compile(r"\bwords?\b|\bcharacters\b|\bonly\b|nothing else|concise|\b
 
 def find_task(call: Call) -> str | None:
     """Name the task of a call that answers the program rather than its user; None if it answers the user."""
-    messages = call.input or ()
-    question = next((message.text for message in reversed(messages) if message.role == "user"), "")
-    if _TASK.match(question) and _HISTORY.search(question):
+    question, system = "", call.system or ""
+    for message in reversed(call.input or ()):
+        if message.role == "user":
+            question = message.text
+            break
+    if "#" in question[:_BEFORE_TASK] and _TASK.match(question) and _HISTORY.search(question):
         return "a task of the chat program"
-    systems = (message.text for message in messages if message.role == "system")
-    for text in (question[:_MOST], (call.system or next(systems, ""))[:_MOST]):
+    for message in () if system else call.input or ():
+        if message.role == "system":
+            system = message.text
+            break
+    for text in (question[:_MOST], system[:_MOST]):
         if "itle" in text and _TITLE.search(text) and _LIMIT.search(text) and _is_short(call):
             return "a title of the conversation"
     return None

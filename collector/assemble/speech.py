@@ -18,6 +18,7 @@ _INTERRUPTIONS: dict[str, Json] = {"turn.was_interrupted": True, "lk.interrupted
 _LATENCIES = {"turn.user_bot_latency_seconds": 1000.0, "lk.e2e_latency": 1000.0, "time_to_first_token_ms": 1.0}
 """With their factor to ms."""
 _KEYS = (*_INTERRUPTIONS, *_LATENCIES)
+KEYS = frozenset(_KEYS)
 NAMES = frozenset(("turn.was_interrupted", "turn.user_bot_latency_seconds", "lk.interrupted", "lk.e2e_latency"))
 """Those that are on spans which no dialect reads."""
 _MOST_SPANS = 32

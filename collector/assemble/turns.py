@@ -18,6 +18,7 @@ from collector.assemble.identity import ConversationAndUser, IdentityLookup, may
 from collector.assemble.losses import NO_LOSSES, Losses
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan, SpanTree
+from collector.assemble.speech import KEYS as SPEECH_KEYS
 from collector.assemble.speech import describe_speech
 from collector.assemble.tools import ToolSpans, find_tools_called, find_tools_offered
 from collector.assemble.trace_references import References, TraceReferences
@@ -66,6 +67,7 @@ class TurnBuilder:
     ) -> None:
         self._media = media
         self._references = references if references and _have(tree.spans.values(), references.names) else None
+        self._is_spoken = _have(tree.spans.values(), SPEECH_KEYS)
         self._losses = losses
         self._tools = ToolSpans(parsed_spans, tree)
         self._tree = tree
@@ -94,7 +96,10 @@ class TurnBuilder:
         references = self._find_references(draft, span) if self._references else _NO_REFERENCES
         models = frozenset([parsed_span.span.span_id for call in draft.calls for parsed_span in call.parsed_spans])
         own = models | {draft.enclosing_span.span.span_id} if draft.enclosing_span is not None else models
-        cut = self._losses.parts(own)
+        cut = ",".join(self._losses.parts(own))
+        attributes = _collect_attributes(draft, span, call, declared, media.left_out, cut)
+        if self._is_spoken:
+            attributes = {**describe_speech(self._list_around(draft, span)), **attributes}
         turn = _make_turn(
             turn_id=self._identify(span, draft, question, answer),
             conversation_id=conversation,
@@ -125,10 +130,7 @@ class TurnBuilder:
             trace_state=span.trace_state or None,
             attachments=media.attachments,
             program_fields=find_program_fields(draft, question, answer),
-            attributes={
-                **describe_speech(self._list_around(draft, span)),
-                **_collect_attributes(draft, span, call, declared, media.left_out, ",".join(cut)),
-            },
+            attributes=attributes,
         )
         enclosing = draft.enclosing_span.span.span_id if draft.enclosing_span is not None else None
         return AssembledTurn(turn, own, declared, enclosing, models)
@@ -257,7 +259,12 @@ class TurnBuilder:
 
 
 def _have(spans: Iterable[Span], names: frozenset[str]) -> bool:
-    return any(not (names.isdisjoint(span.attributes) and names.isdisjoint(span.resource)) for span in spans)
+    for span in spans:
+        if span.attributes and not names.isdisjoint(span.attributes):
+            return True
+        if span.resource and not names.isdisjoint(span.resource):
+            return True
+    return False
 
 
 def _other_spans(draft: TurnDraft, span: Span) -> list[Span]:

@@ -228,8 +228,8 @@ def _parse_content(
 
 def _decode_again(value: Json) -> Json:
     """Messages that were encoded once too often: the JSON of a text, or a list with the JSON of each."""
-    if isinstance(value, str) and value[:1] == '"':
-        return decode_json(value)
+    if isinstance(value, str):
+        return decode_json(value) if value[:1] == '"' else value
     texts = as_list(value)
     return [decode(text) for text in texts] if texts and all(str(text)[:1] == "{" for text in texts) else value
 
@@ -261,9 +261,9 @@ def _find_message_sources(attributes: Attributes, events: message_events.EventMe
     if events.output:
         sources.setdefault("output", message_events.CHOICE)
     for key, plain in _PLAIN_TEXT.items():
-        for name in (plain, *_SPOKEN[key]):
-            if name in attributes:
-                sources.setdefault(_FIELDS[key], name)
+        if _FIELDS[key] not in sources:
+            name = next((name for name in (plain, *_SPOKEN[key]) if name in attributes), None)
+            sources |= {_FIELDS[key]: name} if name else {}
     return sources
 
 

@@ -3,8 +3,8 @@
 A message with any other key or value is not of this form, and is left to `collector.dialects.messages`.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 from collector.dialects.call import ChatMessage, parse_finish_reason
 from collector.dialects.plain_message_form import PlainMessage, decode_plain_messages
@@ -30,7 +30,7 @@ def _to_messages(items: list[PlainMessage]) -> tuple[ChatMessage, ...] | None:
         if parts is not None:
             text = parts[0].content
         finish = parse_finish_reason(message.finish_reason) if message.finish_reason else None
-        messages.append(ChatMessage(message.role, text or "", (), None, None, None, finish))
+        messages.append(_make(ChatMessage, (message.role, text or "", (), None, None, None, finish, (), False)))
     return tuple(messages)
 
 
@@ -41,8 +41,12 @@ def convert_plain_messages(items: Iterable[Mapping[str, Any]]) -> tuple[ChatMess
         role, text = item.get("role"), item.get("content")
         if len(item) != len(_KEYS) or type(text) is not str or type(role) is not str or role not in _ROLES:
             return None
-        messages.append(ChatMessage(role, text))
+        messages.append(_make(ChatMessage, (role, text, (), None, None, None, None, (), False)))
     return tuple(messages)
+
+
+_make = cast("Callable[[type[ChatMessage], tuple[Any, ...]], ChatMessage]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType] - generic
+"""Makes a named tuple of all its fields in half of the time that its class takes."""
 
 
 _KEYS = ("role", "content")

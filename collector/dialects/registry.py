@@ -145,7 +145,7 @@ class Dialects:
 
 _SIDES = ("input", "output")
 _DROPPED = attrgetter("dropped_attributes")
-_OPENING = frozenset("[{")
+_CLOSING = {"[": "]", "{": "}"}
 _MOST_DIGITS = 9
 _KINDS = frozenset(
     (
@@ -200,8 +200,8 @@ def _mark_cut(call: Call, span: Span) -> Call:
     sources, attributes = call.sources, span.attributes
     for side in _SIDES if sources else ():
         value = attributes.get(sources[side]) if side in sources else None
-        if type(value) is str and value[:1] in _OPENING and is_unfinished(value) and getattr(call, side) is not None:
-            call = _mark(call, side, "truncated")
+        if type(value) is str and value[:1] in _CLOSING and value[-1] != _CLOSING[value[0]] and is_unfinished(value):
+            call = _mark(call, side, "truncated") if getattr(call, side) is not None else call
     return call
 
 
