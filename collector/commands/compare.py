@@ -1,6 +1,6 @@
 """`evalstream compare releases` and `gate`: versions of the application side by side, from the scores in the log."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -14,14 +14,12 @@ from collector.alerting.releases.stage import MEMORY
 from collector.commands.options import require_known, require_window
 from collector.config.configured import Config
 from collector.errors import ConfigError
-from collector.logs.log import Log
 from collector.past.evaluations import EvaluationFilter, selected_in
 from collector.records.attributes import OF_EVALUATIONS, STANDARD
 from collector.service.open_logs import open_stored_logs
 from collector.service.releases import WITHIN, gate_view, release_rules, release_view
 from collector.telemetry.plain import plain
 from collector.wording import plural
-from evaluators.results import Evaluation
 
 DONE = 0
 _STATUSES: dict[Decision, int] = {"promote": 0, "hold": 3, "roll back": 4}
@@ -123,18 +121,10 @@ async def _read(config: Config, rules: ReleaseRules, since: datetime, until: dat
     scores = HourlyScores(rules.attributes, (until - since).total_seconds())
     selection = EvaluationFilter(since=since, until=until, monitors=list(rules.attributes))
     async with open_stored_logs(config.settings.log) as logs:
-        async for evaluation in _scores(logs.evaluations, selection):
-            scores.add(evaluation)
+        async for evaluation in selected_in(logs.evaluations, selection):
+            if evaluation.score is not None:
+                scores.add(evaluation)
     return scores
-
-
-async def _scores(log: Log, selection: EvaluationFilter) -> AsyncIterator[Evaluation]:
-    """Those of a selection, each once, without those that replays made."""
-    seen: set[str] = set()
-    async for evaluation in selected_in(log, selection):
-        if evaluation.score is not None and evaluation.evaluation_id not in seen:
-            seen.add(evaluation.evaluation_id)
-            yield evaluation
 
 
 def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseRules) -> Iterator[str]:

@@ -1,10 +1,12 @@
-"""Refusals of options that many commands have, each in one sentence with the remedy."""
+"""Options that many commands have: their refusals, each in one sentence with the remedy, and the file of --output."""
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from pathlib import Path
 
 from collector.errors import ConfigError
 from collector.wording import unknown
+from evaluators.private_files import open_private
 
 
 def require_known(option: str, noun: str, names: Iterable[str | None], known: Collection[str]) -> None:
@@ -12,6 +14,17 @@ def require_known(option: str, noun: str, names: Iterable[str | None], known: Co
     for name in names:
         if name is not None and name not in known:
             raise ConfigError(f"{option}: {unknown(noun, name, sorted(known))}")
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write the file that --output names, for its owner alone. Raises ConfigError: it exists, or cannot be written."""
+    try:
+        with open(path, "xb", opener=open_private) as file:
+            file.write(content)
+    except FileExistsError as error:
+        raise ConfigError(f"{path}: exists already; name another file with --output") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --output") from error
 
 
 def require_window(since: datetime, until: datetime) -> None:

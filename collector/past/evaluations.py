@@ -1,8 +1,9 @@
 """Past evaluations to make again, out of the evaluations log or a file."""
 
-from collections.abc import AsyncIterator, Collection, Hashable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from collector.durations import seconds
 from collector.errors import BadInput
@@ -12,6 +13,8 @@ from collector.records.json import evaluation_from_json
 from evaluators.cases import Json, Scope
 from evaluators.results import Evaluation, Subject
 from evaluators.skip_reasons import UNMADE
+
+Converted = TypeVar("Converted")
 
 REPLAY_OF = "replay_of"
 """The attribute by which an evaluation says which one it repeats."""
@@ -119,10 +122,30 @@ async def evaluations_in(log: Log, partitions: Iterable[int] | None = None) -> A
 
 
 async def selected_in(log: Log, selection: EvaluationFilter) -> AsyncIterator[Evaluation]:
-    """The evaluations of the log that match, without those that replays made. Raises LogUnavailable."""
+    """The evaluations of the log that match, each once, without those that replays made. Raises LogUnavailable."""
+    seen: set[str] = set()
     async for past in evaluations_in(log):
-        if selection.matches(past.evaluation):
+        if selection.matches(past.evaluation) and past.evaluation.evaluation_id not in seen:
+            seen.add(past.evaluation.evaluation_id)
             yield past.evaluation
+
+
+async def of_newest_versions(
+    log: Log, selection: EvaluationFilter, convert: Callable[[Evaluation], Converted | None]
+) -> Mapping[tuple[str, str], list[Converted]]:
+    """The selected evaluations by monitor and evaluator, of the version that scored last.
+
+    Each is as `convert` makes it; one that becomes None is left out.
+    """
+    by_version: dict[tuple[str, str], dict[str, list[Converted]]] = {}
+    newest: dict[tuple[str, str], tuple[float, str]] = {}
+    async for evaluation in selected_in(log, selection):
+        if (made := convert(evaluation)) is not None:
+            key, version = (evaluation.monitor, evaluation.evaluator), evaluation.evaluator_version
+            by_version.setdefault(key, {}).setdefault(version, []).append(made)
+            if evaluation.score is not None:
+                newest[key] = max(newest.get(key, (0.0, "")), (evaluation.ended_at.timestamp(), version))
+    return {key: by_version[key][version] for key, (_, version) in newest.items()}
 
 
 def readable_evaluation(record: StoredRecord) -> Evaluation | None:

@@ -12,7 +12,7 @@ from collector.commands.align.candidates import changes_of
 from collector.commands.align.replays import ReplayBench
 from collector.commands.align.report import AlignReport, as_json, as_text, as_yaml
 from collector.commands.align.search import AlignOptions, ProposingJudge, Search
-from collector.commands.options import require_known
+from collector.commands.options import require_known, write_new
 from collector.commands.score.runner import guarded_run
 from collector.commands.score.spend_limit import require_prices
 from collector.config.configured import Config, Configured, without_audits
@@ -24,7 +24,6 @@ from collector.telemetry.plain import show
 from collector.wording import plural, unknown
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator
-from evaluators.private_files import open_private
 
 GAINED, NOT_GAINED = 0, 1
 
@@ -39,19 +38,11 @@ def align(config: Config, options: AlignOptions) -> int:
     report = asyncio.run(_align(config, options))
     if report.chosen is not None and report.refusal is None:
         assert report.output is not None
-        _write(report.output, as_yaml(report, report.chosen))
+        write_new(report.output, as_yaml(report, report.chosen).encode())
     show((as_json if options.json else as_text)(report), end="")
     if report.refusal is not None:
         show(f"evalstream: no better {options.evaluator}: {report.refusal}", err=True)
     return GAINED if report.refusal is None else NOT_GAINED
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        with open(path, "x", encoding="utf-8", opener=open_private) as file:  # examples hold judged text
-            file.write(text)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --output") from error
 
 
 def _check(config: Config, options: AlignOptions) -> None:

@@ -55,7 +55,6 @@ class Reading:
     lost: tuple[tuple[int, int, int], ...] = ()
     beyond: tuple[tuple[int, int, int], ...] = ()
     """Partition, its end, and the offset behind that end that the group has committed."""
-    new: bool = False
 
 
 async def content_of(log: Log) -> LogContent:
@@ -82,4 +81,4 @@ def reading_of(group: str, content: LogContent, committed: Mapping[int, Committe
         read += at - start
         behind += end - at - sum(at <= decision < end for decision in content.decisions.get(partition, ()))
     behind -= content.ticks_behind.get(group, 0)
-    return Reading(group, content.name, read, behind, tuple(lost), tuple(beyond), new=not committed)
+    return Reading(group, content.name, read, behind, tuple(lost), tuple(beyond))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from collector.commands.cases.formats import FORMATS
 from collector.commands.cases.selection import SelectedCase, Which, candidates, diverse
-from collector.commands.options import require_known, require_window
+from collector.commands.options import require_known, require_window, write_new
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.past.evaluations import EvaluationFilter, evaluations_in, select
@@ -16,7 +16,6 @@ from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import lower_is_better
 from collector.wording import plural
 from evaluators.cases import Conversation, Turn
-from evaluators.private_files import open_private
 from evaluators.results import Evaluation, Label
 
 DONE, NONE = 0, 1
@@ -52,13 +51,7 @@ async def write_cases(config: Config, options: CasesOptions, say: Callable[[str]
         say(f"no case: {result.summary}")
         return NONE
     content = FORMATS[options.form](result.cases, options.name)
-    try:
-        with open(options.output, "xb", opener=open_private) as file:  # noqa: ASYNC230 - once, at the end
-            file.write(content)
-    except FileExistsError as error:
-        raise ConfigError(f"{options.output}: exists already; name another file with --output") from error
-    except OSError as error:
-        raise ConfigError(f"{options.output}: cannot be written ({error.strerror}); name another file") from error
+    write_new(options.output, content)
     say(f"{options.output}: {plural(len(result.cases), 'case')} as {options.form}; {result.summary}")
     return DONE
 

@@ -26,7 +26,7 @@ from collector.evaluate.planned_rates.learned_figures import DayFigures, rates_o
 from collector.evaluate.sampling.strata import EVERYTHING
 from collector.logs.log import Log
 from collector.logs.whole_log import read_records
-from collector.past.evaluations import EvaluationFilter, selected_in
+from collector.past.evaluations import EvaluationFilter, of_newest_versions
 from collector.records.audits import FEWEST_AUDITS, audit_of, audit_outcome
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import lower_is_better
@@ -121,22 +121,14 @@ def _uses(config: Config, options: PlanOptions) -> list[UseSettings]:
 
 
 async def _read(log: Log, options: PlanOptions) -> Mapping[str, list[PricedEvaluation]]:
-    """The evaluations of the monitor by evaluator: those of the version that was last."""
-    seen: dict[str, tuple[str, str, PricedEvaluation]] = {}
+    """The evaluations of the monitor by evaluator: those of the version that scored last, as traffic came."""
     selection = EvaluationFilter(since=options.since, until=options.until, monitors=[options.monitor])
-    async for evaluation in selected_in(log, selection):
-        if evaluation.happened_at is None:
-            past = priced_evaluation(evaluation)
-            seen[evaluation.evaluation_id] = (evaluation.evaluator, evaluation.evaluator_version, past)
-    newest: dict[str, tuple[float, str]] = {}
-    for evaluator, version, past in seen.values():
-        if past.score is not None:
-            newest[evaluator] = max(newest.get(evaluator, (0.0, "")), (past.time, version))
-    versions: dict[str, list[PricedEvaluation]] = {}
-    for evaluator, version, past in seen.values():
-        if evaluator in newest and newest[evaluator][1] == version:
-            versions.setdefault(evaluator, []).append(past)
-    return versions
+    past = await of_newest_versions(log, selection, _priced)
+    return {evaluator: evaluations for (_, evaluator), evaluations in past.items()}
+
+
+def _priced(evaluation: Evaluation) -> PricedEvaluation | None:
+    return priced_evaluation(evaluation) if evaluation.happened_at is None else None
 
 
 def priced_evaluation(evaluation: Evaluation) -> PricedEvaluation:

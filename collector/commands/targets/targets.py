@@ -22,7 +22,7 @@ from collector.commands.options import require_known, require_window
 from collector.config.configured import Config
 from collector.errors import EvalstreamError
 from collector.logs.log import Log
-from collector.past.evaluations import EvaluationFilter, selected_in
+from collector.past.evaluations import EvaluationFilter, of_newest_versions
 from collector.service.open_logs import open_stored_logs
 from collector.statistics.bounded_sums import BoundedSums, Weight
 from collector.statistics.drop_detector import DropDetector, evidence
@@ -31,6 +31,7 @@ from collector.statistics.intervals import mean_text
 from collector.statistics.mean_error import WindowSums
 from collector.statistics.score_history import DAY, HOUR, PastScore, ScoreHistory, history_of
 from collector.wording import plural
+from evaluators.results import Evaluation
 
 MINUTE = 60.0
 LONGEST = 7 * DAY
@@ -229,21 +230,16 @@ def _chosen(every: Sequence[Target], options: TargetsOptions) -> list[Target]:
 
 async def _read(log: Log, options: TargetsOptions) -> Mapping[tuple[str, str], list[PastScore]]:
     """The scores of each monitor's evaluators in order of time: those of the version that scored last."""
-    scored: dict[str, tuple[tuple[str, str], str, PastScore]] = {}
-    async for evaluation in selected_in(log, EvaluationFilter(since=options.since, until=options.until)):
-        if evaluation.score is not None:
-            weight, conversation = Weight.of(evaluation.sampling), evaluation.subject.conversation_id
-            past = PastScore(evaluation.ended_at.timestamp(), conversation, weight, evaluation.score)
-            key = evaluation.monitor, evaluation.evaluator
-            scored[evaluation.evaluation_id] = (key, evaluation.evaluator_version, past)
-    newest: dict[tuple[str, str], tuple[float, str]] = {}
-    for key, version, past in scored.values():
-        newest[key] = max(newest.get(key, (0.0, "")), (past.time, version))
-    scores: dict[tuple[str, str], list[PastScore]] = {}
-    for key, version, past in scored.values():
-        if newest[key][1] == version:
-            scores.setdefault(key, []).append(past)
-    return {key: sorted(score) for key, score in scores.items()}
+    selection = EvaluationFilter(since=options.since, until=options.until)
+    scores = await of_newest_versions(log, selection, _past_score)
+    return {key: sorted(past) for key, past in scores.items()}
+
+
+def _past_score(evaluation: Evaluation) -> PastScore | None:
+    if evaluation.score is None:
+        return None
+    weight, conversation = Weight.of(evaluation.sampling), evaluation.subject.conversation_id
+    return PastScore(evaluation.ended_at.timestamp(), conversation, weight, evaluation.score)
 
 
 def _propose(of: Target, scores: Sequence[PastScore], config: Config, every: Sequence[Target]) -> Proposal:
