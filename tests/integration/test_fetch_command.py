@@ -166,18 +166,6 @@ def as_langfuse(call: Call) -> web.Response:
     return web.json_response({"data": found[begin : begin + size], "meta": meta})
 
 
-def as_old_langfuse(call: Call) -> web.Response:
-    parts, query = urlsplit(call.path), asked(call)
-    if parts.path == "/api/public/traces":
-        page, names = int(query["page"]), list(OBSERVED)
-        data = [{"id": each} for each in names[(page - 1) * 5 : page * 5]]
-        return web.json_response({"data": data, "meta": {"page": page, "limit": 5, "totalItems": 12, "totalPages": 3}})
-    found = OBSERVED.get(parts.path.rpartition("/")[2])
-    if found is None:
-        return web.Response(status=404, text="<html>")
-    return web.json_response({"id": found[0]["traceId"], "sessionId": "talk", "observations": found})
-
-
 def as_mlflow(call: Call) -> web.Response:
     path, query = urlsplit(call.path).path, asked(call)
     if path == "/api/2.0/mlflow/experiments/get-by-name":
@@ -277,9 +265,11 @@ def test_langfuses_root_of_an_application_may_have_a_parent() -> None:
         assert ("langfuse.internal.is_app_root" in names) == is_root
 
 
-async def test_langfuse_before_version_4(fetched: Fetched) -> None:
-    assert await fetched.run(PlatformStub(respond=as_old_langfuse), "langfuse") == DONE
-    assert fetched.questions == QUESTIONS
+async def test_langfuse_before_version_4_is_one_sentence(fetched: Fetched) -> None:
+    stub = PlatformStub(respond=lambda _call: web.Response(status=404, text="<html>"))
+    with pytest.raises(ConfigError, match="update it to 4 or newer"):
+        await fetched.run(stub, "langfuse")
+    assert not fetched.path.exists()
 
 
 @pytest.mark.parametrize("source", ["jaeger", "mlflow", "phoenix", "tempo"])
@@ -473,17 +463,3 @@ async def test_answers_without_bounds_are_one_sentence(body: bytes, sentence: st
     with pytest.raises(FetchFailed, match=sentence):
         await fetched.run(stub, "langfuse")
     assert not fetched.path.exists()
-
-
-@pytest.mark.parametrize("pages", ["many", None, True])
-async def test_langfuses_number_of_pages_is_not_believed(pages: object, fetched: Fetched) -> None:
-    def old(call: Call) -> web.Response:
-        if "/v2/" in call.path:
-            return web.json_response({}, status=404)
-        if "/traces/" in call.path:
-            return web.json_response({"id": PLAIN["traceId"], "observations": [PLAIN]})
-        rows = [{"id": PLAIN["traceId"]}] if "page=1&" in call.path else []
-        return web.json_response({"data": rows, "meta": {"totalPages": pages}})
-
-    stub = PlatformStub(respond=old)
-    assert await fetched.run(stub, "langfuse") == DONE

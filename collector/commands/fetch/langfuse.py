@@ -1,25 +1,24 @@
 """Langfuse: the observations of each trace that has one within the time, as the spans that its SDKs would have sent.
 
-Source: its OpenAPI and its server, `GET /api/public/v2/observations` with cursors. A Langfuse of its own before version
-4 answers 404 there, and has `GET /api/public/traces` with pages, and each trace by its id. The ids of what came over
-OpenTelemetry are OpenTelemetry's; others become ids of the right length by a hash, the same each time.
+Source: its OpenAPI and its server, `GET /api/public/v2/observations` with cursors, which an installation of one's own
+has from version 4 on. The ids of what came over OpenTelemetry are OpenTelemetry's; others become ids of the right
+length by a hash, the same each time.
 """
 
 import hashlib
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
 
 import orjson
 
 from collector.commands.fetch.api_reader import ApiReader, Document
 from collector.commands.fetch.source import Cursor, Source, Wanted, object_at, objects
+from collector.errors import ConfigError
 
-_V2 = "/api/public/v2/observations"
-_V1 = "/api/public/traces"
+_PATH = "/api/public/v2/observations"
 _FIELDS = "core,basic,io,metadata,model,usage,prompt,trace_context"
-_PAGE, _V1_PAGE = 1000, 100
+_PAGE = 1000
 _CUT, _MOST_WHOLE = 200, 50
 """Characters after which a value of the metadata is cut unless its name is in `expandMetadata`, and names in one."""
 _MOST_OBSERVATIONS = 100_000
@@ -30,13 +29,11 @@ _TRACE_ID, _SPAN_ID = 16, 8
 async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """The traces, each whole, also what of it lies outside the time."""
     window = [*_window(wanted), ("fields", "core"), ("limit", str(_PAGE))]
-    first = await api.get(_V2, window, none=lambda _body: True)
-    if not first:
-        async for request in _read_v1(api, wanted):
-            yield request
-        return
     seen: set[str] = set()
     place = Cursor()
+    first = await api.get(_PATH, window, none=lambda _body: True)
+    if not first:
+        raise ConfigError("this Langfuse has no second version of its API for observations; update it to 4 or newer")
     page = api.document(first)
     while True:
         new = [candidate for candidate in trace_ids(page) if candidate not in seen]
@@ -46,7 +43,7 @@ async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
         cursor = place.after(object_at(page, "meta").get("cursor"), len(new))
         if cursor is None:
             return
-        page = api.document(await api.get(_V2, [*window, ("cursor", cursor)]))
+        page = api.document(await api.get(_PATH, [*window, ("cursor", cursor)]))
 
 
 async def _observations(api: ApiReader, trace_id: str) -> list[Document]:
@@ -64,7 +61,7 @@ async def _all_pages(api: ApiReader, query: Sequence[tuple[str, str]]) -> list[D
     observations: list[Document] = []
     place, cursor = Cursor(), list[tuple[str, str]]()
     while len(observations) < _MOST_OBSERVATIONS:
-        page = api.document(await api.get(_V2, [*query, *cursor]))
+        page = api.document(await api.get(_PATH, [*query, *cursor]))
         rows = objects(page.get("data"))
         observations.extend(rows)
         following = place.after(object_at(page, "meta").get("cursor"), len(rows))
@@ -73,23 +70,6 @@ async def _all_pages(api: ApiReader, query: Sequence[tuple[str, str]]) -> list[D
         cursor = [("cursor", following)]
     api.left(f"all but the first {len(observations):,} observations of a trace")
     return observations
-
-
-async def _read_v1(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
-    time = [("fromTimestamp", wanted.since.isoformat()), ("toTimestamp", wanted.until.isoformat())]
-    name = [("name", wanted.query)] if wanted.query else []
-    place, number = Cursor(), 1
-    while True:
-        query = [*time, *name, ("page", str(number)), ("limit", str(_V1_PAGE))]
-        page = api.document(await api.get(_V1, query))
-        rows = objects(page.get("data"))
-        for each in rows:
-            trace = api.document(await api.get(f"{_V1}/{quote(str(each.get('id')), safe='')}"))
-            yield orjson.dumps(otlp_request(observations_of(trace)))
-        pages = object_at(page, "meta").get("totalPages")
-        number += 1
-        if not isinstance(pages, int) or place.after(number <= pages and number, len(rows)) is None:
-            return
 
 
 def _window(wanted: Wanted) -> list[tuple[str, str]]:
@@ -106,26 +86,6 @@ def cut_names(observations: Sequence[Document]) -> list[str]:
     """The names of the metadata whose value may be cut in one of the observations."""
     metadata = [object_at(observation, "metadata") for observation in observations]
     return sorted({name for each in metadata for name, value in each.items() if len(_text(value) or "") >= _CUT})
-
-
-def observations_of(trace: Document) -> list[Document]:
-    """The observations of a trace as version 1 gives it; the trace itself, where it has none."""
-    of_trace = {
-        "traceId": trace.get("id"),
-        "sessionId": trace.get("sessionId"),
-        "userId": trace.get("userId"),
-        "traceName": trace.get("name"),
-        "tags": trace.get("tags"),
-        "release": trace.get("release"),
-        "environment": trace.get("environment"),
-    }
-    whole = {"id": trace.get("id"), "type": "SPAN", "startTime": trace.get("timestamp")}
-    whole |= {name: trace.get(name) for name in ("name", "input", "output", "metadata", "version")}
-    observations = objects(trace.get("observations")) or [whole]
-    return [
-        {**of_trace, **{name: value for name, value in observation.items() if value is not None}}
-        for observation in observations
-    ]
 
 
 def otlp_request(observations: Sequence[Document]) -> Document:

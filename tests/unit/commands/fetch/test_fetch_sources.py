@@ -99,22 +99,6 @@ def test_langfuses_other_ids_become_ids() -> None:
     assert len(langfuse.hex_id("5b8efff7-9803-8103-d269-b633813fc60c", 8)) == 16
 
 
-def test_a_trace_of_langfuse_without_observations_is_one_span() -> None:
-    trace = {
-        "id": TRACE,
-        "timestamp": "2026-11-20T12:00:00.5Z",
-        "input": {"q": 1},
-        "output": "five",
-        "observations": [],
-    }
-    [(_, line)] = trace_lines(orjson.dumps(langfuse.otlp_request(langfuse.observations_of(trace))))
-    [span] = orjson.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
-    texts = {each["key"]: each["value"].get("stringValue") for each in span["attributes"]}
-    assert texts["langfuse.observation.input"] == '{"q":1}'
-    assert texts["langfuse.observation.output"] == "five"
-    assert int(span["startTimeUnixNano"]) == int(NOON.timestamp() * 1e9) + 500_000_000
-
-
 def test_mlflows_filter_holds_time_and_query() -> None:
     wanted = Wanted(since=NOON, until=NOON + timedelta(hours=1), limit=1, query="tags.a = 'b'")
     body = mlflow.search_body(wanted, "3", "next")
