@@ -50,18 +50,19 @@ def items_of(
     if max_items is not None and has_more_objects_than(body, max_items):
         raise TooLarge(f"it holds more than {max_items} {noun}")
     documents = documents_in(body)
-    return documents if redactor is None else [_redacted(document, redactor, no_texts) for document in documents]
+    return documents if redactor is None else [redact_item(document, redactor, no_texts) for document in documents]
 
 
-def _redacted(document: object, redactor: Redactor, no_texts: Collection[str]) -> Any:
+def redact_item(document: object, redactor: Redactor, no_texts: Collection[str] = ()) -> Any:
+    """A document without what is personal, but for what is under the keys `no_texts`. Raises NotRedacted."""
     try:
-        redacted = redact_document(document, redactor)
+        clean = redact_document(document, redactor)
     except RedactionFailed as error:
         raise NotRedacted(f"a text could not be redacted ({error}), so nothing of it is stored") from None
     if not isinstance(document, Mapping):
-        return redacted
+        return clean
     whole = cast("Mapping[str, Any]", document)
-    return cast("dict[str, Any]", redacted) | {name: whole[name] for name in no_texts if name in whole}
+    return cast("dict[str, Any]", clean) | {name: whole[name] for name in no_texts if name in whole}
 
 
 def parse_references(

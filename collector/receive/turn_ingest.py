@@ -10,20 +10,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Any
 
 from collector.errors import BadInput, TooLarge
 from collector.logs.log import Record
 from collector.otlp.inline_media import omit_from_json
 from collector.otlp.outline import has_more_objects_than
-from collector.receive.rejection import NotRedacted
+from collector.receive.feedback_ingest import redact_item
 from collector.records.attachments import within_limits
 from collector.records.feedback import entries_of_turn, feedback_record, without_comment
 from collector.records.ready_made import Incoming, comes_again, documents_in, turns_in
 from collector.records.tenants import in_tenant
 from collector.records.turns import turn_outcome, turn_record
-from collector.redact.documents import redact_document
-from collector.redact.redactor import RedactionFailed, Redactor
+from collector.redact.redactor import Redactor
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, RECEIVE_BYTES, RECEIVE_ITEMS, TURNS_ASSEMBLED
 from evaluators.cases import Turn
@@ -198,7 +196,7 @@ def _turns(body: bytes, location: str, redactor: Redactor | None) -> Iterator[tu
     documents = documents_in(body)
     clean = redactor is None or redactor.has_no_pii(body.decode())
     for number, document in enumerate(documents):
-        read = document if clean or redactor is None else _redacted(document, redactor)
+        read = document if clean or redactor is None else redact_item(document, redactor)
         try:
             again = comes_again(read)
             for turn in turns_in(read, f"{location}.{number}"):
@@ -207,10 +205,3 @@ def _turns(body: bytes, location: str, redactor: Redactor | None) -> Iterator[tu
             if len(documents) == 1:
                 raise
             raise type(error)(f"document {number + 1} of {len(documents)}: {error}") from None
-
-
-def _redacted(document: object, redactor: Redactor) -> Any:
-    try:
-        return redact_document(document, redactor)
-    except RedactionFailed as error:
-        raise NotRedacted(f"a text could not be redacted ({error}), so nothing of the document is stored") from None
