@@ -7,7 +7,7 @@ from typing import Any, cast
 import yaml
 from pydantic import ValidationError
 
-from collector.commands.align.proposal import LONGEST_TEXT, Change, ProposedChange, ProposedLevel
+from collector.commands.align.proposal import LONGEST_TEXT, Change, LabelToLearn, ProposedChange, ProposedLevel
 from collector.config.yaml_file import parse, substitute
 from collector.wording import plural
 from evaluators.asking.judge_input import cut, shorten_all
@@ -49,14 +49,6 @@ class AlignCandidate:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class ExampleCase:
-    """A labelled case that may become a worked example."""
-
-    material: Mapping[str, Json]
-    passes: bool
-
-
 def changes_of(evaluator: Evaluator[Any], *, examples: bool) -> frozenset[Change]:
     """The changes that a definition can have; `examples` says whether texts may be written into it."""
     changes: set[Change] = set()
@@ -79,7 +71,7 @@ def candidates_of(
     old: Definition,
     name: str,
     proposals: Sequence[ProposedChange],
-    cases: Mapping[int, ExampleCase],
+    cases: Mapping[int, LabelToLearn],
     allowed: frozenset[Change],
 ) -> tuple[AlignCandidate, ...]:
     """The proposals as definitions called `name`: those that are valid, and change something, each once."""
@@ -94,7 +86,7 @@ def candidates_of(
 
 
 def _candidate(
-    old: Definition, name: str, proposal: ProposedChange, cases: Mapping[int, ExampleCase]
+    old: Definition, name: str, proposal: ProposedChange, cases: Mapping[int, LabelToLearn]
 ) -> AlignCandidate | None:
     change = _change(old.evaluator, proposal, cases)
     if change is None:
@@ -114,7 +106,7 @@ class _Change:
     fields: Mapping[str, Any]
 
 
-def _change(evaluator: Evaluator[Any], proposal: ProposedChange, cases: Mapping[int, ExampleCase]) -> _Change | None:
+def _change(evaluator: Evaluator[Any], proposal: ProposedChange, cases: Mapping[int, LabelToLearn]) -> _Change | None:
     if proposal.change == "clause":
         return _with_clause(evaluator, proposal.clause)
     if proposal.change == "rubric":
@@ -166,7 +158,7 @@ def _answers(evaluator: Evaluator[Any]) -> tuple[dict[str, Json], dict[str, Json
     return None
 
 
-def _with_examples(evaluator: Evaluator[Any], cases: Sequence[ExampleCase]) -> _Change | None:
+def _with_examples(evaluator: Evaluator[Any], cases: Sequence[LabelToLearn]) -> _Change | None:
     """Worked examples behind those that there are; a case with a sign of an attack is none."""
     answers = _answers(evaluator)
     harmless = [case for case in cases if case.material and not detect(case.material)][:_MOST_EXAMPLES]

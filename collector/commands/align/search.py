@@ -10,7 +10,6 @@ from collector.commands.align import gain, proposal
 from collector.commands.align.candidates import (
     AlignCandidate,
     Definition,
-    ExampleCase,
     candidates_of,
     changes_of,
     scale_of,
@@ -161,7 +160,7 @@ class Search:
             labels=labels,
         )
         proposals = await self._proposals(proposal.proposal_prompt(request))
-        cases = {label.number: ExampleCase(label.material, label.passes) for label in labels if not label.right}
+        cases = {label.number: label for label in labels if not label.right}
         candidates = candidates_of(old, name, proposals.proposals, cases, allowed)
         if not candidates:
             count = plural(len(proposals.proposals), "proposal")

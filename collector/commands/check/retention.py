@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.commands.check.traffic import running_service
+from collector.commands.check.traffic import running_metrics
 from collector.config.configured import Config
 from collector.errors import EvalstreamError
 from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source
@@ -29,7 +29,7 @@ def retention_lines(config: Config) -> Iterator[str]:
     """Lines of the plan: how near retention is to what each topic's consumer needs, what was lost, and the remedy."""
     for settings, groups in _clusters(config):
         yield from _cluster_lines(settings, groups)
-    yield from lost_lines(running_service(config).metrics or "")
+    yield from lost_lines(running_metrics(config)[0])
 
 
 def _clusters(config: Config) -> Iterator[tuple[KafkaSettings, Mapping[str, Sequence[str]]]]:

@@ -6,7 +6,6 @@ Lines of `check` about traces in files: text that no dialect reads, with the rem
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -43,45 +42,31 @@ Counts = dict[tuple[str, str], dict[str, float]]
 """Counts by outcome, by monitor and evaluator ("" for the turns themselves)."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunningService:
-    """The answer on the port of /metrics. `metrics` is its text, if it is a service with this configuration.
-
-    `problem` says why it is not, in words.
-    """
-
-    metrics: str | None = None
-    problem: str = ""
-
-
 def traffic(config: Config) -> Iterator[str]:
     """Lines of the plan: the counts of the service with this configuration since its start, if it is reachable."""
-    service = running_service(config)
-    if service.metrics is None:
-        yield f"traffic    unknown ({service.problem})"
+    metrics, problem = running_metrics(config)
+    if problem:
+        yield f"traffic    unknown ({problem})"
         return
-    counts = parse_counts(service.metrics)
-    yield from arrival_lines(service.metrics, has_turns=any(any(count.values()) for count in counts.values()))
+    counts = parse_counts(metrics)
+    yield from arrival_lines(metrics, has_turns=any(any(count.values()) for count in counts.values()))
     yield from count_lines(config, counts)
-    yield from letter_lines(service.metrics)
+    yield from letter_lines(metrics)
 
 
 def counts_of(config: Config) -> Counts | None:
     """The same as figures; None if no service with this configuration answers."""
-    text = running_service(config).metrics
-    return None if text is None else parse_counts(text)
+    metrics, problem = running_metrics(config)
+    return None if problem else parse_counts(metrics)
 
 
-def running_service(config: Config) -> RunningService:
-    """The service with this configuration that runs on this machine, by what is on the port of its /metrics."""
+def running_metrics(config: Config) -> tuple[str, str]:
+    """The text of /metrics of the service with this configuration on this machine, or "" and why there is none."""
     text, sections, problem = running_sections(config)
-    if problem:
-        return RunningService(problem=problem)
-    other = differences(section_hashes(config), sections)
-    if other:
+    if not problem and (other := differences(section_hashes(config), sections)):
         where = f"the service on port {config.exporters['prometheus'].model_dump()['port']}"
-        return RunningService(problem=f"{where} has another configuration: {other}")
-    return RunningService(text)
+        problem = f"{where} has another configuration: {other}"
+    return ("", problem) if problem else (text, "")
 
 
 def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
