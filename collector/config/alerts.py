@@ -166,3 +166,5 @@ class GoldenSettings(Section):
     """JSON lines: a turn or conversation, and `scores` by evaluator."""
     interval: Seconds = Field(default=DAY, gt=0)
     """Time between two runs; a new judge or version runs at once."""
+    share: Share = 0.02
+    """Single cases that are asked between runs, as a share of the judge's live calls; 0: none."""

@@ -1,19 +1,20 @@
 """The runs of the golden set: on a schedule, and at once when an evaluator's version or its judge's model is new, when
-the judge reports another name or fingerprint in live evaluations than in the newest run, or when scores seem to fall.
+the judge reports another name or fingerprint in live evaluations than in the newest run, when scores seem to fall, or
+when single cases, a share of the judge's live calls, deviate (`Drip`).
 
 Their scores are stored beside the evaluation steps in the definitions log, so that a restart evaluates nothing again: a
 run under evaluator, version, configured model and the number of its period, runs after a reported change under their
 number in that period, too, references under evaluator and case.
 """
 
-import asyncio
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import orjson
@@ -21,18 +22,28 @@ import orjson
 from collector.backoff import FailureLog
 from collector.errors import BadInput
 from collector.evaluate.plan import Assignment
-from collector.golden.cases import GoldenCase, ScoreShift, score_shift
-from collector.golden.judge_change import GoldenRun, Suspicion, judge_since
+from collector.golden.asking import GoldenTarget, Requests, results_of, score_of
+from collector.golden.cases import GoldenCase
 from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import IncrementalReader, end_offsets
 from collector.records.json import evaluation_from_json
+from collector.statistics.intervals import Z
+from collector.statistics.judge_change import (
+    Drip,
+    GoldenRun,
+    JudgeVerdict,
+    ScoreShift,
+    Suspicion,
+    judge_since,
+    score_shift,
+)
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import GOLDEN_CASES, GOLDEN_LAST_RUN, GOLDEN_SHIFT, GOLDEN_SHIFT_STDERR
 from collector.wording import plural
 from evaluators.evaluation import Result, evaluate
 from evaluators.judges.definition_cache import AnswerStore
 from evaluators.packs.evaluate_pack import evaluate_pack
-from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped
+from evaluators.results import Failure, JudgeStamp, Skipped
 
 JudgeName = tuple[str, str | None]
 """A judge's model as it names itself, and its fingerprint if it has one."""
@@ -50,6 +61,8 @@ class ReportedJudges:
         self._evaluations = evaluations
         self._reader: IncrementalReader | None = None
         self._newest: dict[tuple[str, str], JudgeName] = {}
+        self.calls = Counter[tuple[str, str]]()
+        """The evaluations that were paid since the first reading, by evaluator and version."""
 
     async def read_on(self) -> None:
         """Read the evaluations made since the last reading. Raises LogUnavailable."""
@@ -61,11 +74,13 @@ class ReportedJudges:
             with suppress(BadInput):
                 evaluation = evaluation_from_json(record.value)
                 if evaluation.judge is not None:
-                    self._newest[evaluation.evaluator, evaluation.evaluator_version] = judge_name(evaluation.judge)
+                    definition = evaluation.evaluator, evaluation.evaluator_version
+                    self._newest[definition] = judge_name(evaluation.judge)
+                    self.calls[definition] += evaluation.shares is None
 
-    def newest(self, evaluator: str, version: str) -> JudgeName | None:
-        """The name by which the judge has answered last; None if it has not."""
-        return self._newest.get((evaluator, version))
+    def newest(self, definition: tuple[str, str]) -> JudgeName | None:
+        """The name by which the judge of an evaluator in a version has answered last; None if it has not."""
+        return self._newest.get(definition)
 
 
 logger = logging.getLogger(__name__)
@@ -74,8 +89,6 @@ CHECK_EVERY = 60.0
 """Seconds between two checks whether a run is due."""
 LONGEST_WAIT = 3600.0
 """Seconds between two attempts at a run that fails: each asks the judge about every case."""
-CONCURRENCY = 4
-"""Cases evaluated at once: few, since traffic has priority."""
 MOST_CHANGES = 5
 """Runs after reported changes and suspicious falls in one period at most: some endpoints change each time."""
 
@@ -86,8 +99,6 @@ _HISTORY = 20
 """Runs of a target that are kept in memory."""
 _PERIODS = 3
 """Earlier periods whose runs are read at a start."""
-ANSWERED_WITHIN = 30.0
-"""Seconds for which an alert waits for the run that it asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +113,6 @@ class _Attempts:
 
 
 @dataclass(frozen=True, slots=True)
-class GoldenTarget:
-    """An evaluator whose judge is checked. `judge` is the judge's name in the configuration."""
-
-    assignment: Assignment
-    judge: str
-
-    @property
-    def key(self) -> str:
-        """Evaluator, version and model: what a run belongs to."""
-        return f"{self.assignment.evaluator.name}/{self.assignment.version}/{self.assignment.judge.model}"
-
-
-@dataclass(frozen=True, slots=True)
 class _Published:
     """The newest run of a target: its period, its number in that, and the names that its judge answered by."""
 
@@ -123,8 +121,40 @@ class _Published:
     names: frozenset[JudgeName]
 
 
+@dataclass(slots=True)
+class _Checked:
+    """The state of a target: its runs, and why another may be due."""
+
+    published: _Published | None = None
+    attempts: _Attempts = field(default_factory=_Attempts)
+    runs: list[GoldenRun] = field(default_factory=list[GoldenRun])
+    falling: Suspicion | None = None
+    drip: Drip = field(default_factory=Drip)
+    calls: int = 0
+    """The judge's live calls that single cases were asked for."""
+    dripped: int = 0
+
+    def suspects(self, now: float) -> bool:
+        """Whether a run is to say if the judge has changed."""
+        if self.published is None:
+            return False
+        is_alerting = self.falling is not None and self.falling.alert_since is not None
+        if self.published.number >= (MOST_RUNS if is_alerting else MOST_CHANGES):
+            return False
+        return self.drip.has_tripped or (self.falling is not None and self.falling.asks(self.runs, now))
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenRules:
+    """`every` is in seconds; a shift up to `tolerance` is ignored; `share` is that of live calls asked as well."""
+
+    every: float
+    tolerance: float
+    share: float = 0.0
+
+
 class GoldenRuns:
-    """The runs of all evaluators that have a judge. `every` is in seconds; a shift up to `tolerance` is ignored."""
+    """The runs of all evaluators that have a judge."""
 
     def __init__(
         self,
@@ -133,9 +163,8 @@ class GoldenRuns:
         store: AnswerStore,
         telemetry: Telemetry,
         reported: ReportedJudges,
+        rules: GoldenRules,
         *,
-        every: float,
-        tolerance: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._cases = cases
@@ -144,54 +173,43 @@ class GoldenRuns:
         self._telemetry = telemetry
         self._reported = reported
         self._reading = FailureLog("reading what judges report of themselves")
-        self._every = every
-        self._tolerance = tolerance
+        self._rules = rules
         self._clock = clock
-        self._published: dict[str, _Published] = {}
         self._scoring = {
             name: FailureLog(f"scoring the golden set with {name}")
             for name in (target.assignment.evaluator.name for target in targets)
         }
-        self._attempts: dict[str, _Attempts] = {}
+        self._checked = {target.key: _Checked() for target in targets}
         self._unscorable: set[str] = set()
         self._shifts: dict[str, ScoreShift] = {}
-        self._history: dict[str, list[GoldenRun]] = {}
-        self._falling: dict[str, Suspicion] = {}
-        self._request, self._answer = asyncio.Event(), asyncio.Event()
+        self._requests = Requests()
+        self.wait_for_answer = self._requests.wait_for_answer
 
     def significant_shift(self, evaluator: str) -> ScoreShift | None:
         """How far the scores of an evaluator's judge have shifted by its newest run; None if not significantly."""
         shift = self._shifts.get(evaluator)
-        return shift if shift is not None and shift.exceeds(self._tolerance) else None
+        return shift if shift is not None and shift.exceeds(self._rules.tolerance) else None
 
-    def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> str:
+    def shifted(self, evaluator: str) -> str:
+        """The significant shift of an evaluator's judge in a sentence; "" without one."""
+        shift = self.significant_shift(evaluator)
+        if shift is None:
+            return ""
+        by = f"{shift.mean:+.2f} ± {Z * shift.stderr:.2f}"
+        return f"On the golden set the scores of {evaluator} by its judge differ by {by} from their references."
+
+    def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:
         """The verdict of the set on a judge since scores seem to fall (s). Asks for a run if one is due."""
         for target in self._targets:
-            if (target.assignment.evaluator.name, target.assignment.version) == (evaluator, version):
-                before = self._falling.get(target.key, Suspicion(since)).alert_since
+            if target.definition == (evaluator, version):
+                known = self._checked[target.key]
+                before = known.falling.alert_since if known.falling is not None else None
                 began = (self._clock() if before is None else before) if alerting else None
-                self._falling[target.key] = Suspicion(since, began)
-                if self._is_suspected(target):
-                    self._answer.clear()
-                    self._request.set()
-                return judge_since(self._history.get(target.key, ()), since)
-        return ""
-
-    async def wait_for_answer(self) -> bool:
-        """Wait a little for the runs that `judge_since` has asked for; whether there were any."""
-        if not self._request.is_set():
-            return False
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._answer.wait(), ANSWERED_WITHIN)
-        return True
-
-    def _is_suspected(self, target: GoldenTarget) -> bool:
-        suspicion, newest = self._falling.get(target.key), self._published.get(target.key)
-        if suspicion is None or newest is None:
-            return False
-        if newest.number >= (MOST_CHANGES if suspicion.alert_since is None else MOST_RUNS):
-            return False
-        return suspicion.asks(self._history.get(target.key, ()), self._clock())
+                known.falling = Suspicion(since, began)
+                if known.suspects(self._clock()):
+                    self._requests.ask()
+                return judge_since(known.runs, since)
+        return None
 
     def explained_miss(self, evaluator: str, lower_is_better: bool) -> float:
         """How much worse an evaluator's scores may have become by its judge alone; 0 without a significant shift."""
@@ -212,38 +230,51 @@ class GoldenRuns:
 
     async def run_forever(self) -> None:
         """Run whenever a run is due."""
-        while True:
-            self._request.clear()
-            await self.run_due()
-            self._answer.set()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._request.wait(), min(CHECK_EVERY, self._every))
+        await self._requests.serve(self.run_due, min(CHECK_EVERY, self._rules.every))
 
     async def run_due(self) -> None:
-        """Make the runs that are due."""
+        """Make the runs that are due, and ask the single cases."""
         try:
             await self._reported.read_on()
             self._reading.succeeded()
         except LogUnavailable as error:
             self._reading.failed(error)
         for target in self._targets:
-            attempts = self._attempts.get(target.key)
-            if attempts is not None and self._clock() < attempts.next_at:
+            if self._clock() < self._checked[target.key].attempts.next_at:
                 continue
+            await self._ask_single_cases(target)
             while (due := self._due(target)) is not None and await self._run(target, *due):
                 pass  # at a start, the runs of the period that are stored
 
+    async def _ask_single_cases(self, target: GoldenTarget) -> None:
+        """Ask one case after another of the set, for a share of the live calls: a set of them at once at most."""
+        known, cases = self._checked[target.key], self._own_cases(target)
+        calls = self._reported.calls[target.definition]
+        due = min(len(cases), int(self._rules.share * (calls - known.calls)))
+        if not due or not known.runs:
+            return
+        known.calls = calls
+        chosen = [cases[(known.dripped + number) % len(cases)] for number in range(due)]
+        known.dripped += due
+        for case, result in (await results_of(chosen, partial(self._evaluate, target.assignment))).items():
+            if (score := score_of(result.outcome)) is not None:
+                known.drip.add(case, score, known.runs)
+
+    def _own_cases(self, target: GoldenTarget) -> Sequence[GoldenCase]:
+        return [case for case in self._cases if case.scope == target.assignment.evaluator.scope]
+
     def _due(self, target: GoldenTarget) -> tuple[int, int] | None:
         """The period of the run that is due, and its number in that; None if none is."""
-        period, newest = int(self._clock() // self._every), self._published.get(target.key)
+        known = self._checked[target.key]
+        period, newest = int(self._clock() // self._rules.every), known.published
         if newest is None or newest.period != period:
             return period, 0
-        name = self._reported.newest(target.assignment.evaluator.name, target.assignment.version)
+        name = self._reported.newest(target.definition)
         if not newest.names and name is not None:  # a run of an earlier release, which did not note it
-            self._published[target.key] = replace(newest, names=frozenset({name}))
+            known.published = replace(newest, names=frozenset({name}))
             return None
         is_new = name is not None and name not in newest.names and newest.number < MOST_CHANGES
-        return (period, newest.number + 1) if is_new or self._is_suspected(target) else None
+        return (period, newest.number + 1) if is_new or known.suspects(self._clock()) else None
 
     async def _run(self, target: GoldenTarget, period: int, number: int) -> bool:
         """Publish a run; make it if no process has. Whether it is published and was stored, so that more may be.
@@ -251,38 +282,38 @@ class GoldenRuns:
         One that cannot be made is retried, ever more seldom.
         """
         key = f"golden.run/{target.key}/{period}" + (f"/{number}" if number else "")
-        name = self._reported.newest(target.assignment.evaluator.name, target.assignment.version)
+        known, name = self._checked[target.key], self._reported.newest(target.definition)
         text = stored = await self._store.load(key)
         if text is None:
             results = await self._results(target)
             if results is None:
-                self._attempts[target.key] = self._attempts.get(target.key, _Attempts()).after(self._clock())
+                known.attempts = known.attempts.after(self._clock())
                 return False
             names: set[JudgeName] = {judge_name(result.judge) for result in results.values() if result.judge} | (
                 {name} if name else set()
             )
-            scores = {case: _score(result.outcome) for case, result in results.items()}
+            scores = {case: score_of(result.outcome) for case, result in results.items()}
             if not any(score is not None for score in scores.values()):
                 # not saved: the file may be mended before the next start
-                self._published[target.key] = _Published(period, number, frozenset(names))
+                known.published = _Published(period, number, frozenset(names))
                 return False
             record = {"at": self._clock(), "scores": scores, "judges": sorted(names, key=repr)}
             text = await self._store.save(key, orjson.dumps(record).decode())
         run: Any = orjson.loads(text)
         await self._remember(target, period, run)
         await self._publish(target, run["scores"], run["at"])
-        known = frozenset((str(model), fingerprint) for model, fingerprint in run.get("judges", ()))
-        self._published[target.key] = _Published(period, number, known)
-        self._attempts.pop(target.key, None)
+        judges = frozenset((str(model), fingerprint) for model, fingerprint in run.get("judges", ()))
+        known.published, known.attempts = _Published(period, number, judges), _Attempts()
+        if known.drip.has_tripped:
+            known.drip = Drip(began=run["at"])
         return stored is not None
 
     async def _remember(self, target: GoldenTarget, period: int, run: Mapping[str, Any]) -> None:
         """Keep a run for later falls; the first time with those of the periods before."""
-        runs = [run]
-        if target.key not in self._history:
+        runs, history = [run], self._checked[target.key].runs
+        if not history:
             keys = [f"golden.run/{target.key}/{period - back}" for back in range(_PERIODS, 0, -1)]
             runs = [orjson.loads(text) for key in keys if (text := await self._store.load(key)) is not None] + runs
-        history = self._history.setdefault(target.key, [])
         for each in runs:
             scores = {case: score for case, score in each["scores"].items() if score is not None}
             history.append(GoldenRun(each["at"], scores))
@@ -293,15 +324,8 @@ class GoldenRuns:
 
         A skipped case would be skipped again: it has no score, and is no reason to ask again for the others.
         """
-        slots = asyncio.Semaphore(CONCURRENCY)
         evaluator = target.assignment.evaluator
-
-        async def score(case: GoldenCase) -> tuple[str, Result]:
-            async with slots:
-                return case.case_id, await self._evaluate(target.assignment, case)
-
-        cases = [case for case in self._cases if case.scope == evaluator.scope]
-        results = dict(await asyncio.gather(*map(score, cases)))
+        results = await results_of(self._own_cases(target), partial(self._evaluate, target.assignment))
         outcomes = [result.outcome for result in results.values()]
         self._warn_of_skipped(evaluator.name, [outcome for outcome in outcomes if isinstance(outcome, Skipped)])
         failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
@@ -356,10 +380,6 @@ class GoldenRuns:
                     stored = await self._store.save(key, repr(score))
                 references[case.case_id] = float(stored)
         return references
-
-
-def _score(outcome: Outcome) -> float | None:
-    return outcome.value if isinstance(outcome, Score) else None
 
 
 def _listed(reasons: Iterable[str]) -> str:

@@ -55,15 +55,19 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 async def turns_in_log(
-    log: Log, conversations: Collection[str], declared: Mapping[str, Sequence[str]] = NO_ATTRIBUTES
+    log: Log,
+    conversations: Collection[str],
+    declared: Mapping[str, Sequence[str]] = NO_ATTRIBUTES,
+    starts: Sequence[int] | None = None,
 ) -> Turns:
-    """The turns of these conversations in the turns log, with the application's `declared` attributes.
+    """The turns of these conversations in the turns log (from `starts` on), with the application's `declared`
+    attributes.
 
     Of a turn that came twice, the later one.
     """
     keys = {conversation.encode("utf-8", "replace") for conversation in conversations}
     turns: list[Turn] = []
-    async for batch in read_partitions(log):
+    async for batch in read_partitions(log, starts):
         members = (record for record in divide_records(batch) if record.key in keys)
         turns += (with_declared(turn, declared) for record in members if (turn := _turn(record)) is not None)
     return by_conversation(turns)

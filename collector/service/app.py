@@ -267,7 +267,7 @@ async def running(
             before_tasks.push_async_callback(evaluating.close)
         start_exporters(process, exporters)
         start_feedback_exports(process, exporters.stages)
-        watching = await start_watch(process) if "watch" in stages else Watching()
+        watching = await start_watch(process, evaluating) if "watch" in stages else Watching()
         page_port = await start_page(process, watching, evaluating) if "page" in stages else None
         process = replace(process, number=await _number(process, history, config, evaluates=evaluating is not None))
         if evaluating is not None:

@@ -33,22 +33,31 @@ from collector.calibration.feedback_stage import FeedbackStage
 from collector.calibration.page_labels import Version
 from collector.calibration.random_labels import VerdictAgreement
 from collector.config.configured import Config
+from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Plan
 from collector.evaluate.references.subject import OUTCOME
+from collector.evaluate.scheduling.dispatch import utc_now
 from collector.export.corrected_sums import share_name
 from collector.export.prometheus import PrometheusSettings
+from collector.golden.asking import GoldenTarget
 from collector.golden.cases import GoldenCase, read_cases
-from collector.golden.runner import GoldenRuns, GoldenTarget, ReportedJudges
+from collector.golden.own_past import OwnPast
+from collector.golden.runner import GoldenRules, GoldenRuns, ReportedJudges
 from collector.judging.layers import without_answer_cache
 from collector.page.sources import AgreementView, AlertView, PeopleView
 from collector.records.attributes import STANDARD
+from collector.service.evaluate import Evaluating
 from collector.service.plan_builder import audit_version_in
 from collector.service.process import Apply, Process, unprepared
 from collector.service.releases import ComparedReleases, start_releases
 from collector.service.tasks import Work
 from collector.statistics.audited_sums import audit_name
+from collector.statistics.judge_change import JudgeVerdict
 from collector.statistics.score_scale import ScoreScale
+from evaluators.evaluation import Result
 from evaluators.judges.audited import Audited
+from evaluators.results import Skipped
+from evaluators.skip_reasons import SkipReason
 from evaluators.wire.http_client import HttpClient
 
 PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
@@ -146,23 +155,29 @@ class _Tasks:
 
 
 class _Explained:
-    """The changes that shifts of judges explain, by the golden set of the running configuration."""
+    """The changes that shifts of judges explain, by the golden set of the running configuration, or by their past."""
 
     def __init__(self) -> None:
         self.golden: GoldenRuns | None = None
+        self.judges: GoldenRuns | OwnPast | None = None
 
     def miss(self, evaluator: str, lower: bool) -> float:
         return self.golden.explained_miss(evaluator, lower) if self.golden is not None else 0.0
 
-    def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> str:
-        return "" if self.golden is None else self.golden.judge_since(evaluator, version, since, alerting=alerting)
+    def shifted(self, evaluator: str) -> str:
+        return "" if self.golden is None else self.golden.shifted(evaluator)
+
+    def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:
+        return self.judges and self.judges.judge_since(evaluator, version, since, alerting=alerting)
 
     async def wait_for_answer(self) -> bool:
-        return self.golden is not None and await self.golden.wait_for_answer()
+        return self.judges is not None and await self.judges.wait_for_answer()
 
 
-async def start_watch(process: Process) -> Watching:
+async def start_watch(process: Process, evaluating: Evaluating | None) -> Watching:
     """Start what is configured of `alerts.watcher` and `golden`, and the agreement with labels where they are given.
+
+    `evaluating` has the budgets, where this process has that stage.
 
     Raises:
         ConfigError: the golden set cannot be read.
@@ -170,12 +185,14 @@ async def start_watch(process: Process) -> Watching:
     settings, telemetry, tasks = process.config.settings, process.telemetry, process.tasks
     evaluations = process.logs.evaluations
     explained, agreement = _Explained(), PeopleAgreement(process.config)
-    prepare = partial(_prepare_checks, _Tasks(process), explained, agreement)
+    prepare = partial(_prepare_checks, _Tasks(process), explained, agreement, evaluating)
     await (await prepare(process.config))(process)
     process.changes.append(prepare)
     _start_feedback(process)
     watcher = settings.alerts.watcher
-    trust = JudgeTrust(explained.miss, agreement.uncalibrated, explained.judge_since, explained.wait_for_answer)
+    trust = JudgeTrust(
+        explained.miss, agreement.uncalibrated, explained.shifted, explained.judge_since, explained.wait_for_answer
+    )
     if watcher is None:
         return Watching(trust=trust, agreement=agreement)
     stage = _stage(process, trust, interval=watcher.interval, memory=watcher.history)
@@ -188,7 +205,13 @@ async def start_watch(process: Process) -> Watching:
     return Watching(stage, releases, trust, agreement)
 
 
-async def _prepare_checks(tasks: _Tasks, explained: _Explained, agreement: PeopleAgreement, config: Config) -> Apply:
+async def _prepare_checks(
+    tasks: _Tasks,
+    explained: _Explained,
+    agreement: PeopleAgreement,
+    evaluating: Evaluating | None,
+    config: Config,
+) -> Apply:
     """Read the golden set; then check judges by it, and measure the agreement with labels."""
     golden = config.settings.golden
     cases = read_cases(Path(golden.path)) if golden is not None else ()
@@ -196,9 +219,9 @@ async def _prepare_checks(tasks: _Tasks, explained: _Explained, agreement: Peopl
     async def take_over(process: Process) -> None:
         if explained.golden is not None:
             explained.golden.withdraw()
-        golden = explained.golden = await _golden(process, cases)
-        works: Mapping[str, Work] = {} if golden is None else {"golden": golden.run_forever}
-        await tasks.restart({**works, **agreement.restart(process)})
+        explained.golden = await _golden(process, cases)
+        judges = explained.judges = explained.golden or _own_past(process, evaluating)
+        await tasks.restart({"golden": judges.run_forever, **agreement.restart(process)})
 
     return take_over
 
@@ -371,9 +394,36 @@ async def _golden(process: Process, cases: Sequence[GoldenCase]) -> GoldenRuns |
         await process.logs.generated_steps(),
         process.telemetry,
         ReportedJudges(process.logs.evaluations),
-        every=settings.golden.interval,
-        tolerance=settings.alerts.judge_shift_tolerance,
+        GoldenRules(settings.golden.interval, settings.alerts.judge_shift_tolerance, settings.golden.share),
     )
+
+
+def _own_past(process: Process, evaluating: Evaluating | None) -> OwnPast:
+    """The questions where there is no golden set: within the budgets, as judges may see them, without a canary."""
+    resources, logs, clock = process.resources, process.logs, process.clock
+    guardrails = EvaluationGuardrails(process.telemetry, redactors=resources.redactors, store_text=False)
+    skip_unseen = {monitor.name: monitor.skip_unseen for monitor in process.plan.monitors}
+
+    async def ask(target: GoldenTarget, case: GoldenCase) -> Result:
+        budgets, assignment = evaluating.budgets if evaluating is not None else None, target.assignment
+        if budgets is not None and budgets.is_used_up(target.monitor, clock()):
+            return _over_budget()
+        result = await guardrails.run(
+            assignment.evaluator, case.case, assignment.judge, now=utc_now, skip_unseen=skip_unseen[target.monitor]
+        )
+        if budgets is not None:
+            cost = assignment.expected_usd if result.cost_usd is None else result.cost_usd
+            budgets.spend_beside(target.monitor, cost, clock())
+        return result
+
+    is_limited = process.plan.budget.limited or any(monitor.budget.limited for monitor in process.plan.monitors)
+    targets = () if evaluating is None and is_limited else tuple(_golden_targets(process.config, process.plan))
+    return OwnPast(targets, logs.evaluations, logs.turns, ask)
+
+
+def _over_budget() -> Result:
+    moment, skipped = utc_now(), Skipped(reason=SkipReason.OVER_BUDGET.text())
+    return Result(outcome=skipped, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
 
 
 def _golden_targets(config: Config, plan: Plan) -> Iterator[GoldenTarget]:
@@ -388,7 +438,8 @@ def _golden_targets(config: Config, plan: Plan) -> Iterator[GoldenTarget]:
             judge = config.evaluators[name].judge
             if judge is not None and name not in seen:
                 seen.add(name)
-                yield GoldenTarget(replace(assignment, judge=without_answer_cache(assignment.judge)), judge)
+                uncached = replace(assignment, judge=without_answer_cache(assignment.judge))
+                yield GoldenTarget(uncached, judge, monitor.name)
 
 
 def _scales(plan: Plan) -> dict[Version, ScoreScale]:

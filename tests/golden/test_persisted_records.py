@@ -56,8 +56,9 @@ from collector.evaluate.transfer.transfer_records import (
     parse_job,
     parse_start,
 )
+from collector.golden.asking import GoldenTarget
 from collector.golden.cases import read_cases
-from collector.golden.runner import GoldenRuns, GoldenTarget, ReportedJudges
+from collector.golden.runner import GoldenRules, GoldenRuns, ReportedJudges
 from collector.logs.kafka import KafkaLog, KafkaSource
 from collector.logs.kafka.commits import from_kafka, to_kafka, topic_id_in
 from collector.logs.log import TICK, Committed, Record, StoredRecord
@@ -540,8 +541,7 @@ async def test_runs_of_the_golden_set_among_the_definitions(tmp_path: Path) -> N
             kept,
             Telemetry(),
             ReportedJudges(MemoryLog("evaluations", 1)),
-            every=86400.0,
-            tolerance=0.02,
+            GoldenRules(86400.0, tolerance=0.02),
             clock=lambda: 1777896000.5,
         )
         await runs.run_due()

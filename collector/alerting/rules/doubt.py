@@ -10,7 +10,7 @@ from collector.alerting.rules.model import Fact, Listing, RecordingRule, Timing,
 from collector.alerting.rules.service import inconsistent_weights, judge_shift, unscored
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings
-from collector.telemetry.series import DROP_EXPLAINED, GOLDEN_SHIFT_STDERR
+from collector.telemetry.series import DROP_EXPLAINED, GOLDEN_SHIFT_STDERR, JUDGE_MOVED
 
 CAUSES = Fact(
     DROP_EXPLAINED.name,
@@ -26,6 +26,14 @@ CAUSES = Fact(
     ),
 )
 """The parts of the traffic that explain a drop, as a process that watches scores has found them."""
+JUDGE_CHANGED, JUDGE_UNCHANGED = (
+    Fact(JUDGE_MOVED.name, series.BY, {"verdict": verdict}, phrase=phrase)
+    for verdict, phrase in (
+        ("changed", "The judge has changed: its scores of the same cases moved by {}. "),
+        ("unchanged", "The judge has not changed: its scores of the same cases moved by {} at most. "),
+    )
+)
+"""The verdict on the judge by cases that were judged before, as a process that watches scores has it."""
 SHIFT_ERRORS = 2.0
 """Standard errors by which a judge's shift may be larger than it was measured."""
 

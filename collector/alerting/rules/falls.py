@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from collector.alerting.rules import series
 from collector.alerting.rules.agreement import by_proof
-from collector.alerting.rules.doubt import CAUSES, alerted, explained
+from collector.alerting.rules.doubt import CAUSES, JUDGE_CHANGED, JUDGE_UNCHANGED, alerted, explained
 from collector.alerting.rules.model import AlertingRule, Fact, Listing, RecordingRule, Timing, selector
 from collector.alerting.rules.states import MEMORY, States
 from collector.alerting.rules.targets import INTERVAL, Target
@@ -114,7 +114,7 @@ def _alert(
         description=(
             "The mean of {label:evaluator} ({label:monitor}) is {mean} ± {error} over the last hour, from {n} "
             f"effective conversations; its target is {target.mean:g}. {ends}{{windows}} {{lowest}}{{highest}}"
-            "{clipped}{doubt}{causes}"
+            "{clipped}{doubt}{changed}{unchanged}{causes}"
         ),
         facts={
             word: Fact(record, by, hour)
@@ -127,6 +127,8 @@ def _alert(
             "clipped": Fact(series.SCORE_CLIPPED, by, hour, only="> 0.005", phrase=_CLIPPED),
             "doubt": Fact(series.SCORE_DOUBT, ("evaluator", "monitor"), only="> 0", phrase=_DOUBT),
             "causes": CAUSES,
+            "changed": JUDGE_CHANGED,
+            "unchanged": JUDGE_UNCHANGED,
         },
     )
 

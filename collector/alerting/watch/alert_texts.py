@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from collector.alerting.rules.falls import BELOW, DROPPED
 from collector.alerting.rules.formats import dashboard_address
+from collector.alerting.rules.service import SHIFT
 from collector.alerting.watch.alert_evaluation import FallOfMean, TargetMiss
 from collector.alerting.watch.notifier import AlertInstance
 from collector.config.alerts import AlertSettings
@@ -31,7 +32,7 @@ class Watched:
     uncalibrated: str = ""
     """Why its alerts do not page, if they ask for a judge of proven agreement and it is none."""
     judge: str = ""
-    """The verdict of the golden set on the judge since the fall."""
+    """The verdict of repeated cases on the judge since the fall."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -81,6 +82,20 @@ def mean_alert(target: Watched, miss: TargetMiss, fall: int, settings: AlertSett
         f"{_explained(target)}{_judged(target)}{_unproven(target)}",
         settings,
         target.causes,
+    )
+
+
+def shift_alert(watched: Watched, shifted: str, settings: AlertSettings) -> AlertInstance:
+    """The judge has left its references, which explains a part of any fall: else that fall would be silent."""
+    return _alert(
+        SHIFT,
+        "warning",
+        watched.labels,
+        f"{watched.evaluator} of {watched.monitor}: the judge has shifted",
+        f"{shifted} Only the judge can have caused this. Until it ends, score alerts on this evaluator fire only for "
+        "larger drops.",
+        settings,
+        (),
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from collector.alerting.diagnosis.recent_scores import Explanation, RecentScores, explanation_of
 from collector.alerting.memory_fold import MemoryFold
 from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
-from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert
+from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert, shift_alert
 from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.alerting.watch.other_partitions import DECIDES, OtherPartitions
@@ -30,8 +30,9 @@ from collector.statistics.audited_sums import audit_name
 from collector.statistics.bounded_sums import Weight
 from collector.statistics.drop_detector import DropDetector
 from collector.statistics.incident import recovery_threshold
+from collector.statistics.judge_change import JudgeVerdict
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE
+from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE, JUDGE_MOVED
 from evaluators.results import Evaluation
 from evaluators.skip_reasons import LOSSES
 
@@ -51,9 +52,9 @@ Uncalibrated = Callable[[str, str, str], str]
 
 
 class JudgeSince(Protocol):
-    """The verdict of golden cases on an evaluator's judge, in a version, since a fall (s); "" without any."""
+    """The verdict of repeated cases on an evaluator's judge, in a version, since a fall (s); None without any."""
 
-    def __call__(self, evaluator: str, version: str, since: float, /, *, alerting: bool) -> str:
+    def __call__(self, evaluator: str, version: str, since: float, /, *, alerting: bool) -> JudgeVerdict | None:
         """`alerting` says whether an alert is on that fall."""
         ...
 
@@ -96,9 +97,8 @@ class WatchRules:
         return versions is None or version in versions
 
 
-def _no_verdict(_evaluator: str, _version: str, _since: float, /, *, alerting: bool) -> str:
+def _no_verdict(_evaluator: str, _version: str, _since: float, /, *, alerting: bool) -> None:
     del alerting
-    return ""
 
 
 async def _no_answer() -> bool:
@@ -110,11 +110,12 @@ class JudgeTrust:
     """How far scores are the judges' own: alerts fire for what is beyond `explained`, and warn where `uncalibrated`.
 
     `judge_since` may ask for what it does not know yet; `wait_for_answer` waits for that, and says whether there was
-    anything.
+    anything. `shifted` says how far an evaluator's judge has left its references; "" if not significantly.
     """
 
     explained: ExplainedMiss = lambda _evaluator, _lower: 0.0
     uncalibrated: Uncalibrated = lambda _monitor, _evaluator, _version: ""
+    shifted: Callable[[str], str] = lambda _evaluator: ""
     judge_since: JudgeSince = _no_verdict
     wait_for_answer: Callable[[], Awaitable[bool]] = _no_answer
 
@@ -153,6 +154,8 @@ class WatchStage:
         self._clock = clock
         self._folds: dict[int, WatchFold] = {}
         self._drops: dict[Series, DropState] = {}
+        self._verdicts: dict[tuple[str, ...], float] = {}
+        """How far judges have moved, by series and verdict."""
         self.firing: tuple[ActiveAlert, ...] = ()
         """The alerts that fired at the last evaluation."""
 
@@ -263,8 +266,10 @@ class WatchStage:
 
     def evaluate(self, now: float) -> Iterator[AlertInstance]:
         """The alerts that fire at `now` (seconds since the epoch)."""
+        self._verdicts.clear()
         if not self.watches:
             self._suspects.clear()
+            self._telemetry.replace(JUDGE_MOVED, {})
             return
         series = sorted({each for fold in self._all_folds for each in fold.buckets.series()})
         for fold in self._all_folds:
@@ -275,6 +280,7 @@ class WatchStage:
                 yield from self._evaluate_series(each, detector, now)
             else:
                 self._suspects.pop(each, None)
+        self._telemetry.replace(JUDGE_MOVED, self._verdicts)
         for fold in self._all_folds:
             fold.buckets.touched.clear()
 
@@ -312,14 +318,17 @@ class WatchStage:
         has_fallen = fall is not None and not (doubt and all(miss.errors <= SURE for miss in misses))
         is_below = worst is not None and worst.errors > self.rules.settings.warn_standard_errors
         self._suspects.pop(series, None)
-        judge = ""
+        verdict: JudgeVerdict | None = None
         if (
             life.fall is not None
             or life.evidence > _SUSPICIOUS * detector.threshold
             or (worst is not None and worst.errors > _SUSPICIOUS_ERRORS)
         ):
             self._suspects[series] = since = life.start * self._interval
-            judge = self._trust.judge_since(evaluator, version, since, alerting=has_fallen or is_below)
+            verdict = self._trust.judge_since(evaluator, version, since, alerting=has_fallen or is_below)
+        if verdict is not None:
+            labels = (evaluator, version, monitor, "changed" if verdict.has_changed else "unchanged")
+            self._verdicts[labels] = verdict.shift
         subject = Watched(
             monitor,
             evaluator,
@@ -329,12 +338,14 @@ class WatchStage:
             causes=explanation.causes,
             otherwise=explanation.otherwise,
             uncalibrated=self._trust.uncalibrated(monitor, evaluator, version),
-            judge=judge,
+            judge="" if verdict is None else verdict.sentence,
         )
         if fall is not None and has_fallen:
             yield drop_alert(subject, fall, worst, self.rules.settings)
         elif worst is not None and is_below:
             yield mean_alert(subject, worst, life.next_number(int(now // self._interval)), self.rules.settings)
+        if shifted := self._trust.shifted(evaluator):
+            yield shift_alert(subject, shifted, self.rules.settings)
 
     def _doubt(self, monitor: str, evaluator: str, detector: DropDetector, now: float) -> float:
         """How far the mean may be off by what is known of its judge, and by what has no score."""

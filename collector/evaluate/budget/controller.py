@@ -297,10 +297,20 @@ class BudgetController:
         monitor = job.monitor.name
         if not job.assignment.asks_judge or not self._limited(monitor):
             return True
-        if any(self.used_fraction(name, now) >= 1.0 for name in (monitor, ALL_MONITORS) if name in self._budgets):
+        if self.is_used_up(monitor, now):
             return False
         self._reserved[job.evaluation_id] = (monitor, self.expected_usd(job.assignment, job.fallback))
         return True
+
+    def is_used_up(self, monitor: str, now: float) -> bool:
+        """Whether a hard cap that a monitor pays from is reached."""
+        return any(self.used_fraction(name, now) >= 1.0 for name in (monitor, ALL_MONITORS) if name in self._budgets)
+
+    def spend_beside(self, monitor: str, usd: float, now: float) -> None:
+        """A cost beside the evaluations of the traffic, which all partitions bear."""
+        for partition_budget in self._by_partition.values():
+            for window in partition_budget.windows_of(monitor):
+                window.spend(usd / len(self._by_partition), now)
 
     def defer(self, job: Job) -> None:
         """Reserve the expected cost of an evaluation for hours, instead of for now."""

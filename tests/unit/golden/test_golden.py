@@ -10,11 +10,13 @@ from evaluation_samples import scored
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
-from collector.golden.cases import case_notes, read_cases, score_shift
-from collector.golden.runner import MOST_CHANGES, GoldenRuns, GoldenTarget, ReportedJudges
+from collector.golden.asking import GoldenTarget
+from collector.golden.cases import case_notes, read_cases
+from collector.golden.runner import MOST_CHANGES, GoldenRules, GoldenRuns, ReportedJudges
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json
+from collector.statistics.judge_change import score_shift
 from collector.telemetry.registry import Telemetry
 from evaluators.results import JudgeStamp
 from evaluators.testing import ScriptedJudge
@@ -41,6 +43,7 @@ class Bench:
         self.log = MemoryLog("definitions", partitions=1)
         self.evaluations = MemoryLog("evaluations", partitions=2)
         self.time = 1000 * DAY
+        self.share, self.score = 0.0, 0
         self.judge: ScriptedJudge
         self.telemetry: Telemetry
 
@@ -53,7 +56,8 @@ class Bench:
             mode="single",
             **fields,
         )
-        self.judge = ScriptedJudge({"reason": "so", "score": score})
+        self.score = score
+        self.judge = ScriptedJudge(lambda _prompt, _reply: {"reason": "so", "score": self.score})
         self.telemetry = Telemetry()
         runs = GoldenRuns(
             read_cases(self.path),
@@ -61,8 +65,7 @@ class Bench:
             await GeneratedStepsStore.open(self.log),
             self.telemetry,
             ReportedJudges(self.evaluations),
-            every=DAY,
-            tolerance=0.02,
+            GoldenRules(DAY, tolerance=0.02, share=self.share),
             clock=lambda: self.time,
         )
         await runs.run_due()
@@ -266,20 +269,45 @@ async def test_a_fall_of_scores_has_the_judge_asked_and_the_verdict_outlives_a_r
     ).version
     began = bench.time + 60.0
     bench.time += 120.0
-    assert runs.judge_since("helpful", version, began, alerting=False) == ""
+    assert runs.judge_since("helpful", version, began, alerting=False) is None
     asked = len(bench.judge.questions)
     await runs.run_due()
     assert len(bench.judge.questions) == asked + 20
-    assert runs.judge_since("helpful", version, began, alerting=False).startswith(
-        "The judge has not changed on 20 golden cases"
-    )
+    verdict = runs.judge_since("helpful", version, began, alerting=False)
+    assert verdict is not None
+    assert verdict.sentence.startswith("The judge has not changed on 20 golden cases")
     await runs.run_due()
     assert len(bench.judge.questions) == asked + 20, "once"
     bench.time += 3600.0
     again = await bench.look(5)
     again.judge_since("helpful", version, began, alerting=False)
     await again.run_due()
-    assert again.judge_since("helpful", version, began, alerting=False).startswith(
-        "The judge has changed: its scores of 20 golden"
+    changed = again.judge_since("helpful", version, began, alerting=False)
+    assert changed is not None
+    assert changed.sentence.startswith("The judge has changed: its scores of 20 golden")
+    assert again.judge_since("helpful", "other", began, alerting=False) is None, "of a version that is not checked"
+
+
+async def test_a_share_of_the_live_calls_is_asked_of_single_cases_and_a_judge_that_moved_gets_a_run(tmp_path: Path):
+    """Nothing says so: neither its name, nor falling scores, nor the day's run, which is hours away."""
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    bench.share = 0.1
+    runs = await bench.look(8)
+    asked = len(bench.judge.questions)
+    for _ in range(100):
+        await bench.answer("scripted")
+    await runs.run_due()
+    assert len(bench.judge.questions) == asked + 10, "the judge is as it was"
+    bench.score = 5
+    for _ in range(100):
+        await bench.answer("scripted")
+    bench.time += 60.0
+    await runs.run_due()
+    assert len(bench.judge.questions) == asked + 10 + 10 + 20, "ten cases, then all"
+    assert runs.shifted("helpful") == (
+        "On the golden set the scores of helpful by its judge differ by -0.30 ± 0.00 from their references."
     )
-    assert again.judge_since("helpful", "other", began, alerting=False) == "", "of a version that is not checked"
+    for _ in range(200):
+        await bench.answer("scripted")
+    await runs.run_due()
+    assert len(bench.judge.questions) == asked + 40 + 20, "compared with the new run from then on"

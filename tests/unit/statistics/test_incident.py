@@ -51,6 +51,21 @@ def test_two_incidents_page_end_and_page_again() -> None:
     assert 60 <= first < 110 <= ended < 190 <= second < 250 < further < 310 <= last < 400
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_fall_a_recovery_below_the_target_and_a_second_fall_are_one_incident(seed: int) -> None:
+    """To .40, mended to .70 only where the target is .77, and to .40 again: no page of it is a first one but one."""
+
+    def mean(minute: int) -> float:
+        return next(level for end, level in ((60, MEAN), (120, 0.4), (700, 0.7), (1000, 0.4)) if minute < end)
+
+    numbers = [number for number, _ in lived(Stream(4.0, mean=mean, seed=seed).run(1000))]
+    told = [number for number, _ in groupby(numbers)]
+    pages = [number for number in told if number]
+    assert told[0] == 0
+    assert pages == list(range(1, len(pages) + 1)), "each page has the next number"
+    assert numbers[999] != 0, "the second fall has an alert: its own, or the first one's that never ended"
+
+
 def test_a_fall_says_since_when_and_to_which_level() -> None:
     life = DropLife(DETECTOR, RECOVERS)
     for minute, sums in enumerate(Stream(4.0, mean=lambda now: MEAN if now < 200 else 0.4, seed=3).run(240).deltas()):

@@ -12,9 +12,9 @@ from evaluation_samples import scored
 
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.stage import JudgeTrust, WatchRules, WatchStage
-from collector.golden.judge_change import GoldenRun, Suspicion, judge_since
 from collector.logs.log import StoredRecord
 from collector.records.json import evaluation_to_json
+from collector.statistics.judge_change import GoldenRun, JudgeVerdict, Suspicion, judge_since
 from collector.telemetry.registry import Telemetry
 
 NOW, DAY = 1_795_000_000.0, 86_400.0
@@ -38,7 +38,7 @@ class GoldenSet:
         scores = np.clip(moved + NOISE * self._chance.standard_normal(CASES), 0.0, 1.0)
         self.runs.append(GoldenRun(at, {str(case): float(score) for case, score in enumerate(scores)}))
 
-    def judge_since(self, _evaluator: str, _version: str, since: float, /, *, alerting: bool) -> str:
+    def judge_since(self, _evaluator: str, _version: str, since: float, /, *, alerting: bool) -> JudgeVerdict | None:
         self._alert = (self._alert or self.now) if alerting else None
         if len(self.runs) < 13 and Suspicion(since, self._alert).asks(self.runs, self.now):
             self._run(self.now)

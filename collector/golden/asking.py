@@ -1,0 +1,80 @@
+"""Questions to judges beside the traffic: the targets, a few cases at a time, and alerts that wait for an answer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from collector.evaluate.plan import Assignment
+from collector.golden.cases import GoldenCase
+from evaluators.evaluation import Result
+from evaluators.results import Outcome, Score
+
+CONCURRENCY = 4
+"""Cases evaluated at once: few, since traffic has priority."""
+ANSWERED_WITHIN = 30.0
+"""Seconds for which an alert waits for the run that it asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenTarget:
+    """An evaluator whose judge is checked. `judge` is the judge's name in the configuration, `monitor` who pays."""
+
+    assignment: Assignment
+    judge: str
+    monitor: str = ""
+
+    @property
+    def key(self) -> str:
+        """Evaluator, version and model: what a run belongs to."""
+        return f"{self.assignment.evaluator.name}/{self.assignment.version}/{self.assignment.judge.model}"
+
+    @property
+    def definition(self) -> tuple[str, str]:
+        """Evaluator and version."""
+        return self.assignment.evaluator.name, self.assignment.version
+
+
+async def results_of(cases: Iterable[GoldenCase], ask: Callable[[GoldenCase], Awaitable[Result]]) -> dict[str, Result]:
+    """The result of every case by its id."""
+    slots = asyncio.Semaphore(CONCURRENCY)
+
+    async def score(case: GoldenCase) -> tuple[str, Result]:
+        async with slots:
+            return case.case_id, await ask(case)
+
+    return dict(await asyncio.gather(*map(score, cases)))
+
+
+def score_of(outcome: Outcome) -> float | None:
+    """Its score, if it has one."""
+    return outcome.value if isinstance(outcome, Score) else None
+
+
+class Requests:
+    """Requests for work of a task that otherwise runs by the clock."""
+
+    def __init__(self) -> None:
+        self._request, self._answer = asyncio.Event(), asyncio.Event()
+
+    def ask(self) -> None:
+        """Have the work done at once."""
+        self._answer.clear()
+        self._request.set()
+
+    async def wait_for_answer(self) -> bool:
+        """Wait a little until it is done; whether it was asked for."""
+        if not self._request.is_set():
+            return False
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._answer.wait(), ANSWERED_WITHIN)
+        return True
+
+    async def serve(self, work: Callable[[], Awaitable[None]], every: float) -> None:
+        """Do the work every so many seconds, and when it is asked for."""
+        while True:
+            self._request.clear()
+            await work()
+            self._answer.set()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._request.wait(), every)

@@ -1,0 +1,139 @@
+"""System or judge without a golden set: as an alert begins, what its evaluator scored before is scored again.
+
+Scores of the day before the fall are compared with new ones of the same cases. They are drawn evenly over that day, as
+the judge may have changed some time before the fall is seen. The new scores are no evaluations of the traffic: nothing
+is written.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import nsmallest
+
+from collector.backoff import FailureLog
+from collector.golden.asking import GoldenTarget, Requests, results_of, score_of
+from collector.golden.cases import GoldenCase
+from collector.logs.log import Log, LogUnavailable
+from collector.logs.whole_log import first_offsets
+from collector.past.evaluations import REPLAY_OF, readable_evaluation, subject_key
+from collector.past.turns import case_of, turns_in_log
+from collector.records.epochs import valid_evaluations
+from collector.statistics.judge_change import GoldenRun, JudgeVerdict, Suspicion, judge_since
+from evaluators.evaluation import Result
+from evaluators.results import Evaluation
+
+CASES = 80
+"""Cases that are scored again: a shift of 0.1 is named though a score varies by 0.1 from one answer to the next."""
+MOST_RUNS = 3
+"""How often they are, in one fall."""
+_CALLS = 0.1
+"""The share of the scores of the day before that is asked again at most, in one run."""
+_DAY = 86_400.0
+_CHECK_EVERY = 60.0
+
+Ask = Callable[[GoldenTarget, GoldenCase], Awaitable[Result]]
+"""Asks a target's judge about a case, within the budget."""
+
+
+@dataclass(slots=True)
+class _Fall:
+    suspicion: Suspicion
+    cases: Sequence[GoldenCase] | None = None
+    runs: list[GoldenRun] = field(default_factory=list[GoldenRun])
+
+    def is_due(self, now: float) -> bool:
+        return len(self.runs) <= MOST_RUNS and self.cases != () and self.suspicion.asks(self.runs, now)
+
+
+class OwnPast:
+    """The falls that alerts are on, and what the judges' own past says of them."""
+
+    def __init__(
+        self,
+        targets: Sequence[GoldenTarget],
+        evaluations: Log,
+        turns: Log,
+        ask: Ask,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        # a pack's answers depend on its other questions: alone, a score may differ though the judge is the same
+        self._targets = {target.definition: target for target in targets if not target.assignment.pack}
+        self._evaluations, self._turns = evaluations, turns
+        self._ask = ask
+        self._clock = clock
+        self._falls: dict[tuple[str, str], _Fall] = {}
+        self._reading = FailureLog("reading what was scored before a fall")
+        self._requests = Requests()
+        self.wait_for_answer = self._requests.wait_for_answer
+
+    def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:
+        """The verdict on a judge since scores fell (s). As an alert begins, asks for what it is made of."""
+        definition = evaluator, version
+        if definition not in self._targets:
+            return None
+        fall = self._falls.get(definition)
+        if fall is None or since > (fall.suspicion.alert_since or since):
+            if not alerting:
+                return None
+            fall = self._falls[definition] = _Fall(Suspicion(since, self._clock()))
+        if alerting and fall.is_due(self._clock()):
+            self._requests.ask()
+        return judge_since(fall.runs, fall.suspicion.since, "earlier cases")
+
+    async def run_forever(self) -> None:
+        """Ask whenever an alert asks for it."""
+        await self._requests.serve(self.run_due, _CHECK_EVERY)
+
+    async def run_due(self) -> None:
+        """Score again what is due."""
+        for definition, fall in list(self._falls.items()):
+            if not fall.is_due(self._clock()):
+                continue
+            target, since = self._targets[definition], fall.suspicion.since
+            if fall.cases is None:
+                try:
+                    fall.cases = await self._cases_before(target, since)
+                except LogUnavailable as error:
+                    self._reading.failed(error)
+                    continue
+                self._reading.succeeded()
+                fall.runs.append(GoldenRun(0.0, {case.case_id: case.scores[definition[0]] for case in fall.cases}))
+            results = await results_of(fall.cases, lambda case, target=target: self._ask(target, case))
+            scores = {case: score for case, made in results.items() if (score := score_of(made.outcome)) is not None}
+            fall.runs.append(GoldenRun(self._clock(), scores))
+
+    async def _cases_before(self, target: GoldenTarget, since: float) -> tuple[GoldenCase, ...]:
+        scored: dict[tuple[Hashable, ...], Evaluation] = {}
+        number = 0
+        for partition, start in enumerate(await first_offsets(self._evaluations, since - _DAY)):
+            async for record in valid_evaluations(self._evaluations, partition, start):
+                if record.timestamp >= since:
+                    break
+                evaluation = readable_evaluation(record)
+                if evaluation is not None and _is_usable(evaluation, target):
+                    scored[subject_key(evaluation)] = evaluation
+                    number += evaluation.shares is None
+                    if len(scored) > 100 * CASES:
+                        scored = {subject_key(entry): entry for entry in _draw(scored.values(), 50 * CASES)}
+        sample = _draw(scored.values(), min(CASES, int(_CALLS * number)))
+        conversations = {evaluation.subject.conversation_id for evaluation in sample}
+        turns = await turns_in_log(self._turns, conversations, starts=await first_offsets(self._turns, since - 2.0 * _DAY))
+        return tuple(
+            GoldenCase(evaluation.evaluation_id, case, {evaluation.evaluator: evaluation.score})
+            for evaluation in sample
+            if evaluation.score is not None and (case := case_of(evaluation, turns)) is not None
+        )
+
+
+def _draw(evaluations: Iterable[Evaluation], number: int) -> Sequence[Evaluation]:
+    """So many of them, by their ids, which are hashes."""
+    return nsmallest(number, evaluations, key=lambda evaluation: evaluation.evaluation_id)
+
+
+def _is_usable(evaluation: Evaluation, target: GoldenTarget) -> bool:
+    return (
+        evaluation.score is not None
+        and (evaluation.evaluator, evaluation.evaluator_version) == target.definition
+        and REPLAY_OF not in evaluation.attributes
+    )

@@ -1,0 +1,157 @@
+"""System or judge: the scores of the same cases before and after say whether a judge has changed.
+
+Every case is compared with itself, so only the judge can have moved its score. References by people are no part of it:
+a judge may always have differed from them. A judge is said to have changed beyond `_SURE` standard errors (by Student's
+t, nearly: Cornish and Fisher 1938). Of falls that the judge has no part in, fewer than 2 % are blamed on it though each
+is looked at up to ten times. `tests/unit/statistics/test_judge_change.py` measures that.
+
+Between runs a drip of cases goes into a cumulative sum of either sign (Page 1954) of their standardized deviations,
+with reference value `_SLACK` and limit `_LIMIT`: by chance it trips once in about 170 cases, which costs a run.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from collector.statistics.intervals import Z
+
+MIN_PAIRS = 10
+"""Paired scores below which no shift is computed."""
+STANDARD_ERRORS = 4.0
+"""Standard errors beyond the tolerance for a shift to be significant."""
+MIN_DEVIATION = 0.01
+"""The least standard deviation of differences: a few equal differences prove nothing."""
+_SURE = 3.3
+_BASELINE = 5
+"""Runs before the fall that a run after it is compared with: the newest."""
+_CERTAINLY_BEFORE = 86_400.0
+"""Seconds before a fall that a run of the judge as it was lies, if there is one: when scores began to fall is an
+estimate, and the judge may have changed before."""
+SOON = 1800.0
+"""Seconds after which a judge is asked again at the earliest, while scores may be falling."""
+_SLACK, _LIMIT, _LARGEST = 0.5, 4.0, 3.0
+"""Of the cumulative sum, in standard deviations of a case; no case counts as more than the largest."""
+_GUESS, _GUESSED = 0.1, 10
+"""The standard deviation of a case from run to run before any is known, and how many cases that counts as."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreShift:
+    """The mean of the paired differences, new minus reference, its standard error, and their number."""
+
+    mean: float
+    stderr: float
+    count: int
+
+    def explains(self, *, lower_is_better: bool) -> float:
+        """How much worse scores may have become by it: two standard errors more than was measured."""
+        worse = self.mean if lower_is_better else -self.mean
+        return max(0.0, worse + 2.0 * self.stderr) if worse > 0.0 else 0.0
+
+    def exceeds(self, tolerance: float) -> bool:
+        """Whether the shift is beyond the tolerance, significantly."""
+        return abs(self.mean) > tolerance + STANDARD_ERRORS * self.stderr
+
+
+def score_shift(scores: Mapping[str, float | None], references: Mapping[str, float]) -> ScoreShift | None:
+    """The shift over the cases that have both; None if there are fewer than `MIN_PAIRS`."""
+    differences = [
+        score - references[case] for case, score in scores.items() if score is not None and case in references
+    ]
+    count = len(differences)
+    if count < MIN_PAIRS:
+        return None
+    mean = sum(differences) / count
+    variance = sum((difference - mean) ** 2 for difference in differences) / (count - 1)
+    return ScoreShift(mean, max(MIN_DEVIATION, math.sqrt(variance)) / math.sqrt(count), count)
+
+
+class GoldenRun(NamedTuple):
+    """When a run was made (s since the epoch), and the score of each case that has one."""
+
+    at: float
+    scores: Mapping[str, float]
+
+
+class Suspicion(NamedTuple):
+    """When scores seem to have begun to fall (s since the epoch), and since when an alert says so, if one does."""
+
+    since: float
+    alert_since: float | None = None
+
+    def asks(self, runs: Sequence[GoldenRun], now: float) -> bool:
+        """Whether a run is due: at once, as the newest grows old, and as an alert begins."""
+        newest = max((run.at for run in runs), default=0.0)
+        is_old = now - newest > max(SOON, (now - self.since) / 2.0)
+        return is_old or newest < max(self.since, self.alert_since or 0.0)
+
+
+class JudgeVerdict(NamedTuple):
+    """Whether a judge has changed, by how much its scores have moved (at most, where it has not), and a sentence."""
+
+    has_changed: bool
+    shift: float
+    sentence: str
+
+
+def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden cases") -> JudgeVerdict | None:
+    """The verdict on a judge since `since` (s); None without a run on either side, or with too few `cases`."""
+    ordered = sorted(runs)
+    before, after = [run for run in ordered if run.at < since], [run for run in ordered if run.at >= since]
+    if not before or not after:
+        return None
+    known = _known([run for run in before if run.at < since - _CERTAINLY_BEFORE] or before)
+    shift = score_shift(after[-1].scores, {case: _mean(scores) for case, scores in known.items()})
+    if shift is None:
+        return None
+    half = _SURE * (1.0 + (_SURE**2 + 1.0) / (4.0 * (shift.count - 1))) * shift.stderr
+    where = f"{shift.count} {cases} at {datetime.fromtimestamp(after[-1].at, UTC):%H:%M} UTC"
+    if abs(shift.mean) > half:
+        moved = f"moved by {shift.mean:+.2f} ± {Z * shift.stderr:.2f}"
+        return JudgeVerdict(True, shift.mean, f"The judge has changed: its scores of {where} {moved}.")
+    most = abs(shift.mean) + half
+    return JudgeVerdict(False, most, f"The judge has not changed on {where} (shift at most {most:.2f}).")
+
+
+def _known(runs: Sequence[GoldenRun]) -> dict[str, list[float]]:
+    """The scores of each case in the newest of these runs."""
+    known: dict[str, list[float]] = {}
+    for run in runs[-_BASELINE:]:
+        for case, score in run.scores.items():
+            known.setdefault(case, []).append(score)
+    return known
+
+
+def _mean(scores: Sequence[float]) -> float:
+    return sum(scores) / len(scores)
+
+
+class Drip:
+    """The sequential test of a judge by single cases, against its runs since `began` (s)."""
+
+    def __init__(self, began: float = 0.0) -> None:
+        self.has_tripped = False
+        """Whether a run is to tell what is the matter."""
+        self._began = began
+        self._above = self._below = 0.0
+
+    def add(self, case: str, score: float, runs: Sequence[GoldenRun]) -> None:
+        """Take the score of a case that was asked just now."""
+        known = _known([run for run in runs if run.at >= self._began])
+        if case not in known:
+            return
+        deviation = _deviation(list(known.values())) * math.sqrt(1.0 + 1.0 / len(known[case]))
+        moved = max(-_LARGEST, min(_LARGEST, (score - _mean(known[case])) / deviation))
+        self._above = max(0.0, self._above + moved - _SLACK)
+        self._below = max(0.0, self._below - moved - _SLACK)
+        self.has_tripped = self.has_tripped or max(self._above, self._below) > _LIMIT
+
+
+def _deviation(cases: Sequence[Sequence[float]]) -> float:
+    """The standard deviation of a case's score from run to run, pooled over the cases, with a guess before any."""
+    squares = sum((score - _mean(scores)) ** 2 for scores in cases for score in scores)
+    freedom = sum(len(scores) - 1 for scores in cases)
+    pooled = (squares + _GUESSED * _GUESS**2) / (freedom + _GUESSED)
+    return max(MIN_DEVIATION, math.sqrt(pooled))

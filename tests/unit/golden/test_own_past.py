@@ -1,0 +1,130 @@
+"""Without a golden set an evaluator's own earlier cases say whether its judge has changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
+
+import numpy as np
+import pytest
+from evaluation_samples import scored
+
+from collector.evaluate.plan import Assignment
+from collector.golden.asking import GoldenTarget
+from collector.golden.cases import GoldenCase
+from collector.golden.own_past import CASES, MOST_RUNS, OwnPast
+from collector.logs.log import Record
+from collector.logs.memory import MemoryLog
+from collector.records.json import evaluation_to_json
+from collector.records.turns import turn_record
+from evaluators.cases import Turn
+from evaluators.evaluation import Result
+from evaluators.results import Score, Skipped
+from evaluators.testing import ScriptedJudge
+from evaluators.turn.g_eval import GEval
+
+NOW, HOUR = 1_795_000_000.0, 3600.0
+VERSION = "0123456789ab"
+SCORED = 1000
+
+
+class Past:
+    """A day of scores of a judge with this noise, a fall at `NOW`, and the judge as it is after it."""
+
+    def __init__(self, seed: int = 0, noise: float = 0.1, moved: float = 0.0, **assigned: object) -> None:
+        self.chance, self.noise, self.moved = np.random.default_rng(seed), noise, moved
+        self.now = NOW - 24 * HOUR
+        self.turns, self.evaluations = (MemoryLog(name, partitions=2) for name in ("turns", "evaluations"))
+        self.true = self.chance.choice([0.25, 0.5, 0.75, 1.0], SCORED)
+        self.asked: list[int] = []
+        self.has_money = True
+        evaluator = GEval(name="helpful", evaluation_steps=("Look.",), evaluation_params=("input",))
+        assignment = Assignment(evaluator, ScriptedJudge({}), VERSION, **assigned)
+        self.past = OwnPast(
+            [GoldenTarget(assignment, "main", "all")], self.evaluations, self.turns, self.ask, clock=lambda: self.now
+        )
+
+    def score(self, number: int, moved: float) -> float:
+        return float(np.clip(self.true[number] + moved + self.noise * self.chance.standard_normal(), 0.0, 1.0))
+
+    async def fill(self, late: float = 0.0) -> None:
+        """`late`: the share of the day's last scores that the changed judge has given already."""
+        for number in range(SCORED):
+            self.now = NOW - 24 * HOUR * (1.0 - number / SCORED)
+            turn = Turn(turn_id=f"t{number}", conversation_id=f"c{number}", input="Hi", actual_output="Hello")
+            await self.turns.append([replace(turn_record(turn), timestamp=self.now)])
+            moved = self.moved if number >= SCORED * (1.0 - late) else 0.0
+            made = scored(
+                number, evaluation_id=sha256(str(number).encode()).hexdigest()[:32], evaluator="helpful", monitor="all",
+                evaluator_version=VERSION, score=self.score(number, moved),
+                subject=replace(scored().subject, conversation_id=f"c{number}", turn_id=f"t{number}"),
+            )  # fmt: skip
+            record = Record(b"k", evaluation_to_json(made), partition=number % 2, timestamp=self.now)
+            await self.evaluations.append([record])
+        self.now = NOW + 600.0
+
+    async def ask(self, target: GoldenTarget, case: GoldenCase) -> Result:
+        assert isinstance(case.case, Turn)
+        number = int(case.case.turn_id[1:])
+        self.asked.append(number)
+        outcome = Score(value=self.score(number, self.moved)) if self.has_money else Skipped(reason="over_budget")
+        at = datetime.fromtimestamp(self.now, UTC)
+        return Result(outcome=outcome, judge=None, usage=None, cost_usd=None, started_at=at, ended_at=at)
+
+    def verdict(self, *, alerting: bool = True) -> str:
+        found = self.past.judge_since("helpful", VERSION, NOW, alerting=alerting)
+        return "" if found is None else found.sentence
+
+    async def answered(self) -> str:
+        self.verdict()
+        await self.past.run_due()
+        return self.verdict()
+
+
+async def test_it_is_asked_as_an_alert_begins_and_at_most_a_tenth_of_the_day() -> None:
+    world = Past(moved=-0.3)
+    await world.fill()
+    assert world.verdict(alerting=False) == ""
+    await world.past.run_due()
+    assert world.asked == []
+    assert (await world.answered()).startswith("The judge has changed: its scores of 80 earlier cases at ")
+    assert len(set(world.asked)) == CASES
+    assert max(world.asked) > SCORED * 0.9 > SCORED * 0.1 > min(world.asked), "drawn over all of the day"
+    for _ in range(20):
+        world.now += HOUR
+        await world.answered()
+    assert len(world.asked) == CASES * MOST_RUNS
+
+
+async def test_what_is_asked_in_a_pack_is_not_asked_alone() -> None:
+    world = Past(pack=("helpful", "polite"))
+    await world.fill()
+    assert await world.answered() == ""
+    assert world.asked == []
+
+
+async def test_without_money_nothing_is_said() -> None:
+    world = Past(moved=-0.3)
+    await world.fill()
+    world.has_money = False
+    assert await world.answered() == ""
+
+
+@pytest.mark.parametrize(("moved", "late"), [(-0.1, 0.0), (-0.3, 0.0), (-0.3, 0.2), (0.1, 0.0)])
+async def test_a_judge_that_changed_is_named(moved: float, late: float) -> None:
+    said = []
+    for seed in range(5):
+        world = Past(seed, moved=moved)
+        await world.fill(late)
+        said.append(await world.answered())
+    assert all("has changed" in each for each in said)
+
+
+async def test_one_that_stays_is_not_blamed() -> None:
+    said = []
+    for seed in range(5):
+        world = Past(100 + seed)
+        await world.fill()
+        said.append(await world.answered())
+    assert all(each.startswith("The judge has not changed on 80 earlier cases") for each in said)
