@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from collector.evaluate.plan import Assignment
 from collector.golden.cases import GoldenCase
 from evaluators.evaluation import Result
-from evaluators.results import Outcome, Score
+from evaluators.results import Score
 
 CONCURRENCY = 4
 """Cases evaluated at once: few, since traffic has priority."""
@@ -35,20 +36,23 @@ class GoldenTarget:
         return self.assignment.evaluator.name, self.assignment.version
 
 
-async def results_of(cases: Iterable[GoldenCase], ask: Callable[[GoldenCase], Awaitable[Result]]) -> dict[str, Result]:
+R = TypeVar("R", bound=Result | None)
+
+
+async def results_of(cases: Iterable[GoldenCase], ask: Callable[[GoldenCase], Awaitable[R]]) -> dict[str, R]:
     """The result of every case by its id."""
     slots = asyncio.Semaphore(CONCURRENCY)
 
-    async def score(case: GoldenCase) -> tuple[str, Result]:
+    async def score(case: GoldenCase) -> tuple[str, R]:
         async with slots:
             return case.case_id, await ask(case)
 
     return dict(await asyncio.gather(*map(score, cases)))
 
 
-def score_of(outcome: Outcome) -> float | None:
+def score_of(result: Result | None) -> float | None:
     """Its score, if it has one."""
-    return outcome.value if isinstance(outcome, Score) else None
+    return result.outcome.value if result is not None and isinstance(result.outcome, Score) else None
 
 
 class Requests:

@@ -8,6 +8,7 @@ is written.
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import nsmallest
 
 from collector.backoff import FailureLog
@@ -31,8 +32,8 @@ _CALLS = 0.1
 _DAY = 86_400.0
 _CHECK_EVERY = 60.0
 
-Ask = Callable[[GoldenTarget, GoldenCase], Awaitable[Result]]
-"""Asks a target's judge about a case, within the budget."""
+Ask = Callable[[GoldenTarget, GoldenCase], Awaitable[Result | None]]
+"""Asks a target's judge about a case; None where there is no budget for that."""
 
 
 @dataclass(slots=True)
@@ -99,9 +100,11 @@ class OwnPast:
                     continue
                 self._reading.succeeded()
                 fall.runs.append(GoldenRun(0.0, {case.case_id: case.scores[definition[0]] for case in fall.cases}))
-            results = await results_of(fall.cases, lambda case, target=target: self._ask(target, case))
-            scores = {case: score for case, made in results.items() if (score := score_of(made.outcome)) is not None}
-            fall.runs.append(GoldenRun(self._clock(), scores))
+            results = await results_of(fall.cases, partial(self._ask, target))
+            scored = {case: score_of(result) for case, result in results.items()}
+            fall.runs.append(
+                GoldenRun(self._clock(), {case: score for case, score in scored.items() if score is not None})
+            )
 
     async def _cases_before(self, target: GoldenTarget, since: float) -> tuple[GoldenCase, ...]:
         scored: dict[tuple[Hashable, ...], Evaluation] = {}

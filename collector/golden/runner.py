@@ -257,7 +257,7 @@ class GoldenRuns:
         chosen = [cases[(known.dripped + number) % len(cases)] for number in range(due)]
         known.dripped += due
         for case, result in (await results_of(chosen, partial(self._evaluate, target.assignment))).items():
-            if (score := score_of(result.outcome)) is not None:
+            if (score := score_of(result)) is not None:
                 known.drip.add(case, score, known.runs)
 
     def _own_cases(self, target: GoldenTarget) -> Sequence[GoldenCase]:
@@ -292,7 +292,7 @@ class GoldenRuns:
             names: set[JudgeName] = {judge_name(result.judge) for result in results.values() if result.judge} | (
                 {name} if name else set()
             )
-            scores = {case: score_of(result.outcome) for case, result in results.items()}
+            scores = {case: score_of(result) for case, result in results.items()}
             if not any(score is not None for score in scores.values()):
                 # not saved: the file may be mended before the next start
                 known.published = _Published(period, number, frozenset(names))

@@ -56,8 +56,6 @@ from collector.statistics.judge_change import JudgeVerdict
 from collector.statistics.score_scale import ScoreScale
 from evaluators.evaluation import Result
 from evaluators.judges.audited import Audited
-from evaluators.results import Skipped
-from evaluators.skip_reasons import SkipReason
 from evaluators.wire.http_client import HttpClient
 
 PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
@@ -404,10 +402,10 @@ def _own_past(process: Process, evaluating: Evaluating | None) -> OwnPast:
     guardrails = EvaluationGuardrails(process.telemetry, redactors=resources.redactors, store_text=False)
     skip_unseen = {monitor.name: monitor.skip_unseen for monitor in process.plan.monitors}
 
-    async def ask(target: GoldenTarget, case: GoldenCase) -> Result:
+    async def ask(target: GoldenTarget, case: GoldenCase) -> Result | None:
         budgets, assignment = evaluating.budgets if evaluating is not None else None, target.assignment
         if budgets is not None and budgets.is_used_up(target.monitor, clock()):
-            return _over_budget()
+            return None
         result = await guardrails.run(
             assignment.evaluator, case.case, assignment.judge, now=utc_now, skip_unseen=skip_unseen[target.monitor]
         )
@@ -419,11 +417,6 @@ def _own_past(process: Process, evaluating: Evaluating | None) -> OwnPast:
     is_limited = process.plan.budget.limited or any(monitor.budget.limited for monitor in process.plan.monitors)
     targets = () if evaluating is None and is_limited else tuple(_golden_targets(process.config, process.plan))
     return OwnPast(targets, logs.evaluations, logs.turns, ask)
-
-
-def _over_budget() -> Result:
-    moment, skipped = utc_now(), Skipped(reason=SkipReason.OVER_BUDGET.text())
-    return Result(outcome=skipped, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
 
 
 def _golden_targets(config: Config, plan: Plan) -> Iterator[GoldenTarget]:

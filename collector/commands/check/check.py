@@ -343,6 +343,7 @@ def _golden(config: Config) -> Iterator[str]:
         cases = read_cases(Path(golden.path))
         count = len(cases)
         when = f"every {_time(golden.interval)}, whenever a judge or evaluator changes, and when scores seem to fall"
+        when += f"; single ones among {golden.share:.0%} of the judge's calls" if golden.share else ""
         yield f"golden     {plural(count, 'frozen case')}, evaluated again {when}"
         used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
         asking = {

@@ -20,7 +20,7 @@ from collector.records.json import evaluation_to_json
 from collector.records.turns import turn_record
 from evaluators.cases import Turn
 from evaluators.evaluation import Result
-from evaluators.results import Score, Skipped
+from evaluators.results import Score
 from evaluators.testing import ScriptedJudge
 from evaluators.turn.g_eval import GEval
 
@@ -64,11 +64,13 @@ class Past:
             await self.evaluations.append([record])
         self.now = NOW + 600.0
 
-    async def ask(self, target: GoldenTarget, case: GoldenCase) -> Result:
+    async def ask(self, target: GoldenTarget, case: GoldenCase) -> Result | None:
         assert isinstance(case.case, Turn)
         number = int(case.case.turn_id[1:])
         self.asked.append(number)
-        outcome = Score(value=self.score(number, self.moved)) if self.has_money else Skipped(reason="over_budget")
+        if not self.has_money:
+            return None
+        outcome = Score(value=self.score(number, self.moved))
         at = datetime.fromtimestamp(self.now, UTC)
         return Result(outcome=outcome, judge=None, usage=None, cost_usd=None, started_at=at, ended_at=at)
 

@@ -16,6 +16,7 @@ from collector.logs.log import StoredRecord
 from collector.records.json import evaluation_to_json
 from collector.statistics.judge_change import GoldenRun, JudgeVerdict, Suspicion, judge_since
 from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import JUDGE_MOVED
 
 NOW, DAY = 1_795_000_000.0, 86_400.0
 PLANTED, UNTIL, PER_MINUTE = 120, 1200, 3
@@ -53,14 +54,15 @@ def record(number: int, at: float, score: float) -> StoredRecord:
     return StoredRecord(0, number, at, b"k", evaluation_to_json(made))
 
 
-async def first_alert(seed: int, fall: float, *, is_judge: bool) -> tuple[str, int]:
-    """The text of the first alert after a fall of the mean, and how many minutes after it."""
+async def first_alert(seed: int, fall: float, *, is_judge: bool) -> tuple[str, str]:
+    """The text of the first alert after a fall of the mean, and the verdict on the judge as Prometheus has it."""
     chance = np.random.default_rng(seed)
     config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
     of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
     golden = GoldenSet(chance, fall if is_judge else 0.0)
     rules = WatchRules({("all", "exact"): of}, config.settings.alerts)
-    stage = WatchStage(rules, Telemetry(), trust=JudgeTrust(judge_since=golden.judge_since))
+    telemetry = Telemetry()
+    stage = WatchStage(rules, telemetry, trust=JudgeTrust(judge_since=golden.judge_since))
     async with stage.open_fold(0, None) as fold:
         for minute in range(UNTIL):
             mean = 0.83 - fall * (minute >= PLANTED)
@@ -71,8 +73,31 @@ async def first_alert(seed: int, fall: float, *, is_judge: bool) -> tuple[str, i
             )
             golden.now = at + 60.0
             if active := await stage.look(golden.now):
-                return active[0].annotations["description"], minute - PLANTED
-    return "", UNTIL
+                return active[0].annotations["description"], verdict_of(telemetry)
+    return "", ""
+
+
+def verdict_of(telemetry: Telemetry) -> str:
+    families = telemetry.registry.collect()
+    [verdict] = [
+        sample.labels["verdict"] for family in families for sample in family.samples if sample.name == JUDGE_MOVED.name
+    ]
+    return verdict
+
+
+async def test_a_shift_that_explains_a_fall_is_said_in_its_place() -> None:
+    """The fall was silent, as the judge explains it, and nothing told of the judge where there is no Prometheus."""
+    config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
+    of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+    trust = JudgeTrust(
+        explained=lambda _evaluator, _lower: 0.4, shifted=lambda _evaluator: "It has left its references."
+    )
+    stage = WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry(), trust=trust)
+    async with stage.open_fold(0, None) as fold:
+        await fold.deliver([record(number, NOW, 0.6) for number in range(100)])
+        [alert] = stage.update(NOW + 60.0)
+    assert (alert.labels["alertname"], alert.labels["severity"]) == ("EvalstreamJudgeShift", "warning")
+    assert alert.annotations["description"].startswith("It has left its references. Only the judge")
 
 
 @pytest.mark.parametrize("fall", [0.3, pytest.param(0.1, marks=pytest.mark.long)])
@@ -80,6 +105,7 @@ async def test_a_judge_that_changed_is_named_with_the_page_and_a_system_that_cha
     fall: float,
 ) -> None:
     judged = [await first_alert(seed, fall, is_judge=True) for seed in range(12)]
-    assert sum("The judge has changed" in text for text, _ in judged) >= 11
+    assert sum("The judge has changed" in text and verdict == "changed" for text, verdict in judged) >= 11
     system = [await first_alert(seed, fall, is_judge=False) for seed in range(12)]
     assert all("The judge has not changed on 60 golden cases" in text for text, _ in system)
+    assert {verdict for _, verdict in system} == {"unchanged"}
