@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.backoff import FailureLog
-from collector.calibration.labels import HumanLabel, weighted_pairs
+from collector.calibration.labels import HumanLabel, judged_pairs, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.calibration.random_labels import (
     VerdictAgreement,
@@ -36,6 +36,7 @@ from collector.statistics.audited_sums import (
     people_name,
     scored_name,
 )
+from collector.statistics.bias import biases
 from collector.statistics.score_scale import Interval, ScoreScale, agreement
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
@@ -78,6 +79,8 @@ class AgreementWatcher:
         """By drawn labels, of those that have any."""
         self.segments: Mapping[Version, Mapping[str, VerdictAgreement]] = {}
         """The same by segment, where segments are told apart and have enough labels."""
+        self.biases: dict[Version, Sequence[str]] = {}
+        """The biases of judges by drawn labels, in sentences."""
         self.people: Mapping[tuple[str, str], PeopleSums] = {}
         """By monitor and evaluator."""
         self._clock = clock
@@ -116,6 +119,8 @@ class AgreementWatcher:
     async def _measure(self, version: Version) -> None:
         pairs = weighted_pairs(self._book.labels(version))
         self._telemetry.gauge(series.AGREEMENT_LABELS, *version).set(len(pairs))
+        report = await asyncio.to_thread(biases, judged_pairs(random_labels(self._book.labels(version))))
+        self.biases[version] = report.sentences("people")
         if len(pairs) >= FEWEST:
             result = await asyncio.to_thread(agreement, "all", pairs, self._judged[version], samples=RESAMPLES)
             for name, (value, bounds) in result.measures.items():

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 from collector.errors import ConfigError
 from collector.records.numbered_lines import numbered_lines
 from collector.statistics.agreement import FEWEST
+from collector.statistics.bias import JudgedPair, labels_of
 from collector.statistics.correction import LabelledScore, WeightedScore
 from collector.wording import plural
 from evaluators.cases import Json
@@ -66,10 +67,26 @@ class HumanLabel:
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
     name: str = ""
     """The id by which the log knows what is labelled, if it is known."""
+    tokens: float | None = None
+    """How many the judge read in a call."""
 
     def weighted(self) -> LabelledScore:
         """The two scores with what they stand for: 1 / the probability to be both judged and labelled."""
         return LabelledScore(self.judge, self.human, self.weight / (self.probability or 1.0), self.conversation)
+
+
+def judged_pairs(labels: Sequence[HumanLabel]) -> list[JudgedPair]:
+    """The differences between judge and people, with what may have biased the judge."""
+    return [
+        JudgedPair(
+            label.judge - label.human,
+            label.weighted().weight,
+            label.conversation,
+            label.tokens,
+            labels_of(label.attributes),
+        )
+        for label in labels
+    ]
 
 
 def weighted_pairs(labels: Sequence[HumanLabel]) -> list[LabelledScore]:

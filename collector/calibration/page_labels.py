@@ -86,6 +86,7 @@ class LabelIndex:
                 label.subject.conversation_id,
                 label.attributes,
                 label.evaluation_id,
+                label.judge_tokens,
             )
             people[label.given_by] = _PersonLabel(at, human, first, audit_in(label.audit))
         if len(evaluations) > self._most:

@@ -121,7 +121,8 @@ class OwnPast:
                         scored = {subject_key(entry): entry for entry in _draw(scored.values(), 50 * CASES)}
         sample = _draw(scored.values(), min(CASES, int(_CALLS * number)))
         conversations = {evaluation.subject.conversation_id for evaluation in sample}
-        turns = await turns_in_log(self._turns, conversations, starts=await first_offsets(self._turns, since - 2.0 * _DAY))
+        starts = await first_offsets(self._turns, since - 2.0 * _DAY)
+        turns = await turns_in_log(self._turns, conversations, starts=starts)
         return tuple(
             GoldenCase(evaluation.evaluation_id, case, {evaluation.evaluator: evaluation.score})
             for evaluation in sample

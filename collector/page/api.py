@@ -269,7 +269,8 @@ def _corrected(whole: Bin) -> Json | None:
 
 def _people(people: PeopleView, scores: Bin) -> Json:
     """People's verdict: their mean of seven days, or why there is none, and how the judge agrees with them."""
-    known = {"withheld": people.withheld, "agreements": [_agreement(agreement) for agreement in people.agreements]}
+    agreements = [_agreement(agreement) for agreement in people.agreements]
+    known = {"withheld": people.withheld, "agreements": agreements, "biases": list(people.biases)}
     mean = None if people.withheld else _by_people(people.sums, scores)
     return known if mean is None else known | {"mean": mean.mean, "interval": mean.interval, "labels": mean.audits}
 

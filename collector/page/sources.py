@@ -135,6 +135,8 @@ class PeopleView:
     withheld: str
     sums: AuditedSums
     agreements: tuple[AgreementView, ...]
+    biases: Sequence[str] = ()
+    """The biases of the judge, in sentences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

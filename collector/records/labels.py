@@ -21,8 +21,15 @@ def label_of(evaluation: Evaluation, label_id: str, given_at: datetime, **fields
         judge_passed=evaluation.passed,
         judge=evaluation.judge,
         sampling=evaluation.sampling,
+        judge_tokens=tokens_read(evaluation),
         audit=noted_audit(evaluation),
         attributes=evaluation.attributes,
         given_at=given_at,
         **fields,
     )
+
+
+def tokens_read(evaluation: Evaluation) -> float | None:
+    """How many tokens the judge read in a call, of which an audit is one more; None where that is not known."""
+    usage = evaluation.usage
+    return usage.input_tokens / usage.calls if usage is not None and usage.calls else None

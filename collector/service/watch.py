@@ -107,6 +107,7 @@ class PeopleAgreement:
                     _agreement_view("", watcher.agreements[sums.version]),
                     *(_agreement_view(*item) for item in sorted(watcher.segments.get(sums.version, {}).items())),
                 ),
+                biases=watcher.biases.get(sums.version, ()),
             )
             for key, sums in watcher.people.items()
         }

@@ -8,12 +8,14 @@ less one; of a length half of all. A column is named at an error rate of 2 % ove
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot, sqrt
 from statistics import NormalDist
+from typing import cast
 
 from collector.statistics.conversations import by_conversation
+from collector.statistics.intervals import Z
 
 ERROR_RATE = 0.02
 """The chance that anything is named where nothing biases a judge."""
@@ -59,6 +61,26 @@ class BiasReport:
 
     named: tuple[BiasTerm, ...]
     looked_at: tuple[str, ...]
+
+    def sentences(self, whom: str) -> list[str]:
+        """The biases in words, beside the scores of `whom`; none where nothing was looked at."""
+        sentences = [
+            f"Biased: beside {whom}, the judge scores {abs(bias.size):.3f} ± {Z * bias.error:.3f} "
+            f"{'higher' if bias.size > 0 else 'lower'} for {bias.cause}."
+            for bias in self.named
+        ]
+        causes = ", ".join(self.looked_at)
+        nothing = f"No bias beside {whom} beyond chance ({ERROR_RATE:.0%} in all) by: {causes}."
+        return sentences or ([nothing] if causes else [])
+
+
+def labels_of(attributes: Mapping[str, object]) -> frozenset[Label]:
+    """The labels of an evaluation's attributes; a list gives one for each of its members."""
+    labels: set[Label] = set()
+    for name, value in attributes.items():
+        members = cast("list[object]", value) if isinstance(value, (list, tuple)) else [value]
+        labels.update((name, str(member)) for member in members if isinstance(member, (str, int, float)))
+    return frozenset(labels)
 
 
 def biases(pairs: Sequence[JudgedPair]) -> BiasReport:

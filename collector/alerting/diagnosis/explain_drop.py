@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist
-from typing import cast
 
 from collector.alerting.diagnosis.slices import (
     EVERYTHING,
@@ -291,15 +290,6 @@ def _limit(error_rate: float, slices: int) -> float:
 def in_words(of: Slice) -> str:
     """A slice as `model=m-1 and language=de`."""
     return " and ".join(f"{name}={value}" for name, value in of)
-
-
-def labels_of(attributes: Mapping[str, object]) -> frozenset[Label]:
-    """The labels of an evaluation's attributes; a list gives one for each of its members."""
-    labels: set[Label] = set()
-    for name, value in attributes.items():
-        members = cast("list[object]", value) if isinstance(value, (list, tuple)) else [value]
-        labels.update((name, str(member)) for member in members if isinstance(member, (str, int, float)))
-    return frozenset(labels)
 
 
 def whole_move(

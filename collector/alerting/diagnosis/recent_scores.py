@@ -10,10 +10,10 @@ from collector.alerting.diagnosis.explain_drop import (
     WholeMove,
     explain_drop,
     in_words,
-    labels_of,
 )
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem, Slice
 from collector.page.sources import Cause
+from collector.statistics.bias import labels_of
 from evaluators.results import Evaluation
 
 _MOST, _OLDEST = 20_000, 26 * 3600.0

@@ -10,8 +10,7 @@ import orjson
 from rich import box
 from rich.table import Table
 
-from collector.alerting.diagnosis.explain_drop import labels_of
-from collector.calibration.labels import HumanLabel, read_labels, weighted_pairs
+from collector.calibration.labels import HumanLabel, judged_pairs, read_labels, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.calibration.random_labels import DRIFT_ERRORS, WEAKEST, random_labels, withheld
 from collector.commands.options import require_known
@@ -20,14 +19,15 @@ from collector.errors import ConfigError
 from collector.logs.whole_log import read_records
 from collector.past.evaluations import evaluations_in
 from collector.records.audits import AuditScore, audit_of
+from collector.records.labels import tokens_read
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.agreement import FEWEST
-from collector.statistics.bias import JudgedPair, biases
+from collector.statistics.bias import JudgedPair, biases, labels_of
 from collector.statistics.certificate import Certificate, JudgedVerdict, VerdictPair, certify
 from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import Estimate, WeightedScore, corrected, weighted_mean
-from collector.statistics.intervals import Z, mean_text
+from collector.statistics.intervals import mean_text
 from collector.statistics.score_scale import ENOUGH, Agreement, ScoreScale, agreement
 from collector.telemetry.wide_console import wide_console
 from collector.wording import plural
@@ -141,24 +141,20 @@ def _scored(evaluation: Evaluation) -> _Scored:
     conversation = evaluation.subject.conversation_id
     names = (evaluation.evaluation_id, evaluation.subject.turn_id or conversation)
     judged = WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation)
-    usage = evaluation.usage
-    tokens = usage.input_tokens / usage.calls if usage is not None and usage.calls else None  # an audit is a call more
-    return _Scored(judged, names, tokens, evaluation.attributes, audit_of(evaluation))
+    return _Scored(judged, names, tokens_read(evaluation), evaluation.attributes, audit_of(evaluation))
 
 
 def _bias_notes(labels: Sequence[HumanLabel], scored: Sequence[_Scored]) -> Iterator[str]:
     """Notes on what the judge is biased by, as people and as audits have it."""
     known = {name: one for one in scored for name in one.names}
-    by_people = [
-        JudgedPair(
-            label.judge - label.human,
-            label.weighted().weight,
-            label.conversation,
-            known[label.name].tokens if label.name in known else None,
-            labels_of(known[label.name].attributes if label.name in known else label.attributes),
-        )
-        for label in labels
-    ]
+    by_people = judged_pairs(
+        [
+            replace(label, tokens=known[label.name].tokens, attributes=known[label.name].attributes)
+            if label.name in known
+            else label
+            for label in labels
+        ]
+    )
     by_audits = [
         JudgedPair(
             one.judged.score - one.audit.score, one.judged.weight / one.audit.probability, one.judged.conversation,
@@ -167,12 +163,7 @@ def _bias_notes(labels: Sequence[HumanLabel], scored: Sequence[_Scored]) -> Iter
         for one in scored if one.audit is not None
     ]  # fmt: skip
     for pairs, whom in ((by_people, "people"), (by_audits, "audits")):
-        report = biases(pairs)
-        for bias in report.named:
-            more = f"{abs(bias.size):.3f} ± {Z * bias.error:.3f} {'higher' if bias.size > 0 else 'lower'}"
-            yield f"Biased: beside {whom}, the judge scores {more} for {bias.cause}."
-        if report.looked_at and not report.named:
-            yield f"No bias beside {whom} beyond chance (2 % in all) by: {', '.join(report.looked_at)}."
+        yield from biases(pairs).sentences(whom)
 
 
 def _page_labels(version: Version, ledger: _Ledger) -> tuple[list[HumanLabel], tuple[str, ...]]:

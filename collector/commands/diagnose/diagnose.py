@@ -14,7 +14,6 @@ from collector.alerting.diagnosis.explain_drop import (
     SliceDrop,
     explain_drop,
     in_words,
-    labels_of,
 )
 from collector.alerting.diagnosis.recent_scores import worst_of
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem
@@ -25,6 +24,7 @@ from collector.logs.log import Log
 from collector.past.evaluations import REPLAY_OF, evaluations_in
 from collector.records.attributes import STANDARD
 from collector.service.open_logs import open_stored_logs
+from collector.statistics.bias import labels_of
 from collector.statistics.intervals import Z, mean_text
 from collector.telemetry.plain import plain
 from collector.wording import plural

@@ -89,7 +89,8 @@ function byPeople(people) {
 function agreement(people) {
   if (!people) return null;
   return h("div", { class: "counts agreement" }, people.agreements.map((each) => h("div", {}, h("p", {},
-    `${each.segment || "agreement with people"}: ${[measure(each.share, "same verdict", percent), measure(each.kappa, "kappa"), measure(each.youden_j, "J")].filter(Boolean).join(" · ")} · ${plural(Math.round(each.labels), "label")}`), each.segment ? null : matrix("verdicts by people", each.verdicts))));
+    `${each.segment || "agreement with people"}: ${[measure(each.share, "same verdict", percent), measure(each.kappa, "kappa"), measure(each.youden_j, "J")].filter(Boolean).join(" · ")} · ${plural(Math.round(each.labels), "label")}`), each.segment ? null : matrix("verdicts by people", each.verdicts))),
+    people.biases.map((bias) => h("p", {}, bias)));
 }
 
 /** Accuracy and macro F1; opened, what was expected by what was chosen, with precision, recall and F1 of each label. */

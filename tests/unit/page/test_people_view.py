@@ -43,7 +43,8 @@ def track(people: PeopleView) -> dict[str, Any]:
 
 def test_the_mean_by_people_and_the_agreement() -> None:
     segment = AgreementView(segment="paid", labels=12.0, share=(0.9, 0.7, 1.0), kappa=NONE, youden_j=NONE)
-    shown = track(PeopleView(withheld="", sums=labels_of(60), agreements=(segment,)))
+    shown = track(PeopleView(withheld="", sums=labels_of(60), agreements=(segment,), biases=("Biased: …",)))
+    assert shown["biases"] == ["Biased: …"]
     assert shown["mean"] == pytest.approx(0.5, abs=0.01)
     assert shown["interval"][1] - shown["interval"][0] > 0.12
     assert shown["labels"] == pytest.approx(60)
