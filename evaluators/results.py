@@ -272,8 +272,8 @@ class Label:
     unknown) labels an evaluation several times, the label with the latest `given_at` counts. `sampling` is how the
     labelled subject came to be judged; `label_probability` is the one with which its evaluation was then drawn to be
     labelled, on (0, 1], None if a person picked it: such a label says nothing about a mean. A `retracted` one takes
-    that person's label of the evaluation back. `audit` is what the evaluation's details have of its audit, `attributes`
-    are the evaluation's.
+    that person's label of the evaluation back. `judge_tokens` is how many tokens the judge read in a call, `audit` is
+    what the evaluation's details have of its audit, `attributes` are the evaluation's.
 
     Raises:
         ValueError: there is nothing in it, or `score` or `label_probability` is out of range.
@@ -292,6 +292,7 @@ class Label:
     judge_score: float | None = None
     judge_passed: bool | None = None
     judge: JudgeStamp | None = None
+    judge_tokens: float | None = None
     sampling: Sampling = Sampling()
     label_probability: float | None = None
     given_by: str | None = None
