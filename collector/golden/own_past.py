@@ -16,7 +16,7 @@ from collector.golden.asking import GoldenTarget, Requests, results_of, score_of
 from collector.golden.cases import GoldenCase
 from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import first_offsets
-from collector.past.evaluations import REPLAY_OF, readable_evaluation, subject_key
+from collector.past.evaluations import REPLAY_OF, key_of, readable_evaluation
 from collector.past.turns import case_of, turns_in_log
 from collector.records.epochs import valid_evaluations
 from collector.statistics.judge_change import GoldenRun, JudgeVerdict, Suspicion, judge_since
@@ -115,10 +115,10 @@ class OwnPast:
                     break
                 evaluation = readable_evaluation(record)
                 if evaluation is not None and _is_usable(evaluation, target):
-                    scored[subject_key(evaluation)] = evaluation
+                    scored[key_of(evaluation)] = evaluation
                     number += evaluation.shares is None
                     if len(scored) > 100 * CASES:
-                        scored = {subject_key(entry): entry for entry in _draw(scored.values(), 50 * CASES)}
+                        scored = {key_of(entry): entry for entry in _draw(scored.values(), 50 * CASES)}
         sample = _draw(scored.values(), min(CASES, int(_CALLS * number)))
         conversations = {evaluation.subject.conversation_id for evaluation in sample}
         starts = await first_offsets(self._turns, since - 2.0 * _DAY)

@@ -80,31 +80,40 @@ async def test_one_of_two_watches_all_partitions_and_the_other_takes_over(tmp_pa
             await send(logs.evaluations, 0)
             await until_told(hook, 1)
             await asyncio.sleep(8.0)
-            assert [alert["status"] for alert in hook.alerts] == ["firing"]
-            [text] = [alert["annotations"]["description"] for alert in hook.alerts]
+            [(status, text)] = pages(hook)
+            assert status == "firing"
             assert "the mean is 0.6" in text, text
             assert text.count("the mean is") == 1
             owner = await watcher_of(processes)
             await owner.kill()
             await until_told(hook, 2)
             await asyncio.sleep(8.0)
-            texts = [alert["annotations"]["description"] for alert in hook.alerts]
-            assert [alert["status"] for alert in hook.alerts] == ["firing", "firing"], "the other one says it once more"
-            assert "the mean is 0.6" in texts[1], texts
+            _, (status, text) = pages(hook)
+            assert status == "firing", "the other one says it once more"
+            assert "the mean is 0.6" in text, text
+
+
+def pages(hook: Webhook) -> list[tuple[str, str]]:
+    """Their status and text; a warning may come before, while scores are still sent."""
+    return [
+        (alert["status"], alert["annotations"]["description"])
+        for alert in hook.alerts
+        if alert["labels"]["alertname"] == "EvalstreamScoreDropped"
+    ]
 
 
 async def until_told(hook: Webhook, number: int) -> None:
     async with asyncio.timeout(120):
-        while len(hook.alerts) < number:
+        while len(pages(hook)) < number:
             await asyncio.sleep(0.2)
 
 
 async def watcher_of(processes: list[ServiceProcess]) -> ServiceProcess:
-    """The process whose series of notifications has counted one."""
+    """The process whose series of notifications has counted any."""
     told = [
         process
         for process in processes
-        if 'evalstream_watch_notifications_total{result="ok"} 1.0' in await process.metrics()
+        if 'evalstream_watch_notifications_total{result="ok"}' in await process.metrics()
     ]
     assert len(told) == 1, "one of them alone has told anybody"
     return told[0]
