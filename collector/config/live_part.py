@@ -15,18 +15,9 @@ from collector.config.settings import Settings
 from collector.errors import ConfigError
 
 LIVE = (
-    "judges",
-    "juries",
-    "cascades",
-    "evaluators",
-    "monitors",
-    "evaluate",
-    "alerts",
-    "golden",
-    "canary",
-    "traffic",
+    "judges", "juries", "cascades", "evaluators", "monitors", "evaluate", "alerts", "golden", "canary", "traffic",
     "log_level",
-)
+)  # fmt: skip
 """Sections that a running service takes."""
 LIVE_KEYS = ("receive.trust_tracestate",)
 """Keys of other sections that it takes, too."""

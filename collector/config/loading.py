@@ -357,16 +357,8 @@ def _source_mistakes(settings: Settings) -> Iterator[str]:
 
 
 _OWN_TOPICS = (
-    "spans",
-    "turns",
-    "evaluations",
-    "definitions",
-    "dead_letters",
-    "labels",
-    "unlinked",
-    "history",
-    "judged_spans",
-)
+    "spans", "turns", "evaluations", "definitions", "dead_letters", "labels", "unlinked", "history", "judged_spans",
+)  # fmt: skip
 
 
 def _note_mistakes(settings: Settings) -> Iterator[str]:

@@ -274,28 +274,12 @@ _BASE_URLS: Mapping[str, str] = {"anthropic": "https://api.anthropic.com/v1"}
 _OPENAI = "https://api.openai.com/v1"
 _LISTED_KINDS = frozenset({"openai", "embeddings"})
 _OF_WORDS = (
-    "temperature",
-    "max_tokens",
-    "top_logprobs",
-    "answer_key",
-    "subject_first",
-    "seed",
-    "reasoning_effort",
-    "service_tier",
-    "sees",
-    "batch_discount",
-)
+    "temperature", "max_tokens", "top_logprobs", "answer_key", "subject_first", "seed", "reasoning_effort",
+    "service_tier", "sees", "batch_discount",
+)  # fmt: skip
 _OF_ENDPOINTS = (
-    "base_url",
-    "api_key",
-    "api_key_file",
-    "headers",
-    "header_files",
-    "extra_body",
-    "tls",
-    "proxy",
-    "batch_discount",
-)
+    "base_url", "api_key", "api_key_file", "headers", "header_files", "extra_body", "tls", "proxy", "batch_discount",
+)  # fmt: skip
 _WITHOUT: Mapping[JudgeApi, tuple[str, ...]] = {
     "decisions": _OF_WORDS,
     "systemone": _OF_WORDS,

@@ -43,14 +43,9 @@ _NAMES = frozenset((*_LISTS, *(name for name, _ in _WITH_LISTS)))
 _INDEXED = ("llm.tools.", "llm.request.functions.")
 """Beginnings of names with a number: OpenInference, OpenLLMetry."""
 _PARAMETERS = (
-    "parameters",
-    "inputSchema",
-    "input_schema",
-    "parameters_json_schema",
-    "parametersJsonSchema",
-    "args_schema",
+    "parameters", "inputSchema", "input_schema", "parameters_json_schema", "parametersJsonSchema", "args_schema",
     "arguments",
-)
+)  # fmt: skip
 """Names of the schema of the arguments, in the order of how common they are."""
 _WRAPPERS = ("function", "toolSpec", "tool", "json_schema", "function_declaration", "data")
 

@@ -37,21 +37,9 @@ from evaluators.texts.linear_regex import translate
 _MARKS = r"\u00ad\u0300-\u036f\u0900-\u109f\u200b-\u200d\u2060\ufeff"
 """Characters within words that `\\w` omits: combining accents, vowels of Indian scripts, invisible ones."""
 _AT = (
-    "@",
-    "%40",
-    "&#64;",
-    "&#x40;",
-    "\\u0040",
-    "(at)",
-    "[at]",
-    " (at) ",
-    " [at] ",
-    " @ ",
-    " (ät) ",
-    "(ät)",
-    " [ät] ",
-    " [собака] ",
-)
+    "@", "%40", "&#64;", "&#x40;", "\\u0040",
+    "(at)", "[at]", " (at) ", " [at] ", " @ ", " (ät) ", "(ät)", " [ät] ", " [собака] ",
+)  # fmt: skip
 """As it is; in a URL; in HTML; in JSON that is cut off, so that nobody reads it; and as people hide it from robots."""
 _LOCAL_PART_BACKWARDS = re.compile(rf"\\{{0,3}}[\w.%+\-{_MARKS}]{{1,128}}")
 _DOMAIN = re.compile(

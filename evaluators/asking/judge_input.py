@@ -19,27 +19,10 @@ from evaluators.skip_reasons import SkipReason
 from evaluators.texts.paths import parse_json_or_text
 
 TurnField = Literal[
-    "input",
-    "actual_output",
-    "expected_output",
-    "context",
-    "retrieval_context",
-    "tools_called",
-    "expected_tools",
-    "tools_offered",
-    "system_prompt",
-    "history",
-    "feedback",
-    "attributes",
-    "model",
-    "service",
-    "dialect",
-    "user_id",
-    "usage",
-    "error",
-    "started_at",
-    "ended_at",
-]
+    "input", "actual_output", "expected_output", "context", "retrieval_context", "tools_called", "expected_tools",
+    "tools_offered", "system_prompt", "history", "feedback", "attributes", "model", "service", "dialect", "user_id",
+    "usage", "error", "started_at", "ended_at",
+]  # fmt: skip
 """The fields of a turn that a judge can be shown: everything but its ids."""
 
 TURN_FIELDS: tuple[str, ...] = get_args(TurnField)

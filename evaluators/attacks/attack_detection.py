@@ -56,25 +56,10 @@ _ANYWHERE: Signs = signs_of(
 """A persona without limits is described in many sentences: any three of these in a part of a text."""
 
 _MARKS = (
-    "<|im_start|>",
-    "<| im_start|>",
-    "<|system|>",
-    "<| system|>",
-    "[inst]",
-    "[ inst]",
-    "<|im_end|>",
-    "<system>",
-    "</user>",
-    "[admin]",
-    "[system]",
-    "[start output]",
-    "[end of input]",
-    "<interaction-config>",
-    "end of user input",
-    "end user ambiguity",
-    "<<sys>>",
-    "<< sys>>",
-)
+    "<|im_start|>", "<| im_start|>", "<|system|>", "<| system|>", "[inst]", "[ inst]", "<|im_end|>", "<system>",
+    "</user>", "[admin]", "[system]", "[start output]", "[end of input]", "<interaction-config>", "end of user input",
+    "end user ambiguity", "<<sys>>", "<< sys>>",
+)  # fmt: skip
 
 
 def detect_attack(text: str, *, by_user: bool) -> frozenset[str]:

@@ -20,20 +20,9 @@ from evaluators.skip_reasons import SkipReason
 from evaluators.texts.paths import parse_json_or_text
 
 PLAN_TOOLS = (
-    "write_todos",
-    "TodoWrite",
-    "todo_write",
-    "write_todo_list",
-    "manage_todo_list",
-    "update_plan",
-    "create_plan",
-    "write_plan",
-    "set_plan",
-    "make_plan",
-    "plan",
-    "planning",
-    "submit_plan",
-)
+    "write_todos", "TodoWrite", "todo_write", "write_todo_list", "manage_todo_list", "update_plan", "create_plan",
+    "write_plan", "set_plan", "make_plan", "plan", "planning", "submit_plan",
+)  # fmt: skip
 """Tools for plans as agents and libraries call them: deep agents, coding agents, planners."""
 
 MOST_STEPS = 50
