@@ -33,6 +33,7 @@ from collector.redact.prefilter import (
     suspects_of,
 )
 from evaluators.texts.linear_regex import translate
+from evaluators.texts.word_lists import load_words
 
 _MARKS = r"\u00ad\u0300-\u036f\u0900-\u109f\u200b-\u200d\u2060\ufeff"
 """Characters within words that `\\w` omits: combining accents, vowels of Indian scripts, invisible ones."""
@@ -96,28 +97,8 @@ _IPV6 = re.compile(r"(?<![\w:])[0-9A-Fa-f:]{2,39}(?:%[\w]{1,15})?(?![\w:])")
 _COLONS = re.compile(r":(?:[0-9A-Fa-f]{1,4})?:")
 _JWT = re.compile(r"(?<![\w\-])eyJ[\w\-]{8,8000}\.[\w\-]{2,16000}(?:\.[\w\-]{0,4000})?")
 _PRIVATE_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----|Private-Lines: [0-9]{1,4}")
-_KEY = re.compile(
-    r"(?<![A-Za-z0-9])(?:"
-    r"sk-[\w\-]{16,250}"  # OpenAI, Anthropic and many that follow them
-    r"|(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}"  # AWS
-    r"|gh[pousr]_[A-Za-z0-9]{20,255}|github_pat_\w{20,255}|glpat-[\w\-]{20,255}"
-    r"|xox[abeoprs]-[\w\-]{10,255}|xapp-[\w\-]{10,255}"  # Slack
-    r"|AIza[\w\-]{30,60}|ya29\.[\w\-]{20,400}"  # Google
-    r"|(?:sk|rk|pk|whsec)_(?:live|test)_\w{10,255}|whsec_[A-Za-z0-9+/=]{16,255}"  # Stripe
-    r"|hf_[A-Za-z0-9]{20,100}|npm_[A-Za-z0-9]{30,60}|pypi-[\w\-]{40,255}|dop_v1_[a-f0-9]{64}"
-    r"|hooks\.slack\.com/services/[\w/]{20,100}|shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32}|ATATT3[\w\-=]{20,255}"
-    r"|(?:xai|pplx)-[A-Za-z0-9]{20,100}|r8_[A-Za-z0-9]{20,100}|hvs\.[\w\-]{20,255}"  # xAI, Perplexity, Replicate, Vault
-    r"|GOCSPX-[\w\-]{20,60}|1//0[\w\-]{30,250}|EAA[A-Z][A-Za-z0-9]{30,400}"  # Google, Meta
-    r"|gl(?:rt|dt|cbt|ptt|ft|soat)-[\w\-]{20,255}|dckr_pat_[\w\-]{20,64}|sbp_[a-f0-9]{40}|figd_[\w\-]{20,100}"
-    r"|key-[0-9a-f]{32}|xkeysib-[0-9a-f]{64}-\w{16}|SK[0-9a-f]{32}|dapi[0-9a-f]{32}|sq0(?:atp|csp)-[\w\-]{20,60}"
-    r"|[MNO][A-Za-z0-9]{23,27}\.[\w\-]{6}\.[\w\-]{27,40}|[0-9]{8,10}:AA[\w\-]{33}"  # Discord, Telegram
-    r"|rubygems_[a-f0-9]{48}|gl(?:sa|c)_[\w\-=]{30,255}|ops_eyJ[\w\-]{30,4000}|ntn_[A-Za-z0-9]{40,60}"
-    r"|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|NRAK-[A-Z0-9]{27}|lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}|nvapi-[\w\-]{40,100}"
-    r"|tvly-[\w\-]{20,100}|ph[cx]_[A-Za-z0-9]{30,64}|tskey-[a-z]{3,10}-[\w\-]{16,100}|AGE-SECRET-KEY-1[A-Z0-9]{58}"
-    r"|discord(?:app)?\.com/api/webhooks/[0-9]{17,20}/[\w\-]{40,100}"
-    r"|SG\.[\w\-]{16,64}\.[\w\-]{16,64}|gsk_[A-Za-z0-9]{20,100}|sntrys_[\w\-=]{20,255}|lin_api_\w{20,100}"
-    r")"
-)
+_KEYS = "|".join(load_words("collector.redact", "key_forms.txt")["KEYS"])
+_KEY = re.compile(rf"(?<![A-Za-z0-9])(?:{_KEYS})")
 _MAY_BE_KEY = ByteMatcher(KEY_STARTS)
 _ANY_START = ByteMatcher(f"{KEY_STARTS}|{LETTERED}|{_DOT_WORD}")
 """The common start of keys, ids that begin with letters and spelt-out addresses, as one search."""
