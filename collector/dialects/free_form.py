@@ -111,9 +111,8 @@ def _find_in_fields(fields: JsonObject, role: str, keys: Sequence[str], depth: i
             messages = _find_messages(fields[key], role, keys, depth - 1)
             if messages:
                 return messages
-    single_value = (
-        next(iter(fields.values())) if role == "user" and len(fields) == 1 else None
-    )  # arguments are called anything
+    # Arguments are called anything.
+    single_value = next(iter(fields.values())) if role == "user" and len(fields) == 1 else None
     return _parse_text(single_value, role) if isinstance(single_value, str) else None
 
 

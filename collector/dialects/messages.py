@@ -233,9 +233,8 @@ def _add_message(item: JsonObject, role: str, messages: list[ChatMessage], _dept
     if own_role not in _KNOWN and any(
         call.name == own_role for message in messages[-_MAX_CALL_DISTANCE:] for call in message.tool_calls
     ):
-        messages.append(
-            make_tool_result({"name": own_role}, content)
-        )  # Langfuse for JavaScript: the role is the tool's name
+        # Langfuse for JavaScript: the role is the tool's name.
+        messages.append(make_tool_result({"name": own_role}, content))
     elif own_role == "tool" and not any(parse_tool_result(as_dict(part)) for part in as_list(content)):
         messages.append(make_tool_result({**as_dict(body.get("additional_kwargs")), **body}, content))
     else:

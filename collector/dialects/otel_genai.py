@@ -275,9 +275,8 @@ def _read_tool(span: Span, attributes: Attributes, events: message_events.EventM
         input_value = events.input[-1].text
     if output_value is None and events.output:
         output_value = events.output[-1].text
-    result = (
-        decode_json(output_value) if span.scope == "gen_ai" else decode(output_value)
-    )  # the AI SDK's results are JSON throughout
+    # The AI SDK's results are JSON throughout.
+    result = decode_json(output_value) if span.scope == "gen_ai" else decode(output_value)
     call = ToolCall(
         id=find_text(attributes, "gen_ai.tool.call.id"),
         name=name,

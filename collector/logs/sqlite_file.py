@@ -264,22 +264,21 @@ class SqliteFile:
     def _connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA cache_size = -16000")
-        connection.execute(
-            "PRAGMA secure_delete = ON"
-        )  # deleted text is overwritten; SQLite's default is the builder's
+        # Deleted text is overwritten; SQLite's default is the builder's.
+        connection.execute("PRAGMA secure_delete = ON")
         return connection
 
     @contextmanager
     def _translated_open(self) -> Generator[None]:
         """SQLite's errors of opening as ours."""
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            if _code(error) in _WRONG_PATH and _has_room(self.path):
-                raise LogError(f"{error}; see that the folder exists and can be written") from error
-            raise LogUnavailable(str(error)) from error
-        except sqlite3.DatabaseError as error:
-            raise LogError(str(error)) from error
+        with _translated():
+            try:
+                yield
+            except sqlite3.OperationalError as error:
+                code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary one
+                if code in _WRONG_PATH and _has_room(self.path):
+                    raise LogError(f"{error}; see that the folder exists and can be written") from error
+                raise
 
     def _lock(self, log: str, group: str) -> sqlite3.Connection:
         path = lock_path(self.path, log, group)
@@ -414,11 +413,6 @@ def _compacted(connection: sqlite3.Connection) -> None:
 
 def _offsets(connection: sqlite3.Connection) -> dict[Key, int]:
     return {key: end.offset for key, end in read_ends(connection).items()}
-
-
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary error code."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _has_room(path: Path) -> bool:

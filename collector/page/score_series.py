@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 
 from collector.records.audits import audit_of, lost_audit
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums
@@ -196,19 +196,11 @@ class Bin:
         """Add another column."""
         self.within_column.add(other.within_column)
         self.across_columns.add(other.across_columns)
-        self.passed += other.passed
-        self.verdicts += other.verdicts
-        self.clipped += other.clipped
-        self.skipped += other.skipped
-        self.failed += other.failed
-        self.cost_usd += other.cost_usd
-        self.calls += other.calls
-        self.tokens += other.tokens
-        self.audited += other.audited
-        self.week += other.week
-        self.unscored += other.unscored
-        self.unaudited += other.unaudited
-        self.unshown += other.unshown
+        for name in _SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+_SUMMED = tuple(field.name for field in fields(Bin) if field.name not in {"within_column", "across_columns"})
 
 
 def _unscored(evaluation: Evaluation) -> float:

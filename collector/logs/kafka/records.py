@@ -263,9 +263,8 @@ class _Records(FetchedRecords):
                 return
             self._decompress(batch)
         elif batch.compression_type and batch.size_in_bytes * DENSEST > self._decoding.max_batch_bytes:
-            raise DecompressedTooLarge(
-                self._decoding.max_batch_bytes
-            )  # an old format, which only the library decompresses
+            # An old format, which only the library decompresses.
+            raise DecompressedTooLarge(self._decoding.max_batch_bytes)
         time = self._decoding.times.get(self._number, 0.0)
         for record in batch:
             time = max(time, (record.timestamp or 0) / 1000)

@@ -64,16 +64,8 @@ def ensure_topics(
             config = {**_config(settings), **_copies(replication_factor), **(configs or {}).get(topic, {})}
             config[TIMESTAMPS] = timestamps
             with suppress(TopicAlreadyExistsError):  # another process has just made it
-                admin.create_topics(
-                    {
-                        topic: {
-                            "num_partitions": partitions,
-                            "replication_factor": replication_factor,
-                            "configs": config,
-                        }
-                    },
-                    wait_for_metadata=True,
-                )
+                new = {"num_partitions": partitions, "replication_factor": replication_factor, "configs": config}
+                admin.create_topics({topic: new}, wait_for_metadata=True)
         if missing:
             _await_topics(admin, missing)
         _check(admin, settings, topics, partitions, timestamps)
@@ -100,10 +92,9 @@ def retention(settings: KafkaSettings, topic: str) -> float | None:
     Raises:
         LogUnavailable: no broker says so: there is no such topic at present, or its configuration may not be read.
     """
-    with administrating(settings) as admin:
-        described = admin.describe_configs([_Resource("topic", topic, {RETENTION: None})], config_filter="all")
     try:
-        value = int(described["topic"][topic][RETENTION]["value"])
+        with administrating(settings) as admin:
+            value = int(_described(admin, [topic], RETENTION)[topic][RETENTION]["value"])
     except (KeyError, TypeError, ValueError):
         raise LogUnavailable(f"brokers do not say for how long the topic {topic} keeps records") from None
     return None if value < 0 else value / 1000
@@ -195,9 +186,8 @@ def states(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, TopicSta
         for topic, partitions in there.items():
             every = [TopicPartition(topic, number) for number in range(partitions)]
             starts, ends = _offsets(admin, every, OffsetSpec.EARLIEST), _offsets(admin, every, OffsetSpec.LATEST)
-            described = admin.describe_configs([_Resource("topic", topic, {TIMESTAMPS: None})], config_filter="all")
-            records = sum(ends[where] - starts[where] for where in every)
-            result[topic] = TopicState(partitions, records, described["topic"][topic][TIMESTAMPS]["value"])
+            timestamps = _described(admin, [topic], TIMESTAMPS)[topic][TIMESTAMPS]["value"]
+            result[topic] = TopicState(partitions, sum(ends[where] - starts[where] for where in every), timestamps)
     return result
 
 
@@ -215,8 +205,8 @@ def room_of(settings: KafkaSettings, topic: str) -> TopicRoom | None:
         there = _partitions(admin, [topic])
         if topic not in there:
             return None
-        described = admin.describe_configs([_Resource("topic", topic, {LARGEST: None})], config_filter="all")
-        return TopicRoom(there[topic], int(described["topic"][topic][LARGEST]["value"]) - _BATCH_OVERHEAD)
+        largest = _described(admin, [topic], LARGEST)[topic][LARGEST]["value"]
+        return TopicRoom(there[topic], int(largest) - _BATCH_OVERHEAD)
 
 
 def empty(settings: KafkaSettings, topics: Mapping[str, TopicState]) -> None:
@@ -243,8 +233,7 @@ def set_timestamps(settings: KafkaSettings, topics: Sequence[str], timestamps: s
         admin.alter_configs([_Resource("topic", topic, {TIMESTAMPS: timestamps}) for topic in topics])
         give_up_at = time.monotonic() + KNOWN_WITHIN
         while time.monotonic() < give_up_at:
-            resources = [_Resource("topic", topic, {TIMESTAMPS: None}) for topic in topics]
-            described = admin.describe_configs(resources, config_filter="all")["topic"]
+            described = _described(admin, topics, TIMESTAMPS)
             if all(described[topic][TIMESTAMPS]["value"] == timestamps for topic in topics):
                 return
             time.sleep(0.1)
@@ -267,6 +256,12 @@ def _partitions(admin: Any, topics: Sequence[str]) -> dict[str, int]:
     return {topic["name"]: len(topic["partitions"]) for topic in described if topic["error_code"] == 0}
 
 
+def _described(admin: Any, topics: Sequence[str], *names: str) -> Any:
+    """The configs of these names by topic and name, each with its `value`."""
+    resources = [_Resource("topic", topic, dict.fromkeys(names)) for topic in topics]
+    return admin.describe_configs(resources, config_filter="all")["topic"]
+
+
 def _await_topics(admin: Any, topics: Sequence[str]) -> None:
     """Wait until a broker knows topics that were just made, perhaps by another process."""
     give_up_at = time.monotonic() + KNOWN_WITHIN
@@ -276,8 +271,7 @@ def _await_topics(admin: Any, topics: Sequence[str]) -> None:
 
 def _check(admin: Any, settings: KafkaSettings, topics: Sequence[str], partitions: int, timestamps: str) -> None:
     there = _partitions(admin, topics)
-    resources = [_Resource("topic", topic, {TIMESTAMPS: None, LARGEST: None}) for topic in topics]
-    described = admin.describe_configs(resources, config_filter="all")["topic"]
+    described = _described(admin, topics, TIMESTAMPS, LARGEST)
     for topic in topics:
         if topic not in there:
             raise LogError(f"the topic {topic} was made and is not there; is it being deleted?")
