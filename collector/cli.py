@@ -273,6 +273,11 @@ def run(
     workers: Annotated[int, typer.Option(min=1, help="How many processes share the work, a core for each.")] = 1,
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
+    import gc
+
+    from collector.service.garbage import COLLECT_AFTER
+
+    gc.set_threshold(*COLLECT_AFTER)  # before all else is imported
     checked = _load_for_traffic(config)
     from collector.service.app import serve, stages_of
 

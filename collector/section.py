@@ -4,16 +4,18 @@ from collections.abc import Iterable
 from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import ConfigDict, model_validator
+
+from evaluators.descriptions import Described
 
 
-class Section(BaseModel):
+class Section(Described):
     """A mapping of the file: no unknown keys, and nothing changes after reading.
 
     The docstring below a key is its description, in the reference and in the schema.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

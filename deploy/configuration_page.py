@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from collector import plugins
 from collector.config.settings import Settings
 from collector.durations import seconds
+from evaluators.descriptions import described_fields
 
 FIRST: Mapping[str, str] = yaml.safe_load(Path(__file__).with_name("first_keys.yaml").read_text(encoding="utf-8"))
 """The keys of the first page, by their section."""
@@ -56,7 +57,7 @@ def advanced() -> str:
 
 def own_keys(kind: str) -> tuple[Row, ...]:
     """The keys of a kind of evaluator, but for those of every one."""
-    fields = plugins.evaluator_class(kind).model_fields
+    fields = described_fields(plugins.evaluator_class(kind))
     return tuple(_rows({name: field for name, field in fields.items() if name not in ("name", "threshold")}))
 
 
@@ -125,7 +126,7 @@ def undescribed() -> list[str]:
         f"{path}.{name}".lstrip(".")
         for prefix, whole in models.items()
         for path, model, _ in _models(prefix, whole)
-        for name, field in model.model_fields.items()
+        for name, field in described_fields(model).items()
         if not (field.description or _model_in(field.annotation))
     ]
 
@@ -142,7 +143,7 @@ def _common_rows() -> Iterator[Row]:
         "the kind's own",
         "What it scores: `conversation` makes `conversational_prompt` of `prompt`, and so on.",
     )
-    field = plugins.evaluator_class("toxicity").model_fields["threshold"]
+    field = described_fields(plugins.evaluator_class("toxicity"))["threshold"]
     yield _row("threshold", field)
 
 
@@ -151,7 +152,7 @@ def _sections(path: str, whole: type[BaseModel]) -> Iterator[Section]:
     for place, model, said in _models(path, whole):
         fields = {
             name: field
-            for name, field in model.model_fields.items()
+            for name, field in described_fields(model).items()
             if field.is_required() or _model_in(field.annotation) is None
         }
         document = _one_line(model.__doc__ or "")
@@ -162,7 +163,7 @@ def _sections(path: str, whole: type[BaseModel]) -> Iterator[Section]:
 def _models(path: str, model: type[BaseModel], said: str = "") -> Iterator[tuple[str, type[BaseModel], str]]:
     """A model and those inside it, each with the path of its keys and the description of the key that holds it."""
     yield path, model, said
-    for name, field in model.model_fields.items():
+    for name, field in described_fields(model).items():
         inner = _model_in(field.annotation)
         if inner is not None:
             place = f"{path}.{name}{_steps(field.annotation)}".lstrip(".")

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from evaluators.cases import Conversation, Json, Scope, Turn
+from evaluators.descriptions import Described
 from evaluators.foreign_names import EVALUATOR, missing, refused_argument
 from evaluators.judge import Judge
 from evaluators.prompts import load
@@ -24,13 +25,13 @@ ADDED_LATER = "added later: part of the version only where it is not the default
 Example: TypeAlias = Mapping[str, Json]
 
 
-class Evaluator(BaseModel, ABC, Generic[Case]):
+class Evaluator(Described, ABC, Generic[Case]):
     """How to score one case. Its fields are its configuration; it has no state and may be shared by any tasks.
 
     `threshold` lies on the score's 0..1. A score passes at or above it, or, where lower is better, at or below it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: ClassVar[str]
     """The word in the configuration that selects this class; the name of its entry point."""

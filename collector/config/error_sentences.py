@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from collector.config.settings import Settings
 from collector.wording import lowered, requirement, suggestion, unknown
+from evaluators.descriptions import described_fields
 
 _MAPPINGS = frozenset({"dict_type", "model_type", "model_attributes_type"})
 _MEMBERS = frozenset({"str", "int", "float", "bool"})
@@ -155,7 +156,7 @@ def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> Mapping[str,
         elif section is None:
             current = _item_of(current)
     section = _model_in(current)
-    fields = section.model_fields.items() if section else ()
+    fields = described_fields(section).items() if section else ()
     return {name: " ".join((field.description or "…").split()) for name, field in fields}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import astuple
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -257,7 +256,7 @@ class PrometheusExporter:
             self._count_sums(_EVIDENCE, series, evidence.evidence)
 
     def _count_sums(self, of: Sequence[metrics.Series], labels: Sequence[str], grown: Sums) -> None:
-        for series, amount in zip(of, astuple(grown), strict=True):
+        for series, amount in zip(of, grown.values, strict=True):
             self._telemetry.counter(series, *labels).inc(amount)
 
     def _record_success(self, evaluator: str, monitor: str, time: float) -> None:

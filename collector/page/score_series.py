@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 from collector.records.audits import audit_of, lost_audit
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums
@@ -55,7 +55,7 @@ class ScoreSums:
 
     def numbers(self) -> tuple[float, ...]:
         """All sums: counts first."""
-        return (self.scores, self.conversations, *astuple(self.sums))
+        return (self.scores, self.conversations, *self.sums.values)
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> "ScoreSums":
@@ -172,7 +172,7 @@ class Bin:
             self.tokens,
             *(each - more for each, more in zip(within, across, strict=True)),
             *self.audited.values,
-            *astuple(self.week),
+            *self.week.values,
             self.unscored,
             self.unaudited,
             self.unshown,

@@ -5,7 +5,6 @@ can hand over what it has.
 """
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -53,11 +52,6 @@ from collector.wording import unknown
 
 logger = logging.getLogger(__name__)
 
-COLLECT_AFTER = (5_000, 10, 10)
-"""Objects after which garbage is collected; Python's own 700 is for smaller programs. Hardly anything of a service is
-garbage of that kind, and the state that a restart rebuilds was gone through again and again, for a tenth of its time.
-"""
-
 STAGES = ("receive", "assemble", "evaluate", "export", "watch", "page")
 
 
@@ -102,7 +96,6 @@ def serve(
     """
     import uvloop
 
-    gc.set_threshold(*COLLECT_AFTER)
     log_as_json(level_of(log_level or config.settings.log_level))
     uvloop.run(_until_stopped(config, stages, fixed_level=log_level is not None, worker=worker))
 

@@ -63,6 +63,11 @@ class Sums:
         )
 
     @property
+    def values(self) -> tuple[float, float, float, float, float]:
+        """The sums, in their order."""
+        return self.w, self.wy, self.w2, self.w2y, self.w2y2
+
+    @property
     def mean(self) -> float:
         """The unbiased mean; there must be a score."""
         return self.wy / self.w

@@ -13,6 +13,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from urllib.parse import unquote
 
 from pydantic_core import SchemaValidator, core_schema
@@ -127,18 +128,25 @@ def _as_text(data: bytes) -> Iterator[str]:
 _SPACELESS = "[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 
 
-def matcher(alternatives: Sequence[str], *, whole: bool = True) -> SchemaValidator:
+class Matcher:
     """Searches in linear time, by the engine of pydantic: whole words, but in scripts without spaces anywhere.
 
-    Without `whole` parts of words, too.
+    Without `whole` parts of words, too. It is compiled when it is first asked, which takes 2 ms.
     """
-    branches = [one for line in alternatives for one in _top_level(line)]
-    if not whole:
-        return _matcher("|".join(branches))
-    apart = "|".join(one for one in branches if not _BEGINS_SPACELESS.match(one))
-    glued = [one for one in branches if _BEGINS_SPACELESS.match(one)]
-    words_ = rf"(?:^|[^\p{{L}}\p{{N}}])(?:{apart})(?:$|[^\p{{L}}\p{{M}}\p{{N}}])"
-    return _matcher("|".join((words_, *glued)))
+
+    def __init__(self, alternatives: Sequence[str], *, whole: bool = True) -> None:
+        self._alternatives = alternatives
+        self._whole = whole
+
+    @cached_property
+    def occurs_in(self) -> Callable[[str], bool]:
+        """Whether it occurs in a text."""
+        branches = [one for line in self._alternatives for one in _top_level(line)]
+        if self._whole:
+            apart = "|".join(one for one in branches if not _BEGINS_SPACELESS.match(one))
+            glued = [one for one in branches if _BEGINS_SPACELESS.match(one)]
+            branches = [rf"(?:^|[^\p{{L}}\p{{N}}])(?:{apart})(?:$|[^\p{{L}}\p{{M}}\p{{N}}])", *glued]
+        return _matcher("|".join(branches)).isinstance_python
 
 
 _BEGINS_SPACELESS = re.compile(rf"(?:10)?(?:\(\?:)*{_SPACELESS}")
@@ -155,24 +163,24 @@ def _top_level(line: str) -> Iterator[str]:
     yield line[start:]
 
 
-def matchers(name: str, *, within: Sequence[str] = ()) -> dict[str, SchemaValidator]:
+def matchers(name: str, *, within: Sequence[str] = ()) -> dict[str, Matcher]:
     """The lists of a file of this folder as matchers, by name; those of `within` match parts of words, too."""
     lists = load_words("evaluators.attacks", name)
-    return {list_name: matcher(words, whole=list_name not in within) for list_name, words in lists.items()}
+    return {list_name: Matcher(words, whole=list_name not in within) for list_name, words in lists.items()}
 
 
-Signs = Mapping[str, Sequence[Sequence[SchemaValidator]]]
+Signs = Mapping[str, Sequence[Sequence[Matcher]]]
 """The words that one sentence must contain, by the sign's name: all of one of its ways."""
 
 
-def signs_of(words: Mapping[str, SchemaValidator], signs: Mapping[str, Sequence[str]]) -> Signs:
+def signs_of(words: Mapping[str, Matcher], signs: Mapping[str, Sequence[str]]) -> Signs:
     """Signs whose ways name the lists of words that must come together."""
     return {sign: [tuple(words[name] for name in way.split()) for way in ways] for sign, ways in signs.items()}
 
 
 INJECTION_WORDS = matchers("injection_words.txt", within=("QUALITY",))
 _SIGNS: Signs = signs_of(
-    {**INJECTION_WORDS, "ROLE": _matcher(r"(?m:^)[\s#*]*(?:system|assistant|instruction):")},
+    {**INJECTION_WORDS, "ROLE": Matcher([r"(?m:^)[\s#*]*(?:system|assistant|instruction):"], whole=False)},
     {
         "asks_to_ignore_instructions": ("IGNORE INSTRUCTIONS PRIOR",),
         "asks_for_a_score": (
@@ -243,36 +251,28 @@ def _signs(lowered: str) -> Iterator[str]:
             and (name != "holds_a_verdict" or _VERDICT_TOO.search(lowered))
         ):
             yield name
-    if INJECTION_WORDS["STATED"].isinstance_python(lowered):  # on several lines, too
+    if INJECTION_WORDS["STATED"].occurs_in(lowered):  # on several lines, too
         yield "holds_a_verdict"
     yield from find_together(lowered, _SIGNS)
 
 
 def find_together(lowered: str, signs: Signs, divide: Callable[[str], Iterator[str]] | None = None) -> Iterator[str]:
     """The names of the signs of which all parts of one way are in one sentence, or in one part by `divide`."""
-    occurs = _remembered(_occurs_in(lowered))  # of most ways the first part is nowhere, and the others are not sought
-    possible = [(name, way) for name, ways in signs.items() for way in ways if all(map(occurs, way))]
-    if not possible:
-        return
-    for part in (divide or _sentences)(lowered):
+    known: dict[Matcher, bool] = {}
+    possible: list[tuple[str, Sequence[Matcher]]] = []
+    for name, ways in signs.items():
+        for way in ways:
+            for word in way:  # of most ways the first is nowhere, and the others are not sought
+                if (occurs := known.get(word)) is None:
+                    occurs = known[word] = word.occurs_in(lowered)
+                if not occurs:
+                    break
+            else:
+                possible.append((name, way))
+    for part in (divide or _sentences)(lowered) if possible else ():
         for name, way in possible:
-            if all(map(_occurs_in(part), way)):
+            if all(word.occurs_in(part) for word in way):
                 yield name
-
-
-def _occurs_in(text: str) -> Callable[[SchemaValidator], bool]:
-    return lambda part: part.isinstance_python(text)
-
-
-def _remembered(occurs: Callable[[SchemaValidator], bool]) -> Callable[[SchemaValidator], bool]:
-    known: dict[int, bool] = {}
-
-    def remembered(part: SchemaValidator) -> bool:
-        if (result := known.get(id(part))) is None:
-            result = known[id(part)] = occurs(part)
-        return result
-
-    return remembered
 
 
 def _sentences(text: str) -> Iterator[str]:

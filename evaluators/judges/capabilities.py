@@ -88,6 +88,10 @@ class Capabilities:
         return replace(self, format="json_object" if self.format == "json_schema" else "text")
 
 
+FEATURE_NAMES = tuple(each.name for each in fields(Capabilities))
+"""The names of all features."""
+
+
 def _fewer(complaint: str, requested: int) -> int:
     """The number of alternatives that a complaint allows: the highest in it below the requested one, else 5, else 0."""
     allowed = [int(number) for number in _COUNT.findall(complaint) if 0 < int(number) < requested]
@@ -132,10 +136,11 @@ class LearntCapabilities:
     def begin(self, used: Callable[[Capabilities], frozenset[str]]) -> QuestionAttempt:
         """Begin a question."""
         features, now = self.current, self._clock()
-        hoped_for = replace(self._hoped_for, bounds=features.bounds)
-        if features != hoped_for and now - self._rechecked_at >= self._recheck:
-            self._rechecked_at, self._recheck = now, min(2 * self._recheck, _LONGEST_RECHECK)
-            features = hoped_for
+        if features is not self._hoped_for and now - self._rechecked_at >= self._recheck:
+            hoped_for = replace(self._hoped_for, bounds=features.bounds)
+            if features != hoped_for:
+                self._rechecked_at, self._recheck = now, min(2 * self._recheck, _LONGEST_RECHECK)
+                features = hoped_for
         return QuestionAttempt(features, features, used(features))
 
     def refused(self, attempt: QuestionAttempt, complaint: str, *, named: bool = True) -> bool:
@@ -177,9 +182,9 @@ class LearntCapabilities:
         """A question was answered: learn from the comparison, if it is one."""
         self._faults = 0
         lacking = {
-            each.name: getattr(attempt.features, each.name)
-            for each in fields(Capabilities)
-            if getattr(attempt.features, each.name) != getattr(attempt.first, each.name)
+            name: getattr(attempt.features, name)
+            for name in (FEATURE_NAMES if attempt.features is not attempt.first else ())
+            if getattr(attempt.features, name) != getattr(attempt.first, name)
         }
         for name in attempt.used - lacking.keys():
             value = getattr(attempt.features, name)

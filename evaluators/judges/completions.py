@@ -106,7 +106,7 @@ def read_passing_over(body: bytes, decoder: msgspec.json.Decoder[Any]) -> dict[s
 def _value_of(part: Any) -> Any:
     """The value that a part of a form stands for: objects as dictionaries, values of any kind parsed."""
     if isinstance(part, msgspec.Raw):
-        return read_outside(bytes(part))
+        return None if part is NULL else read_outside(bytes(part))
     if isinstance(part, list):
         every = cast("list[Any]", part)
         return every if every and isinstance(every[0], TokenEntry) else [_value_of(each) for each in every]

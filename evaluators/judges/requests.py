@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -22,7 +22,7 @@ from evaluators.asking.sight import image_parts
 from evaluators.cases import Json
 from evaluators.judge import Prompt
 from evaluators.judges.answer_places import mapping
-from evaluators.judges.capabilities import Capabilities
+from evaluators.judges.capabilities import FEATURE_NAMES, Capabilities
 from evaluators.packs.packed_prompt import PackPrompt
 
 Chat = list[dict[str, Json]]
@@ -69,7 +69,7 @@ class Request:
             "multiple_choices": samples == 1,
             "bounds": True,
         }
-        return frozenset(each.name for each in fields(features) if not unused.get(each.name, False))
+        return frozenset([name for name in FEATURE_NAMES if not unused.get(name, False)])
 
     def shaped(self, *, bounded: bool) -> Request:
         """The same with the schema of what is asked for, bounding texts and lists or not; a pack's stays as it is."""

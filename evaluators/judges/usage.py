@@ -40,8 +40,8 @@ def usage_of(used: Any) -> Usage:
     tokens of Anthropic, and of others where they are fewer than those out of the cache, leave these out.
     """
     reported = mapping(used)
-    input_details = [reported, *(mapping(reported.get(name)) for name in _INPUT_DETAILS)]
-    output_details = [reported, *(mapping(reported.get(name)) for name in _OUTPUT_DETAILS)]
+    input_details = [reported, *[mapping(reported[name]) for name in _INPUT_DETAILS if name in reported]]
+    output_details = [reported, *[mapping(reported[name]) for name in _OUTPUT_DETAILS if name in reported]]
     read, written = _first(reported, _INPUT), _first(reported, _OUTPUT)
     cached, stored = _highest(input_details, _CACHED), _highest(input_details, _WRITTEN)
     if cached > read or ("input_tokens" in reported and (_CACHED[1] in reported or _WRITTEN[1] in reported)):
@@ -92,25 +92,30 @@ def estimated_tokens(*parts: Any) -> int:
     for part in parts:
         if isinstance(part, str):
             size += len(part.encode(errors="replace"))
-        elif isinstance(part, Mapping):
+        elif isinstance(part, (dict, Mapping)):
             fields = cast("Mapping[str, Any]", part)
             picture = "image_url" in fields
             size += _PICTURE_TOKENS * _BYTES_PER_TOKEN if picture else estimated_tokens(*fields.values()) * 4
-        elif isinstance(part, Sequence):
+        elif isinstance(part, (list, Sequence)):
             size += estimated_tokens(*cast("Sequence[Any]", part)) * 4
     return -(-size // _BYTES_PER_TOKEN)
 
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> int:
-    return next((number for name in names if (number := _tokens(fields.get(name)))), 0)
+    for name in names:
+        if name in fields and (number := _tokens(fields[name])):
+            return number
+    return 0
 
 
 def _highest(parts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
-    return max(_tokens(part.get(name)) for part in parts for name in names)
+    return max([_tokens(part[name]) for part in parts for name in names if name in part], default=0)
 
 
 def _tokens(value: Any) -> int:
     """A number of tokens, as number or text; 0 for anything else, and for what is plainly impossible."""
+    if type(value) is int:
+        return value if 0 < value <= _MOST else 0
     try:
         number = 0.0 if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
@@ -219,6 +220,7 @@ class Rating(ReasonSettings, TextSettings):
         return "\n".join(["", about, *lines, ""])
 
 
+@cache  # the same for every case
 def grades_of(scale: Scale) -> tuple[Rubric, ...]:
     """The meanings of the parts of a scale, in general words: five, or as many as it has numbers."""
     words = load("rating_grades.txt").splitlines()[::-1]  # the worst first

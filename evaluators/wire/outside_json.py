@@ -33,7 +33,7 @@ def read_outside(content: bytes) -> Json:
         UnboundedJson: it has too many elements, or is nested too deeply.
         ValueError: it is no JSON.
     """
-    opened = _opened(content)
+    opened = _opened(content) if len(content) > DEEPEST else 0
     if (opened > DEEPEST and _may_be_deep(content)) or (
         len(content) > MOST_ELEMENTS and opened + content.count(b",") > MOST_ELEMENTS
     ):

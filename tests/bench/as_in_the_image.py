@@ -23,7 +23,7 @@ from quick_judge import serving
 
 from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects
-from collector.service.app import COLLECT_AFTER
+from collector.service.garbage import COLLECT_AFTER
 from collector.telemetry.compilation import is_compiled
 
 GROUP = "as in the image, compiled"

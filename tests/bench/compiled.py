@@ -33,7 +33,7 @@ from collector.logs.log import StoredRecord
 from collector.receive.parsed_request import TurnNoting, parse
 from collector.redact.patterns import find
 from collector.redact.redactor import Redactor
-from collector.service.app import COLLECT_AFTER
+from collector.service.garbage import COLLECT_AFTER
 from collector.telemetry.compilation import is_compiled
 
 GROUP = "compiled"

@@ -26,7 +26,7 @@ from collector.logs.log import StoredRecord
 from collector.otlp.decode import request_from_protobuf, split_by_trace
 from collector.receive.parsed_request import parse
 from collector.redact.open_redactor import RedactSettings, open_redactors
-from collector.service.app import COLLECT_AFTER
+from collector.service.garbage import COLLECT_AFTER
 
 GROUP = "growth"
 TIMES = (1, 4, 16)

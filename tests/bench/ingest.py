@@ -28,7 +28,7 @@ from collector.logs.log import StoredRecord
 from collector.otlp.decode import request_from_protobuf, split_by_trace
 from collector.receive.parsed_request import parse
 from collector.records.json import turn_to_json
-from collector.service.app import COLLECT_AFTER
+from collector.service.garbage import COLLECT_AFTER
 
 BATCH = 512
 

@@ -33,7 +33,7 @@ from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
 from collector.evaluate.stage import EvaluateStage
 from collector.logs.log import Log, Record
 from collector.logs.sqlite import SqliteLog
-from collector.service.app import COLLECT_AFTER
+from collector.service.garbage import COLLECT_AFTER
 from collector.service.process_resources import long_lived
 from collector.telemetry.registry import Telemetry
 

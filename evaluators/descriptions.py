@@ -1,0 +1,56 @@
+"""The docstrings below the fields of models as the fields' descriptions, read from the source when somebody asks.
+
+Pydantic reads them itself as it makes a class, which would take a tenth of every start; only schemas and sentences for
+people need them.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic.fields import FieldInfo
+
+
+class Described(BaseModel):
+    """A model whose JSON schema has the docstrings below its fields."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for name, field in described_fields(cls).items():
+            if field.description is not None and name in properties:
+                properties[name].setdefault("description", field.description)
+        return schema
+
+
+def described_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a model, each with its description."""
+    left = {name for name, field in model.model_fields.items() if field.description is None}
+    for base in model.__mro__ if left else ():
+        own = left & inspect.get_annotations(base).keys()
+        left -= own  # a class that declares a field again describes it again
+        for name, text in _docstrings(base) if own and issubclass(base, Described) else ():
+            if name in own:
+                model.model_fields[name].description = text
+    return model.model_fields
+
+
+def _docstrings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    try:
+        (made,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    except (OSError, SyntaxError):  # it has no source of its own
+        return
+    for field, below in pairwise(made.body if isinstance(made, ast.ClassDef) else ()):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield name, inspect.cleandoc(text)
+            case _:
+                pass
