@@ -30,7 +30,10 @@ _OF_ANYBODY: Signs = signs_of(
         "asks_for_instructions": ("DISCLOSE OWN_PROMPT", "REPEAT EARLIER"),
         "plays_a_role": ("SPEAKS_FOR_OTHERS",),
         "sends_data_away": ("LEAKING_PICTURE",),
-        "claims_authority": ("AUTHORITY OVERRIDE", "AUTHORITY OF_THE_APPLICATION"),
+        "claims_authority": (
+            *("AUTHORITY OVERRIDE", "AUTHORITY OF_THE_APPLICATION"),
+            *("MAKER TURNS", "MAKER OWN_PROMPT", "MAKER MODES", "MAKER IGNORE"),
+        ),
     },
 )
 """The words that one sentence must contain, by any author."""
