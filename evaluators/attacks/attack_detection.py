@@ -52,6 +52,10 @@ _OF_OTHERS: Signs = {
 }
 """The same for passages and results of tools, which have nothing to demand; a user may."""
 
+_OF_USERS: Signs = {
+    **_OF_ANYBODY,
+    "asks_for_instructions": [*_OF_ANYBODY["asks_for_instructions"], (_WORDS["YOUR_PROMPT"],)],
+}
 _ANYWHERE: Signs = signs_of(
     _WORDS,
     {"removes_limits": tuple(map(" ".join, combinations(("UNBOUND", "TABOO", "UNREFUSING", "PERSONAS"), 3)))},
@@ -67,7 +71,7 @@ _MARKS = (
 
 def detect_attack(text: str, *, by_user: bool) -> frozenset[str]:
     """The names of the signs in a text of the user, or in one of somebody else."""
-    signs = _OF_ANYBODY if by_user else _OF_OTHERS
+    signs = _OF_USERS if by_user else _OF_OTHERS
     return frozenset(signs_in(text, lambda lowered: _find(lowered, signs)))
 
 

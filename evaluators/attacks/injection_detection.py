@@ -203,14 +203,14 @@ _FORMS: Mapping[str, re.Pattern[str]] = {
     ),
     "holds_a_marker": re.compile(r"<<<\s{0,9}(?:end of )?material|</?(?:material|instructions?)>"),
     # the space after the bracket is what cleaning puts there
-    "plays_a_role": re.compile(r"<\| ?[\w\- ]{1,40}\|>|\[ ?/?inst\]|<< ?/?sys>>"),
+    "plays_a_role": re.compile(r"<\| ?[\w\- ]{1,40}\|>|\[ ?/?inst\]|<< ?/?sys>>|\[system\]"),
 }
 _HINTS = {
     "holds_a_verdict": tuple(
         f"{name}{end}" for name in ("score", "dict", "pass", "passed", "ade", "ating", "sult") for end in "\"'>"
     ),
     "holds_a_marker": ("<<<", "material>", "instruction"),
-    "plays_a_role": ("<|", "inst]", "sys>>"),
+    "plays_a_role": ("<|", "inst]", "sys>>", "[system]"),
 }
 """One of these is in a text of each form: most texts have none."""
 _VERDICT_TOO = re.compile(r"[\"'<](?:verdict|reason|explanation)[\"'>]")
