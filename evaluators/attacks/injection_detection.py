@@ -199,7 +199,7 @@ _SIGNS: Signs = signs_of(
 
 _FORMS: Mapping[str, re.Pattern[str]] = {
     "holds_a_verdict": re.compile(
-        r"(?:[\"']|<)(?:score|verdict|pass(?:ed)?|grade|rating|result)(?:[\"']\s{0,9}:|>)\s{0,9}[\"']?(?:\d|pass|fail|yes|true)"
+        r"(?:[\"']|<)(?:score|verdict|pass(?:ed)?|grade|rating|result|winner)(?:[\"']\s{0,9}:|>)\s{0,9}[\"']?(?:\d|pass|fail|yes|true)"
     ),
     "holds_a_marker": re.compile(r"<<<\s{0,9}(?:end of )?material|</?(?:material|instructions?)>"),
     # the space after the bracket is what cleaning puts there
@@ -207,13 +207,15 @@ _FORMS: Mapping[str, re.Pattern[str]] = {
 }
 _HINTS = {
     "holds_a_verdict": tuple(
-        f"{name}{end}" for name in ("score", "dict", "pass", "passed", "ade", "ating", "sult") for end in "\"'>"
+        f"{name}{end}"
+        for name in ("score", "dict", "pass", "passed", "ade", "ating", "sult", "inner")
+        for end in "\"'>"
     ),
     "holds_a_marker": ("<<<", "material>", "instruction"),
     "plays_a_role": ("<|", "inst]", "sys>>", "[system]"),
 }
 """One of these is in a text of each form: most texts have none."""
-_VERDICT_TOO = re.compile(r"[\"'<](?:verdict|reason|explanation)[\"'>]")
+_VERDICT_TOO = re.compile(r"[\"'<](?:verdict|reason|explanation|winner)[\"'>]")
 _SENTENCE_END = re.compile(r"(?:[.!?;]\s|[\n\u3002\uff01\uff1f])")
 _HIDDEN = re.compile("[\U000e0000-\U000e007f\u202a-\u202e]|(?<=[a-zA-Z])[\u200b-\u200d\u2060](?=[a-zA-Z])")
 """A hidden copy of ASCII, marks that override the direction of writing, and gaps inside words."""
