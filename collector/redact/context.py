@@ -35,7 +35,7 @@ _ID = re.compile(
     r"[^\n0-9]{0,24}?(?<![A-Za-z0-9])([A-Z]{0,6}[0-9][0-9A-Z]{0,24}(?:[ ]?[ ./\-]"
     r"(?:[0-9][0-9A-Z]{0,11}|[A-Z](?![A-Za-z])|[A-Z]{1,3}[0-9][0-9A-Z]{0,11})){0,6})(?![0-9A-Za-z])"
 )
-_BETWEEN = rf"[^\n\w]{{0,4}}(?:(?:number|no|nr|num|code|{_COPULA})[^\n\w]{{1,3}}){{0,3}}"
+_BETWEEN = rf"[^\n\w]{{0,4}}(?:(?i:number|no|nr|num|code|{_COPULA})[^\n\w]{{1,3}}){{0,3}}"
 _ACCOUNT = re.compile(rf"{_BETWEEN}([0-9]{{2,6}}(?:[ \-][0-9]{{2,6}}){{1,7}}|[0-9]{{4,19}})(?![0-9A-Za-z])")
 _SHORT_CODE = re.compile(rf"{_BETWEEN}([0-9]{{2,4}}(?:[ \-][0-9]{{2,4}}){{1,3}}|[0-9]{{3,8}})(?![0-9A-Za-z%])")
 _SEED = re.compile(

@@ -26,6 +26,7 @@ from collector.redact.prefilter import (
     FOREIGN_AT,
     FOREIGN_DOT,
     KEY_STARTS,
+    LABELS,
     QUERY_NAMES,
     ByteMatcher,
     has_no_pii,
@@ -78,17 +79,20 @@ _GROUP = r"(?:[0-9]{5}|[0-9]{1,4}+(?![0-9]))"
 _LONG_GROUP = r"(?:[0-9]{2,5}+(?![0-9])|[0-9]{5}(?=[0-9]{2})|[0-9]{4}(?=[0-9]{2}(?![0-9])))"
 """The same for groups of two to five."""
 _PHONE = re.compile(
-    r"(?:(?<![\w+.\-])(?:\+|%2[Bb])[1-9][0-9]{0,2}+"  # also wa.me/+49 30 123456, and in a URL
+    r"(?:(?<![\w+.\-])(?:\(\+[1-9][0-9]{0,2}\)|(?:\+|%2[Bb])[1-9][0-9]{0,2}+)"  # also wa.me/+49 30 123456, and in a URL
     rf"(?:[./{_GAP}]{{0,2}}(?:\([0-9]{{1,5}}\)|{_GROUP})){{1,6}}"  # +49 (0)30 123 456-78
     r"|(?<![\w+.\-/])(?:"
     rf"\([0-9]{{2,5}}\)[{_GAP}]?[0-9]{{2,5}}(?:[.{_GAP}][0-9]{{2,5}}){{1,3}}"  # (415) 555-2671
     rf"|[2-9][0-9]{{2}}[.{_GAP}][0-9]{{3}}[.{_GAP}][0-9]{{4}}"  # 415-555-2671
+    rf"|\(0[0-9]{{2,4}}\)[{_GAP}]?[0-9]{{5,8}}"  # (0141) 4960666
+    rf"|0[1-9][0-9]{{1,3}}-[0-9]{{2,3}}(?:[{_GAP}][0-9]{{2}}){{2}}"  # 0219-93 51 81
+    rf"|[0-9]{{9,14}}(?=[{_GAP}]{{1,2}}(?i:{LABELS}))"  # 05131373537 office
     rf"|00[1-9][0-9]{{0,2}}[./{_GAP}]"  # 0049 30 123456
     rf"(?:(?:[0-9](?![0-9])|{_LONG_GROUP})(?:[./{_GAP}]?{_LONG_GROUP}){{1,4}}|[0-9]{{3,5}}+)"
     rf"|0[1-9][0-9]{{0,3}}[/{_GAP}][0-9]{{3,8}}(?:[{_GAP}]?[0-9]{{2,5}}){{0,2}}"  # 030 1234567
     rf"|0[1-9](?:[.{_GAP}][0-9]{{2}}){{4}}"  # 06 39 98 12 34
     rf"|8[{_GAP}]?\(?[3489][0-9]{{2}}\)?[{_GAP}]?[0-9]{{3}}[{_GAP}][0-9]{{2}}[{_GAP}][0-9]{{2}}"  # 8 (495) 123-45-67
-    rf"))(?![\w{_GAP}]?[0-9])"
+    rf"))(?:x[0-9]{{2,6}})?(?![\w{_GAP}]?[0-9])"
 )
 _IPV4 = re.compile(
     r"(?<![0-9.])(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})\.){3}(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})(?!\.?[0-9])"
@@ -164,7 +168,7 @@ def _find(text: str) -> Iterator[Finding]:
             may_be_id = may_be_numbered(text)
         if may_be_id:
             yield from _apart(find_numbered(text, max(0, number.start() - 4), number.end() + 8), text)
-        yield from _numbers(text, max(0, number.start() - 4), number.end() + 2)
+        yield from _numbers(text, max(0, number.start() - 4), number.end() + 10)
     if number and _IBAN_START.search(text):
         yield from _apart(_ibans(text), text)
     if ":" in text and _COLONS.search(text):

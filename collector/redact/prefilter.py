@@ -46,6 +46,8 @@ QUERY_NAMES = (
     "|key|apikey|api_key|code|password|secret|client_secret|jwt|sid|session|sessionid"
 )
 """Parameters of a URL that carry a secret."""
+LABELS = "office|fax|mobile|mobil|cell|desk|handy|portable|móvil|celular"
+"""Words behind a telephone number."""
 AT_WORDS = "at|arroba|arobase|chiocciola|apenstaartje|snabel-a"
 DOT_WORDS = "dot|punkt|punto|ponto|kropka|nokta|titik"
 FOREIGN_AT = "małpa|собака|ät|アット|(?i:AROBASE)"
@@ -135,6 +137,8 @@ _NUMBERS = (
     rf"(?:\+|%2[Bb])[1-9][0-9 .()/\-{_OTHER}]{{2}}",
     rf"\([0-9]{{2,5}}\){_GAP}?[0-9]{{2,5}}(?:\.|{_GAP})[0-9]{{2}}",
     rf"[2-9][0-9]{{2}}(?:\.|{_GAP})[0-9]{{3}}(?:\.|{_GAP})[0-9]{{4}}",
+    rf"\(0[0-9]{{2,4}}\){_GAP}?[0-9]{{5}}|0[1-9][0-9]{{1,3}}-[0-9]{{2,3}}(?:{_GAP}[0-9]{{2}}){{2}}",
+    rf"[0-9]{{9}}{_GAP}{{1,2}}(?i:{LABELS.replace('móvil', 'm')})",
     rf"00[1-9][0-9]{{0,2}}(?:[./]|{_GAP})[0-9]{{1,5}}(?:[./]|{_GAP})?[0-9]{{2}}",
     rf"0[1-9][0-9]{{2,3}}(?:/|{_GAP})[0-9]{{3}}",  # seven digits suffice: 0151 200
     rf"0[1-9][0-9](?:/|{_GAP})[0-9]{{3}}[0-9]*{_GAP}?[0-9]",  # 030 9018
