@@ -3,12 +3,15 @@
 Keys and headers in files, read again when these change: mounted secrets are replaced while a process runs.
 """
 
+import logging
 import os
 import stat
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+
+logger = logging.getLogger(__name__)
 
 PRIVATE = 0o600
 """Permissions: the owner reads and writes."""
@@ -39,6 +42,18 @@ def restrict(path: Path, permissions: int = PRIVATE) -> int | None:
         return None
     path.chmod(stat.S_IMODE(mode) & permissions)
     return stat.S_IMODE(mode)
+
+
+def restrict_or_warn(path: Path, content: str, permissions: int = PRIVATE, advice: str = "") -> None:
+    """The same, with a warning where the file had wider permissions, or they cannot be taken from it."""
+    try:
+        before = restrict(path, permissions)
+    except OSError as error:
+        logger.warning("%s holds %s and cannot be made private: %s", path, content, error.strerror)
+        return
+    if before is not None:
+        now = before & permissions
+        logger.warning("%s holds %s and had permissions %04o, now %04o%s", path, content, before, now, advice)
 
 
 def create_private(path: Path) -> None:

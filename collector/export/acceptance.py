@@ -15,11 +15,7 @@ _IN_WORDS = (b"Webhook message delivery failed",)
 PAGE = "a page for people answers there, such as that of a login: correct the endpoint, or what stands in between"
 
 
-def _not_empty(value: Any) -> bool:
-    return bool(value)
-
-
-def _false(value: Any) -> bool:
+def _is_false(value: Any) -> bool:
     return value is False
 
 
@@ -36,13 +32,13 @@ def _number(value: Any) -> bool:
 
 
 _SAYS_NO: Mapping[str, Callable[[Any], bool]] = {
-    "error": _not_empty,  # Phoenix, Braintrust, Telegram
-    "errors": _not_empty,  # Datadog, LangSmith, Opik
-    "error_code": _not_empty,  # MLflow
+    "error": bool,  # not empty: Phoenix, Braintrust, Telegram
+    "errors": bool,  # Datadog, LangSmith, Opik
+    "error_code": bool,  # MLflow
     "errcode": _not_zero,  # WeCom, DingTalk
     "code": _not_zero,  # Feishu, Opik
-    "ok": _false,  # Slack's methods, Telegram
-    "success": _false,  # Weave's proxies, Mattermost
+    "ok": _is_false,  # Slack's methods, Telegram
+    "success": _is_false,  # Weave's proxies, Mattermost
     "status": _failed,  # Alertmanager
     "statusCode": _failed,  # gateways in front of functions
 }

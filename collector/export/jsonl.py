@@ -15,7 +15,7 @@ from typing import ClassVar
 from collector.errors import ConfigError
 from collector.export.exporter import ExportContext, ExporterSettings, ExportUnavailable
 from collector.records.json import evaluation_to_json
-from evaluators.private_files import PRIVATE, restrict
+from evaluators.private_files import PRIVATE, restrict_or_warn
 from evaluators.results import Evaluation
 
 logger = logging.getLogger(__name__)
@@ -110,25 +110,12 @@ def _open(settings: JsonlSettings) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, permissions)
     try:
-        _restrict(path, permissions)
+        restrict_or_warn(path, "evaluations", permissions, "; group_readable: true lets its group read it")
         _cut_torn_line(file)
     except BaseException:
         os.close(file)
         raise
     return file
-
-
-def _restrict(path: Path, permissions: int) -> None:
-    try:
-        before = restrict(path, permissions)
-    except OSError as error:
-        logger.warning("%s holds evaluations and cannot be made private: %s", path, error.strerror)
-        return
-    if before is not None:
-        logger.warning(
-            "%s holds evaluations and had permissions %04o, now %04o; group_readable: true lets its group read it",
-            path, before, before & permissions,
-        )  # fmt: skip
 
 
 def _append(file: int, lines: bytes, *, sync: bool) -> None:

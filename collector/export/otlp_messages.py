@@ -102,11 +102,12 @@ def event_record(
         event_name=name,
         trace_id=_id(trace_id, 16),
         span_id=_id(span_id, 8),
-        attributes=[KeyValue(key=key, value=any_value(value)) for key, value in attributes.items()],
+        attributes=_key_values(attributes),
     )
 
 
 def _span(evaluation: Evaluation, *, explanation: bool, openinference: bool) -> Span:
+    others = openinference_attributes(evaluation, explanation=explanation) if openinference else {}
     started = evaluation.happened_at or evaluation.started_at  # a week later, it would make the trace a week long
     return Span(
         trace_id=_id(evaluation.subject.trace_id, 16),
@@ -117,18 +118,10 @@ def _span(evaluation: Evaluation, *, explanation: bool, openinference: bool) -> 
         kind=Span.SpanKind.SPAN_KIND_INTERNAL,
         start_time_unix_nano=_nanoseconds(started),
         end_time_unix_nano=_nanoseconds(started + (evaluation.ended_at - evaluation.started_at)),
-        attributes=[
-            *_attributes(evaluation, explanation=explanation),
-            *(_openinference_attributes(evaluation, explanation=explanation) if openinference else ()),
-        ],
+        attributes=_key_values(attributes(evaluation, explanation=explanation) | others),
         links=_links(evaluation, to_target=openinference),
         status=_status(evaluation),
     )
-
-
-def _openinference_attributes(evaluation: Evaluation, *, explanation: bool) -> list[KeyValue]:
-    pairs = openinference_attributes(evaluation, explanation=explanation).items()
-    return [KeyValue(key=key, value=any_value(value)) for key, value in pairs]
 
 
 def _links(evaluation: Evaluation, *, to_target: bool) -> list[Span.Link]:
@@ -147,9 +140,8 @@ def _status(evaluation: Evaluation) -> Status | None:
     return Status(code=Status.StatusCode.STATUS_CODE_ERROR, message=evaluation.error.message)
 
 
-def _attributes(evaluation: Evaluation, *, explanation: bool) -> list[KeyValue]:
-    pairs = attributes(evaluation, explanation=explanation).items()
-    return [KeyValue(key=key, value=any_value(value)) for key, value in pairs]
+def _key_values(attributes: Mapping[str, Value]) -> list[KeyValue]:
+    return [KeyValue(key=key, value=any_value(value)) for key, value in attributes.items()]
 
 
 def any_value(value: Value) -> AnyValue:

@@ -1,7 +1,6 @@
 """One SQLite file that holds several logs: two threads, group commit, and a check for appends of other processes."""
 
 import asyncio
-import logging
 import shutil
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
@@ -18,11 +17,9 @@ from collector.logs.open_files import OpenFiles
 from collector.logs.sqlite_rows import FreshRecords
 from collector.logs.sqlite_shares import PARTITIONS, PartitionShare, group_in_use, lock_alone, lock_path, lock_shared
 from collector.logs.sqlite_transaction import End, Key, Transaction, prepare, read_ends, write_version
-from evaluators.private_files import create_private, restrict
+from evaluators.private_files import create_private, restrict_or_warn
 
 T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
 
 BUSY_TIMEOUT = 5.0
 """Seconds to wait for another process that writes to the file."""
@@ -246,7 +243,7 @@ class SqliteFile:
     def _connect(self, names: Sequence[str], partitions: int | None) -> None:
         with self._translated_open():
             for path in (self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))):
-                _make_private(path)
+                restrict_or_warn(path, "judged text")
             create_private(self.path)  # SQLite would make it readable by all; `-wal` and `-shm` get its permissions
             writing = self._connection()
             try:
@@ -377,16 +374,6 @@ class SqliteFile:
                 if now != version:
                     self._announce(await self.read(_offsets))
                     version = now
-
-
-def _make_private(path: Path) -> None:
-    try:
-        before = restrict(path)
-    except OSError as error:
-        logger.warning("%s holds judged text and cannot be made private: %s", path, error.strerror)
-        return
-    if before is not None:
-        logger.warning("%s holds judged text and had permissions %04o: now only its owner may read it", path, before)
 
 
 def _retrieve(claim: asyncio.Task[sqlite3.Connection]) -> None:

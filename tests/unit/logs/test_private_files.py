@@ -56,7 +56,7 @@ async def test_an_older_sqlite_file_becomes_private_at_the_start(tmp_path: Path,
         (tmp_path / name).chmod(0o644)
     with caplog.at_level(logging.WARNING):
         assert set((await write_and_consume(path)).values()) == {"600"}
-    assert f"{path} holds judged text and had permissions 0644: now only its owner may read it" in caplog.messages
+    assert f"{path} holds judged text and had permissions 0644, now 0600" in caplog.messages
     caplog.clear()
     await write_and_consume(path)
     assert not caplog.messages
