@@ -19,18 +19,10 @@ from collector.records.attributes import plain_value
 from evaluators.cases import Json
 
 _METADATA = (
-    "metadata",
-    "langfuse.trace.metadata",
-    "langfuse.observation.metadata",
-    "traceloop.association.properties",
-    "langsmith.metadata",
-    "ai.telemetry.metadata",
-    "ai.settings.context",
-    "mastra.metadata",
-    "metadata.requester_metadata",
-    "braintrust.metadata",
-    "baggage",
-)
+    "metadata", "langfuse.trace.metadata", "langfuse.observation.metadata", "traceloop.association.properties",
+    "langsmith.metadata", "ai.telemetry.metadata", "ai.settings.context", "mastra.metadata",
+    "metadata.requester_metadata", "braintrust.metadata", "baggage",
+)  # fmt: skip
 """Attributes below which libraries write what they are passed about a request, or that have it as JSON."""
 _TAGS = ("tag.tags", "langfuse.trace.tags", "langsmith.span.tags", "braintrust.tags", "tags")
 """Attributes with tags: a list, JSON of one, or a text with commas."""

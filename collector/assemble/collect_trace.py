@@ -163,11 +163,7 @@ class _SpanFilter:
     __slots__ = ("_dialects", "_events", "_identity", "_names", "matched")
 
     def __init__(
-        self,
-        dialects: Dialects,
-        identity: IdentityLookup,
-        events: _EventCollector,
-        names: frozenset[str] = frozenset(),
+        self, dialects: Dialects, identity: IdentityLookup, events: _EventCollector, names: frozenset[str] = frozenset()
     ) -> None:
         self.matched = 0
         self._names = names

@@ -9,16 +9,10 @@ from collector.link.conversation_linker import is_pointer
 from evaluators.cases import Json
 
 _METADATA = (
-    "langfuse.trace.metadata.*",
-    "langfuse.observation.metadata.*",
-    "metadata.*",
-    "mastra.metadata.*",
-    "metadata{}",
-    "langfuse.trace.metadata{}",
-    "langfuse.observation.metadata{}",
-    "metadata.requester_metadata{}",
+    "langfuse.trace.metadata.*", "langfuse.observation.metadata.*", "metadata.*", "mastra.metadata.*", "metadata{}",
+    "langfuse.trace.metadata{}", "langfuse.observation.metadata{}", "metadata.requester_metadata{}",
     "braintrust.metadata{}",
-)
+)  # fmt: skip
 
 CONVERSATION_KEYS: tuple[str, ...] = (
     "gen_ai.conversation.id",

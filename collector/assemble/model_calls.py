@@ -164,9 +164,8 @@ def _is_same_output(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) ->
     if summaries[0] == summaries[1] or ("", []) in summaries:  # some libraries write a tool call as an empty answer
         return True
     shorter, longer = sorted((text, other_text), key=len)
-    return (
-        calls == other_calls and len(shorter) >= _DISTINCTIVE_LENGTH and longer.startswith(shorter)
-    )  # one of them was cut
+    # One of them was cut.
+    return calls == other_calls and len(shorter) >= _DISTINCTIVE_LENGTH and longer.startswith(shorter)
 
 
 def _summarize(messages: Sequence[ChatMessage]) -> tuple[str, list[tuple[str, str]]]:

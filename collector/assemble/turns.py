@@ -6,12 +6,7 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import NamedTuple
 
-from collector.assemble.application_attributes import (
-    NO_VALUES,
-    ApplicationAttributes,
-    InheritedAttributes,
-    Values,
-)
+from collector.assemble.application_attributes import NO_VALUES, ApplicationAttributes, InheritedAttributes, Values
 from collector.assemble.attachments import NOTHING_STORED, MediaLimits, collect_attachments
 from collector.assemble.completeness import find_interrupt, missing_reason
 from collector.assemble.identity import ConversationAndUser, IdentityLookup, may_be_made_up, parse_identifier

@@ -124,12 +124,7 @@ class EvaluationGuardrails:
             result = await evaluate(evaluator, case, judge, now=now, skip_unseen=skip_unseen)
         if isinstance(result.outcome, Score) and result.judge is not None and self._is_selected(evaluator, case):
             self._start_canary(
-                evaluator,
-                case,
-                judge,
-                result.outcome.value,
-                now,
-                (reservation or UNLIMITED).for_canary(),
+                evaluator, case, judge, result.outcome.value, now, (reservation or UNLIMITED).for_canary()
             )
         return result if self.store_text else _without_text(result)
 

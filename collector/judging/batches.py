@@ -68,11 +68,7 @@ class Batches:
         self._endpoints: list[tuple[str, JudgeSettings, BatchEndpoint]] = []
 
     def gathering(
-        self,
-        name: str,
-        settings: JudgeSettings,
-        api: WritingApi,
-        options: EndpointOptions,
+        self, name: str, settings: JudgeSettings, api: WritingApi, options: EndpointOptions
     ) -> Callable[[Endpoint], BatchEndpoint]:
         """Turns a judge's endpoint into one that gathers its requests for batches."""
 

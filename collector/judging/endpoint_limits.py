@@ -26,9 +26,7 @@ class EndpointLimits:
         """The limiter that holds requests to these limits."""
         return EndpointLimiter(
             RateLimiter(
-                self.concurrency,
-                requests_per_minute=self.requests_per_minute,
-                tokens_per_minute=self.tokens_per_minute,
+                self.concurrency, requests_per_minute=self.requests_per_minute, tokens_per_minute=self.tokens_per_minute
             )
         )
 

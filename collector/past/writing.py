@@ -25,10 +25,7 @@ async def write_into_log(
     try:
         async with asyncio.timeout(patience):
             await Backoff(cap=10.0).repeat(
-                lambda: _append(log, evaluations, partitions),
-                LogUnavailable,
-                action=action,
-                on_failure=problems.append,
+                lambda: _append(log, evaluations, partitions), LogUnavailable, action=action, on_failure=problems.append
             )
     except TimeoutError:
         return problems[-1] if problems else LogUnavailable(f"no answer within {patience:g} s")

@@ -15,15 +15,6 @@ from collector.plugins.registry import (
 )
 
 __all__ = [
-    "CONVERSATIONAL",
-    "DIALECTS",
-    "EVALUATORS",
-    "EXPORTERS",
-    "REDACTORS",
-    "evaluator_class",
-    "judge_class",
-    "load",
-    "names",
-    "open_folder",
-    "redactor",
-]
+    "CONVERSATIONAL", "DIALECTS", "EVALUATORS", "EXPORTERS", "REDACTORS", "evaluator_class", "judge_class", "load",
+    "names", "open_folder", "redactor",
+]  # fmt: skip

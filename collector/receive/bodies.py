@@ -74,10 +74,7 @@ def _decompressor_of(request: web.BaseRequest, limit: int) -> GzipDecompressor |
 
 
 async def _collect(
-    request: web.BaseRequest,
-    holding: Holding,
-    decompressor: GzipDecompressor | ZstdDecompressor | None,
-    limit: int,
+    request: web.BaseRequest, holding: Holding, decompressor: GzipDecompressor | ZstdDecompressor | None, limit: int
 ) -> bytes:
     pieces: list[bytes] = []
     received = 0

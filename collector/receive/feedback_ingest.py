@@ -66,12 +66,7 @@ def redact_item(document: object, redactor: Redactor, no_texts: Collection[str] 
 
 
 def parse_references(
-    body: bytes,
-    turns: Log,
-    *,
-    tenant: str | None,
-    max_items: int | None = None,
-    redactor: Redactor | None = None,
+    body: bytes, turns: Log, *, tenant: str | None, max_items: int | None = None, redactor: Redactor | None = None
 ) -> ParsedDocuments:
     """Parse a JSON document, an array of them or one a line: all of it, or nothing.
 

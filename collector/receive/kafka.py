@@ -151,9 +151,8 @@ class KafkaReceiver:
         self._too_large = f"a {unit} in the message is larger than the {log_name} log accepts"
         self._rules = rules or IngestRules()
         self._backoff = backoff or Backoff()
-        self.telemetry.counter(
-            RECEIVE_ITEMS, "kafka", self.topic.signal, "accepted"
-        )  # at 0 from the start: Prometheus sees no rise to 1 of a new series
+        # At 0 from the start: Prometheus sees no rise to 1 of a new series.
+        self.telemetry.counter(RECEIVE_ITEMS, "kafka", self.topic.signal, "accepted")
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[SourceFold]:

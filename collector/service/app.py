@@ -22,13 +22,7 @@ from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.logs.sqlite_shares import PartitionShare
 from collector.service.assembly_builder import start_assemble, start_link
 from collector.service.evaluate import Evaluating
-from collector.service.export import (
-    Exporters,
-    open_exporters,
-    serving_metrics,
-    start_exporters,
-    start_feedback_exports,
-)
+from collector.service.export import Exporters, open_exporters, serving_metrics, start_exporters, start_feedback_exports
 from collector.service.gauges import show_build
 from collector.service.health_checks import start_health_checks, start_retention
 from collector.service.live.exchange import OpenedJudges

@@ -133,11 +133,7 @@ async def _start_grpc(
     from collector.receive.otlp_grpc import OtlpGrpcReceiver  # an extra, which need not be installed
 
     receiver = OtlpGrpcReceiver(
-        settings,
-        process.logs.spans,
-        process.telemetry,
-        limits=limits,
-        rules=_rules(process, notes),
+        settings, process.logs.spans, process.telemetry, limits=limits, rules=_rules(process, notes)
     )
     return await process.stack.enter_async_context(receiver.serve(shared=process.shared_port("otlp_grpc")))
 

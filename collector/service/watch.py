@@ -205,11 +205,7 @@ async def start_watch(process: Process, evaluating: Evaluating | None) -> Watchi
 
 
 async def _prepare_checks(
-    tasks: _Tasks,
-    explained: _Explained,
-    agreement: PeopleAgreement,
-    evaluating: Evaluating | None,
-    config: Config,
+    tasks: _Tasks, explained: _Explained, agreement: PeopleAgreement, evaluating: Evaluating | None, config: Config
 ) -> Apply:
     """Read the golden set; then check judges by it, and measure the agreement with labels."""
     golden = config.settings.golden

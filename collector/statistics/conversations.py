@@ -52,9 +52,8 @@ class Conversations(Generic[State]):
     longest: float = LONGEST
 
     def __post_init__(self) -> None:
-        self._known: OrderedDict[Hashable, _KnownConversation[State]] = (
-            OrderedDict()
-        )  # in the order of their last score
+        self._known: OrderedDict[Hashable, _KnownConversation[State]] = OrderedDict()
+        """In the order of their last score."""
 
     def __len__(self) -> int:
         return len(self._known)

@@ -69,9 +69,8 @@ def corrected(labelled: Sequence[LabelledScore], unlabelled: Sequence[WeightedSc
         parts = [sums.without(conversation).estimate(fixed)[0] for conversation in conversations]
         middle = math.fsum(parts) / number
         variance = (number - 1) / number * math.fsum((part - middle) ** 2 for part in parts)
-        left = (
-            max(0.0, 1.0 - len(labelled) / len(unlabelled)) if unlabelled else 1.0
-        )  # what all have labelled has no bias
+        # What all have labelled has no bias.
+        left = max(0.0, 1.0 - len(labelled) / len(unlabelled)) if unlabelled else 1.0
         mean -= left * (number - 1) * (middle - mean)
     else:
         rest = [WeightedScore(one.human - power * one.judge, one.weight, one.conversation) for one in labelled]

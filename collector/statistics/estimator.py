@@ -46,20 +46,12 @@ class Sums:
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(
-            self.w + other.w,
-            self.wy + other.wy,
-            self.w2 + other.w2,
-            self.w2y + other.w2y,
-            self.w2y2 + other.w2y2,
+            self.w + other.w, self.wy + other.wy, self.w2 + other.w2, self.w2y + other.w2y, self.w2y2 + other.w2y2
         )
 
     def __sub__(self, other: Sums) -> Sums:
         return Sums(
-            self.w - other.w,
-            self.wy - other.wy,
-            self.w2 - other.w2,
-            self.w2y - other.w2y,
-            self.w2y2 - other.w2y2,
+            self.w - other.w, self.wy - other.wy, self.w2 - other.w2, self.w2y - other.w2y, self.w2y2 - other.w2y2
         )
 
     @property

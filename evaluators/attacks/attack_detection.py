@@ -19,14 +19,7 @@ _OF_ANYBODY: Signs = signs_of(
     _WORDS,
     {
         "asks_to_ignore_instructions": ("IGNORE INSTRUCTIONS PRIOR", "FORGET", "NEW_TASK", "HEADER"),
-        "removes_limits": (
-            "NO_LIMITS PERSONA YOU",
-            "JAILBREAK",
-            "TURNS MODES",
-            "WITHOUT BECOME",
-            "SWITCHED",
-            "PREFIX",
-        ),
+        "removes_limits": ("NO_LIMITS PERSONA YOU", "JAILBREAK", "TURNS MODES", "WITHOUT BECOME", "SWITCHED", "PREFIX"),
         "asks_for_instructions": ("DISCLOSE OWN_PROMPT", "REPEAT EARLIER"),
         "plays_a_role": ("SPEAKS_FOR_OTHERS",),
         "sends_data_away": ("LEAKING_PICTURE",),
@@ -57,8 +50,7 @@ _OF_USERS: Signs = {
     "asks_for_instructions": [*_OF_ANYBODY["asks_for_instructions"], (_WORDS["YOUR_PROMPT"],)],
 }
 _ANYWHERE: Signs = signs_of(
-    _WORDS,
-    {"removes_limits": tuple(map(" ".join, combinations(("UNBOUND", "TABOO", "UNREFUSING", "PERSONAS"), 3)))},
+    _WORDS, {"removes_limits": tuple(map(" ".join, combinations(("UNBOUND", "TABOO", "UNREFUSING", "PERSONAS"), 3)))}
 )
 """A persona without limits is described in many sentences: any three of these in a part of a text."""
 

@@ -4,13 +4,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from collector.alerting.diagnosis.explain_drop import (
-    ERROR_RATE,
-    DropExplanation,
-    WholeMove,
-    explain_drop,
-    in_words,
-)
+from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, WholeMove, explain_drop, in_words
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem, Slice
 from collector.page.sources import Cause
 from collector.statistics.bias import labels_of

@@ -71,9 +71,7 @@ def _increases(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
             (series.SCORES_INCREASE, f"{metrics.SCORE.name}_count"),
         ):
             yield RecordingRule(
-                name,
-                f"sum by ({', '.join(by)}) (increase({counter}[{timing.text(length)}]))",
-                {"window": window},
+                name, f"sum by ({', '.join(by)}) (increase({counter}[{timing.text(length)}]))", {"window": window}
             )
 
 

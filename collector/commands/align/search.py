@@ -7,13 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.commands.align import gain, proposal
-from collector.commands.align.candidates import (
-    AlignCandidate,
-    Definition,
-    candidates_of,
-    changes_of,
-    scale_of,
-)
+from collector.commands.align.candidates import AlignCandidate, Definition, candidates_of, changes_of, scale_of
 from collector.commands.align.reading import LabelledSubject, Parts, material_of
 from collector.commands.align.replays import ReplayBench, Replayed, replayed
 from collector.commands.align.report import AlignReport, TriedCandidate

@@ -8,13 +8,7 @@ from typing import Any
 
 import orjson
 
-from collector.alerting.diagnosis.explain_drop import (
-    ERROR_RATE,
-    DropExplanation,
-    SliceDrop,
-    explain_drop,
-    in_words,
-)
+from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, SliceDrop, explain_drop, in_words
 from collector.alerting.diagnosis.recent_scores import worst_of
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem
 from collector.commands.options import require_known

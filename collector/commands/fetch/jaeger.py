@@ -96,9 +96,4 @@ def _rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-SOURCE = Source(
-    title="Jaeger",
-    url="http://127.0.0.1:16686",
-    read=read,
-    takes=frozenset({"query", "service"}),
-)
+SOURCE = Source(title="Jaeger", url="http://127.0.0.1:16686", read=read, takes=frozenset({"query", "service"}))

@@ -178,9 +178,4 @@ def _nanoseconds(moment: object) -> int:
         return 0
 
 
-SOURCE = Source(
-    title="Langfuse",
-    url="https://cloud.langfuse.com",
-    read=read,
-    takes=frozenset({"query"}),
-)
+SOURCE = Source(title="Langfuse", url="https://cloud.langfuse.com", read=read, takes=frozenset({"query"}))

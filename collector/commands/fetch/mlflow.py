@@ -96,9 +96,4 @@ def _milliseconds(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
 
 
-SOURCE = Source(
-    title="MLflow",
-    url="http://127.0.0.1:5000",
-    read=read,
-    takes=frozenset({"query", "project"}),
-)
+SOURCE = Source(title="MLflow", url="http://127.0.0.1:5000", read=read, takes=frozenset({"query", "project"}))

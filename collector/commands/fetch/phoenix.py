@@ -89,9 +89,4 @@ def _check_filter(page: Sequence[Document], query: str) -> None:
             raise ConfigError("this Phoenix does not filter by attributes; update it, or leave out --query")
 
 
-SOURCE = Source(
-    title="Phoenix",
-    url="http://127.0.0.1:6006",
-    read=read,
-    takes=frozenset({"query", "project"}),
-)
+SOURCE = Source(title="Phoenix", url="http://127.0.0.1:6006", read=read, takes=frozenset({"query", "project"}))

@@ -209,9 +209,8 @@ def _take(figures: Sequence[JudgeFigures]) -> str | None:
         return min(fit, key=lambda each: each.cost_usd.value if each.cost_usd else math.inf).judge
     if all(judge.cost_usd is None for judge in fit):
         return min(fit, key=lambda each: math.inf if each.seconds is None else each.seconds).judge
-    return next(
-        judge.judge for judge in fit if judge.choice == "best"
-    )  # unpriced beside priced: nothing says which is cheaper
+    # Unpriced beside priced: nothing says which is cheaper.
+    return next(judge.judge for judge in fit if judge.choice == "best")
 
 
 def mean_figure(

@@ -115,9 +115,8 @@ class PartitionJobs:
             raise
         task = self.task_group.create_task(self._run(jobs, bulkhead))
         self._job_tasks.add(task)
-        task.add_done_callback(
-            lambda task: self._release(task, jobs, size, bulkhead)
-        )  # a task cancelled before its start has no `finally`
+        # A task cancelled before its start has no `finally`.
+        task.add_done_callback(lambda task: self._release(task, jobs, size, bulkhead))
         if bulkhead.busy:
             await asyncio.sleep(0)  # let the jobs run: a long delivery must not starve them
 

@@ -12,12 +12,7 @@ from collector.evaluate.conversations.session_window import ConversationWindows
 from collector.evaluate.conversations.snapshot import ConversationSnapshot, parse_snapshot, snapshot_record
 from collector.evaluate.plan import Job
 from collector.logs.log import Headers, Record, StoredRecord
-from collector.records.json import (
-    conversation_from_json,
-    conversation_to_json,
-    turn_from_json,
-    turn_to_json,
-)
+from collector.records.json import conversation_from_json, conversation_to_json, turn_from_json, turn_to_json
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.identity import conversation_id_of
 from evaluators.records import to_json
