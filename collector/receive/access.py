@@ -12,13 +12,12 @@ import ssl
 import time
 from base64 import b64decode
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from aiohttp import web
-from pydantic import SecretStr, field_validator, model_validator
+from pydantic import SecretStr, field_validator
 
 from collector.admission.fair_limit import address_key
 from collector.errors import ConfigError
@@ -164,11 +163,9 @@ class SenderTlsSettings(TlsSettings):
     tenants: tuple[CertificateTenant, ...] = ()
     """Senders with a name, a certificate and a share of the limits of their own."""
 
-    @model_validator(mode="after")
-    def _verified(self) -> Self:
+    def _mistakes(self) -> Iterator[str]:
         if self.tenants and self.client_ca is None:
-            raise ValueError("tenants are known by certificates that client_ca has signed; write client_ca")
-        return self
+            yield "tenants are known by certificates that client_ca has signed; write client_ca"
 
 
 def is_loopback(host: str) -> bool:

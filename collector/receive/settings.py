@@ -1,8 +1,8 @@
 """Settings of the OTLP receivers: address, authentication, limits."""
 
-from typing import Self
+from collections.abc import Iterator
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from collector.durations import Seconds
 from collector.logs.addresses import ListeningHost
@@ -51,28 +51,20 @@ class OtlpSettings(Section):
     insecure: bool = False
     """Listen beyond this machine without authentication."""
 
-    @model_validator(mode="after")
-    def _shares_fit(self) -> Self:
-        if sum(guaranteed_shares(self.tenants).values()) > _MOST_GUARANTEED:
-            raise ValueError(
-                f"the shares of all tenants come to more than {_MOST_GUARANTEED}; some must stay for others"
-            )
-        return self
-
     @property
     def tenants(self) -> tuple[Tenant, ...]:
         """Every tenant that is named, once for each of its credentials."""
         return (*(self.auth.tenants if self.auth else ()), *(self.tls.tenants if self.tls else ()))
 
-    @model_validator(mode="after")
-    def _not_open_to_all(self) -> Self:
+    def _mistakes(self) -> Iterator[str]:
+        if sum(guaranteed_shares(self.tenants).values()) > _MOST_GUARANTEED:
+            yield f"the shares of all tenants come to more than {_MOST_GUARANTEED}; some must stay for others"
         authentic = self.auth is not None or (self.tls is not None and self.tls.client_ca is not None)
         if not (authentic or self.insecure or is_loopback(self.host)):
-            raise ValueError(
+            yield (
                 f"host {self.host} lets anybody send who reaches it; write auth: {{tokens: [...]}} or "
                 "tls: {client_ca: ...}, or insecure: true where the network keeps others out"
             )
-        return self
 
 
 class OtlpHttpSettings(OtlpSettings):
