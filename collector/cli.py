@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperGroup
 
 from collector.commands.usage import usage_sentence
@@ -140,31 +141,29 @@ logs = _group("log", "Copy the logs to another file or cluster.")
 
 def _file(text: str, *names: str) -> Any:
     """An option that names a file. Typer does not check it: the command says in one sentence what is wrong."""
-    return typer.Option(*names, help=text, readable=False)
+    return Option(*names, help=text, readable=False)
 
 
 ConfigFile = Annotated[
-    Path, typer.Option("--config", "-c", help="The configuration file.", show_default=True, readable=False)
+    Path, Option("--config", "-c", help="The configuration file.", show_default=True, readable=False)
 ]
 DEFAULT_CONFIG = Path("evalstream.yaml")
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_FROM = typer.Option("--from", help="Start: a time like 2026-11-20T09:00 (UTC), or a duration before now like 24h.")
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
+_FROM = Option("--from", help="Start: a time like 2026-11-20T09:00 (UTC), or a duration before now like 24h.")
 Since = Annotated[str, _FROM]
 MaybeSince = Annotated[str | None, _FROM]
-Until = Annotated[str | None, typer.Option("--to", help="End (exclusive), written in the same way; now by default.")]
-Evaluators = Annotated[list[str] | None, typer.Option("--evaluator", help="Only this evaluator; repeatable.")]
-Monitors = Annotated[list[str] | None, typer.Option("--monitor", help="Only this monitor; repeatable.")]
-OneMonitor = Annotated[str | None, typer.Option(help="Only this monitor.")]
-TheMonitor = Annotated[str | None, typer.Option(help="The monitor; the only one by default.")]
-RandomLabels = Annotated[bool, typer.Option(help="The labelled evaluations were drawn with equal chances.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show number and cost; request nothing.")]
+Until = Annotated[str | None, Option("--to", help="End (exclusive), written in the same way; now by default.")]
+Evaluators = Annotated[list[str] | None, Option("--evaluator", help="Only this evaluator; repeatable.")]
+Monitors = Annotated[list[str] | None, Option("--monitor", help="Only this monitor; repeatable.")]
+OneMonitor = Annotated[str | None, Option(help="Only this monitor.")]
+TheMonitor = Annotated[str | None, Option(help="The monitor; the only one by default.")]
+RandomLabels = Annotated[bool, Option(help="The labelled evaluations were drawn with equal chances.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Show number and cost; request nothing.")]
 Batch = Annotated[
     bool,
-    typer.Option(
-        "--batch", help="Ask judges in their providers' batches: half the price, within a day. Needs --output."
-    ),
+    Option("--batch", help="Ask judges in their providers' batches: half the price, within a day. Needs --output."),
 ]
-MaxUsd = Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop before judge costs exceed this.")]
+MaxUsd = Annotated[float | None, Option("--max-usd", min=0, help="Stop before judge costs exceed this.")]
 
 
 def main() -> None:
@@ -230,22 +229,20 @@ def _version(letters: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     del version
 
 
 @app.command()
 def demo(
-    duration: Annotated[float | None, typer.Option(min=1, help="Seconds to run; until Ctrl-C by default.")] = None,
+    duration: Annotated[float | None, Option(min=1, help="Seconds to run; until Ctrl-C by default.")] = None,
     worse_after: Annotated[
-        float, typer.Option(min=0, help="Seconds until the application's answers get worse on purpose.")
+        float, Option(min=0, help="Seconds until the application's answers get worse on purpose.")
     ] = 45.0,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of OTLP/HTTP; 0 for any free port.")] = 4318,
-    metrics_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /metrics; 0 for any free port.")] = 9464,
-    page_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 for any free port.")] = 8321,
+    port: Annotated[int, Option(min=0, max=65535, help="Port of OTLP/HTTP; 0 for any free port.")] = 4318,
+    metrics_port: Annotated[int, Option(min=0, max=65535, help="Port of /metrics; 0 for any free port.")] = 9464,
+    page_port: Annotated[int, Option(min=0, max=65535, help="Port of the page; 0 for any free port.")] = 8321,
 ) -> None:
     """Run everything on this machine, without keys or a broker.
 
@@ -261,16 +258,16 @@ def demo(
 def run(
     config: ConfigFile = DEFAULT_CONFIG,
     stages: Annotated[
-        str, typer.Option(help="The stages of this process, separated by commas.")
+        str, Option(help="The stages of this process, separated by commas.")
     ] = "receive,assemble,evaluate,export,watch,page",
     log_level: Annotated[
         Literal["info", "warning", "error"] | None,
-        typer.Option(
+        Option(
             envvar="EVALSTREAM_LOG_LEVEL",
             help="The lowest level of lines in the log, whatever the file's log_level is.",
         ),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="How many processes share the work, a core for each.")] = 1,
+    workers: Annotated[int, Option(min=1, help="How many processes share the work, a core for each.")] = 1,
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     import gc
@@ -296,24 +293,24 @@ def check(
     config: ConfigFile = DEFAULT_CONFIG,
     json: Json = False,
     diff: Annotated[
-        bool, typer.Option("--diff", help="Print what the file would change in the running configuration.")
+        bool, Option("--diff", help="Print what the file would change in the running configuration.")
     ] = False,
     against: Annotated[
-        Path | None, typer.Option(help="Print what the file would change compared with this one.", dir_okay=False)
+        Path | None, Option(help="Print what the file would change compared with this one.", dir_okay=False)
     ] = None,
     schema: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Print the JSON Schema of configuration, turn, conversation, evaluation or label instead.",
             metavar="NAME",
         ),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print every detail of the plan instead of a summary.")
+        bool, Option("--verbose", "-v", help="Print every detail of the plan instead of a summary.")
     ] = False,
     traces: Annotated[
         list[Path] | None,
-        typer.Option(metavar="<path>", help="Show which texts of these traces no dialect reads, and the remedy."),
+        Option(metavar="<path>", help="Show which texts of these traces no dialect reads, and the remedy."),
     ] = None,
 ) -> None:
     """Validate a configuration and print its plan.
@@ -392,8 +389,7 @@ def fitting(line: str, width: int) -> str:
 def rules(
     config: ConfigFile = DEFAULT_CONFIG,
     formats: Annotated[
-        list[str] | None,
-        typer.Option("--format", help="prometheus, prometheusrule, grafana or alertmanager; repeatable."),
+        list[str] | None, Option("--format", help="prometheus, prometheusrule, grafana or alertmanager; repeatable.")
     ] = None,
     output: Annotated[
         Path | None, _file("Folder to write files to (all formats by default); without it, stdout.")
@@ -417,30 +413,30 @@ def rules(
 @app.command()
 def fetch(
     source: Annotated[
-        str, typer.Argument(help="tempo, jaeger, phoenix, langfuse or mlflow.", metavar="SOURCE", show_default=False)
+        str, Argument(help="tempo, jaeger, phoenix, langfuse or mlflow.", metavar="SOURCE", show_default=False)
     ],
     output: Annotated[Path, _file("The file to write, as OTLP JSON lines.", "--output", "-o")],
-    url: Annotated[str | None, typer.Option(help="Its address; by default its usual one on this machine.")] = None,
+    url: Annotated[str | None, Option(help="Its address; by default its usual one on this machine.")] = None,
     since: Since = "24h",
     until: Until = None,
     query: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Which traces. Tempo: TraceQL; Jaeger: an operation; Phoenix: an attribute's key:value; Langfuse: a "
             "name; MLflow: a filter."
         ),
     ] = None,
     services: Annotated[
-        list[str] | None, typer.Option("--service", help="Jaeger: only this service; all by default; repeatable.")
+        list[str] | None, Option("--service", help="Jaeger: only this service; all by default; repeatable.")
     ] = None,
-    project: Annotated[str | None, typer.Option(help="Phoenix: the project. MLflow: the experiment.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Most traces, the newest.")] = 1000,
+    project: Annotated[str | None, Option(help="Phoenix: the project. MLflow: the experiment.")] = None,
+    limit: Annotated[int, Option(min=1, help="Most traces, the newest.")] = 1000,
     token_file: Annotated[
         Path | None, _file("A file with a token, or with name:secret; or EVALSTREAM_FETCH_TOKEN has it.")
     ] = None,
     headers: Annotated[
         list[str] | None,
-        typer.Option("--header", help="A header, like X-Scope-OrgID=team-a; repeatable.", metavar="NAME=VALUE"),
+        Option("--header", help="A header, like X-Scope-OrgID=team-a; repeatable.", metavar="NAME=VALUE"),
     ] = None,
 ) -> None:
     """Write past traces of Tempo, Jaeger and others to a file.
@@ -459,10 +455,10 @@ def fetch(
 def turns(
     paths: Annotated[
         list[Path],
-        typer.Argument(help="OTLP or turn files (.pb, .json, .jsonl), directories, or - for stdin.", readable=False),
+        Argument(help="OTLP or turn files (.pb, .json, .jsonl), directories, or - for stdin.", readable=False),
     ],
-    explain: Annotated[bool, typer.Option(help="Show how every span was read, and why it made no turn.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="With --explain: JSON, one object per trace.")] = False,
+    explain: Annotated[bool, Option(help="Show how every span was read, and why it made no turn.")] = False,
+    json: Annotated[bool, Option("--json", help="With --explain: JSON, one object per trace.")] = False,
     config: Annotated[
         Path | None, _file("The configuration, for its sections `assemble` and `dialects`.", "--config", "-c")
     ] = None,
@@ -490,7 +486,7 @@ def turns(
 
 Stage = Annotated[
     Literal["receive", "assemble", "link", "evaluate"] | None,
-    typer.Option(help="Only this stage's: receive, assemble, link or evaluate."),
+    Option(help="Only this stage's: receive, assemble, link or evaluate."),
 ]
 
 
@@ -498,7 +494,7 @@ Stage = Annotated[
 def list_letters(
     config: ConfigFile = DEFAULT_CONFIG,
     stage: Stage = None,
-    all_: Annotated[bool, typer.Option("--all", help="Include those that were reprocessed.")] = False,
+    all_: Annotated[bool, Option("--all", help="Include those that were reprocessed.")] = False,
     json: Json = False,
 ) -> None:
     """List the dead letters: id, stage, position, attempts and reason."""
@@ -511,8 +507,7 @@ def list_letters(
 
 @letters.command("show")
 def show_letter(
-    letter_id: Annotated[str, typer.Argument(help="The id, from `dead-letters list`.")],
-    config: ConfigFile = DEFAULT_CONFIG,
+    letter_id: Annotated[str, Argument(help="The id, from `dead-letters list`.")], config: ConfigFile = DEFAULT_CONFIG
 ) -> None:
     """Show one dead letter, with the beginning of its value if that is stored."""
     from collector.commands.dead_letters import show_letter
@@ -522,7 +517,7 @@ def show_letter(
 
 @letters.command("redrive")
 def redrive_letters(
-    ids: Annotated[list[str] | None, typer.Argument(help="Ids; all dead letters by default.")] = None,
+    ids: Annotated[list[str] | None, Argument(help="Ids; all dead letters by default.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     stage: Stage = None,
 ) -> None:
@@ -535,24 +530,22 @@ def redrive_letters(
 @app.command()
 def score(
     paths: Annotated[
-        list[str], typer.Argument(help="Turns, conversations or OTLP: files, directories, globs, or - for stdin.")
+        list[str], Argument(help="Turns, conversations or OTLP: files, directories, globs, or - for stdin.")
     ],
     config: ConfigFile = DEFAULT_CONFIG,
     evaluators: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--evaluator", help="Only this evaluator; repeatable. Without a configuration file: its kind, like g_eval."
         ),
     ] = None,
-    criteria: Annotated[
-        str | None, typer.Option(help="Without a configuration file: the criteria of the evaluator.")
-    ] = None,
+    criteria: Annotated[str | None, Option(help="Without a configuration file: the criteria of the evaluator.")] = None,
     output: Annotated[
         Path | None, _file("Write evaluations as .jsonl (a later run resumes from it) or .csv.", "--output", "-o")
     ] = None,
     fail_under: Annotated[
         float | None,
-        typer.Option(
+        Option(
             min=0, max=1, help="Exit with status 1 if a mean is below this; where lower is better, above 1 less this."
         ),
     ] = None,
@@ -561,7 +554,7 @@ def score(
     against: Annotated[
         Path | None, _file("JSONL of an earlier --output: compare case by case; exit with status 1 if worse for sure.")
     ] = None,
-    tolerance: Annotated[float, typer.Option(min=0, max=1, help="How much worse a mean may be with --against.")] = 0.0,
+    tolerance: Annotated[float, Option(min=0, max=1, help="How much worse a mean may be with --against.")] = 0.0,
     junit: Annotated[Path | None, _file("Write the comparison as JUnit XML.")] = None,
     markdown: Annotated[Path | None, _file("Write the comparison as a Markdown table.")] = None,
     json: Json = False,
@@ -591,14 +584,14 @@ def score(
 def judges(
     file: Annotated[Path, _file("Labelled cases: a turn or conversation a line, with `human` beside it.")],
     config: ConfigFile = DEFAULT_CONFIG,
-    evaluator: Annotated[str | None, typer.Option(help="The evaluator; the only one that asks a judge.")] = None,
+    evaluator: Annotated[str | None, Option(help="The evaluator; the only one that asks a judge.")] = None,
     judges: Annotated[
         list[str] | None,
-        typer.Option("--judge", help="A judge, jury or cascade to compare; repeatable. All judges by default."),
+        Option("--judge", help="A judge, jury or cascade to compare; repeatable. All judges by default."),
     ] = None,
-    repeat: Annotated[int, typer.Option(min=1, max=20, help="How often each judge judges each case.")] = 2,
+    repeat: Annotated[int, Option(min=1, max=20, help="How often each judge judges each case.")] = 2,
     margin: Annotated[
-        float, typer.Option(min=0, max=1, help="How much less than the best one a judge may agree with people.")
+        float, Option(min=0, max=1, help="How much less than the best one a judge may agree with people.")
     ] = 0.05,
     max_usd: MaxUsd = None,
     output: Annotated[
@@ -623,25 +616,22 @@ def dataset(
     config: ConfigFile = DEFAULT_CONFIG,
     which: Annotated[
         Literal["failed", "low", "disagreed", "sampled"],
-        typer.Option(
+        Option(
             help="failed: below their threshold. low: below --below, the worst first. disagreed: contradicted by "
             "people. sampled: whatever was scored, drawn at random."
         ),
     ] = "failed",
     form: Annotated[
-        str,
-        typer.Option("--as", help="jsonl, turns, golden, deepeval, pydantic-evals, phoenix, langsmith or promptfoo."),
+        str, Option("--as", help="jsonl, turns, golden, deepeval, pydantic-evals, phoenix, langsmith or promptfoo.")
     ] = "jsonl",
     monitor: OneMonitor = None,
     evaluators: Evaluators = None,
     since: Since = "7d",
     until: Until = None,
-    below: Annotated[
-        float | None, typer.Option(min=0, max=1, help="With low: the score below which one is low.")
-    ] = None,
-    most: Annotated[int, typer.Option("--n", min=1, help="Most cases.")] = 200,
-    diverse: Annotated[bool, typer.Option(help="Leave out cases whose questions are nearly the same.")] = True,
-    name: Annotated[str, typer.Option(help="The name of the test set, if the format has one.")] = "evalstream",
+    below: Annotated[float | None, Option(min=0, max=1, help="With low: the score below which one is low.")] = None,
+    most: Annotated[int, Option("--n", min=1, help="Most cases.")] = 200,
+    diverse: Annotated[bool, Option(help="Leave out cases whose questions are nearly the same.")] = True,
+    name: Annotated[str, Option(help="The name of the test set, if the format has one.")] = "evalstream",
 ) -> None:
     """Make a test set of past turns and conversations.
 
@@ -656,7 +646,7 @@ def dataset(
 
 @comparisons.command("evaluators")
 def replay(
-    paths: Annotated[list[str] | None, typer.Argument(help="Files with the turns; the turns log by default.")] = None,
+    paths: Annotated[list[str] | None, Argument(help="Files with the turns; the turns log by default.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     new: Annotated[
         Path | None, _file("The configuration of the new evaluators; that of -c by default.", "--with")
@@ -665,8 +655,8 @@ def replay(
     until: Until = None,
     monitors: Monitors = None,
     evaluators: Evaluators = None,
-    by: Annotated[str | None, typer.Option(help="The new evaluator, if its name differs.")] = None,
-    judge: Annotated[str | None, typer.Option(help="The judge to use instead of the evaluator's own.")] = None,
+    by: Annotated[str | None, Option(help="The new evaluator, if its name differs.")] = None,
+    judge: Annotated[str | None, Option(help="The judge to use instead of the evaluator's own.")] = None,
     output: Annotated[
         Path | None, _file("Write new evaluations as .jsonl; a later run resumes from it.", "--output", "-o")
     ] = None,
@@ -694,27 +684,25 @@ def rejudge(
     until: Until = None,
     what: Annotated[
         Literal["failed", "unscored", "all"],
-        typer.Option(
+        Option(
             help="failed: what failed. unscored: also what was never judged by the evaluator, whatever its version. "
             "all: also what was judged by another version."
         ),
     ] = "unscored",
     reasons: Annotated[
         list[str] | None,
-        typer.Option("--reason", help="With failed: only failures of this type, like judge_timeout; repeatable."),
+        Option("--reason", help="With failed: only failures of this type, like judge_timeout; repeatable."),
     ] = None,
     evaluators: Evaluators = None,
     monitors: Monitors = None,
     max_usd: Annotated[
         float | None,
-        typer.Option(
-            "--max-usd", min=0, help="The most that judging this stretch may cost, earlier runs of it included."
-        ),
+        Option("--max-usd", min=0, help="The most that judging this stretch may cost, earlier runs of it included."),
     ] = None,
     dry_run: DryRun = False,
     batch: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--batch",
             help="Make them here, not in the service, in the judges' providers' batches: half the price, within a day.",
         ),
@@ -751,7 +739,7 @@ def rejudge(
 def audit(
     config: ConfigFile = DEFAULT_CONFIG,
     drained: Annotated[
-        bool, typer.Option("--drained", help="Nothing may be in flight: for a service that has finished its work.")
+        bool, Option("--drained", help="Nothing may be in flight: for a service that has finished its work.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -782,9 +770,9 @@ def copy_log(
 @app.command()
 def erase(
     config: ConfigFile = DEFAULT_CONFIG,
-    users: Annotated[list[str] | None, typer.Option("--user", help="The id of a user; repeatable.")] = None,
+    users: Annotated[list[str] | None, Option("--user", help="The id of a user; repeatable.")] = None,
     conversations: Annotated[
-        list[str] | None, typer.Option("--conversation", help="The id of a conversation; repeatable.")
+        list[str] | None, Option("--conversation", help="The id of a conversation; repeatable.")
     ] = None,
     to: Annotated[
         Path | None, _file("Logs in Kafka: a configuration with another log.kafka.prefix, for what is left.")
@@ -792,7 +780,7 @@ def erase(
     files: Annotated[
         list[Path] | None, _file("A JSONL file of turns or evaluations, too; repeatable.", "--file")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would go, and change nothing.")] = False,
     json: Json = False,
 ) -> None:
     """Erase a person from the logs, and search for what is left.
@@ -812,7 +800,7 @@ def export(
     config: ConfigFile = DEFAULT_CONFIG,
     since: MaybeSince = None,
     until: Until = None,
-    exporters: Annotated[list[str] | None, typer.Option("--exporter", help="Only this exporter; repeatable.")] = None,
+    exporters: Annotated[list[str] | None, Option("--exporter", help="Only this exporter; repeatable.")] = None,
 ) -> None:
     """Send a time range of the evaluations log to exporters again.
 
@@ -828,12 +816,12 @@ def export(
 @exports.command("parquet")
 def parquet(
     destination: Annotated[
-        str, typer.Argument(help="A directory, or the URL of a store like s3://bucket/prefix.", metavar="DESTINATION")
+        str, Argument(help="A directory, or the URL of a store like s3://bucket/prefix.", metavar="DESTINATION")
     ],
     config: ConfigFile = DEFAULT_CONFIG,
     since: Since = "2d",
     until: Until = None,
-    texts: Annotated[bool, typer.Option(help="Write judges' explanations and people's notes.")] = True,
+    texts: Annotated[bool, Option(help="Write judges' explanations and people's notes.")] = True,
 ) -> None:
     """Write evaluations and labels as Parquet files by day.
 
@@ -850,13 +838,13 @@ def parquet(
 def mcp(
     config: ConfigFile = DEFAULT_CONFIG,
     page: Annotated[
-        str | None, typer.Option(help="The page's address; that of the configuration on this machine, if left out.")
+        str | None, Option(help="The page's address; that of the configuration on this machine, if left out.")
     ] = None,
     token_file: Annotated[
         Path | None, _file("A file with a token of the page; or EVALSTREAM_PAGE_TOKEN has it.")
     ] = None,
     http: Annotated[
-        str | None, typer.Option(help="Serve over HTTP at HOST:PORT/mcp instead of stdio.", metavar="HOST:PORT")
+        str | None, Option(help="Serve over HTTP at HOST:PORT/mcp instead of stdio.", metavar="HOST:PORT")
     ] = None,
 ) -> None:
     """Serve coding agents over the Model Context Protocol.
@@ -879,7 +867,7 @@ def mcp(
 
 @app.command()
 def explain(
-    evaluation_id: Annotated[str, typer.Argument(help="The evaluation's id: 32 hex digits.")],
+    evaluation_id: Annotated[str, Argument(help="The evaluation's id: 32 hex digits.")],
     config: ConfigFile = DEFAULT_CONFIG,
     json: Json = False,
 ) -> None:
@@ -901,9 +889,7 @@ def diagnose(
     until: Until = None,
     against: Annotated[
         str | None,
-        typer.Option(
-            help="Start of the period to compare with, up to --from; by default seven times as long as the window."
-        ),
+        Option(help="Start of the period to compare with, up to --from; by default seven times as long as the window."),
     ] = None,
     evaluators: Evaluators = None,
     json: Json = False,
@@ -929,12 +915,12 @@ def compare(
     config: ConfigFile = DEFAULT_CONFIG,
     monitor: TheMonitor = None,
     attribute: Annotated[
-        str | None, typer.Option(help="The attribute that tells versions apart; those of monitors.<name>.compare.")
+        str | None, Option(help="The attribute that tells versions apart; those of monitors.<name>.compare.")
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="Compare this value, of service_version unless --attribute is named,")
+        str | None, Option(help="Compare this value, of service_version unless --attribute is named,")
     ] = None,
-    version: Annotated[str | None, typer.Option(help="with this one.")] = None,
+    version: Annotated[str | None, Option(help="with this one.")] = None,
     since: Since = "7d",
     until: Until = None,
     json: Json = False,
@@ -954,14 +940,14 @@ def compare(
 
 @app.command()
 def gate(
-    version: Annotated[str, typer.Option(help="The value to decide on.")],
+    version: Annotated[str, Option(help="The value to decide on.")],
     config: ConfigFile = DEFAULT_CONFIG,
-    attribute: Annotated[str, typer.Option(help="The attribute that tells versions apart.")] = "service_version",
-    against: Annotated[str | None, typer.Option(help="Its baseline; by default the value before it.")] = None,
+    attribute: Annotated[str, Option(help="The attribute that tells versions apart.")] = "service_version",
+    against: Annotated[str | None, Option(help="Its baseline; by default the value before it.")] = None,
     monitor: OneMonitor = None,
-    within: Annotated[str | None, typer.Option(help="Only this service, or prompt; all by default.")] = None,
+    within: Annotated[str | None, Option(help="Only this service, or prompt; all by default.")] = None,
     tolerance: Annotated[
-        float, typer.Option(min=0.001, max=0.999, help="The fall of a mean that a promotion has to exclude.")
+        float, Option(min=0.001, max=0.999, help="The fall of a mean that a promotion has to exclude.")
     ] = 0.05,
     json: Json = False,
 ) -> None:
@@ -1000,12 +986,12 @@ def targets(
 
 @plans.command("sampling")
 def plan(
-    error: Annotated[float, typer.Option(help="The intended standard error of a day's mean, like 0.02.")],
+    error: Annotated[float, Option(help="The intended standard error of a day's mean, like 0.02.")],
     config: ConfigFile = DEFAULT_CONFIG,
     monitor: TheMonitor = None,
-    evaluator: Annotated[str | None, typer.Option(help="Only this evaluator; all of the monitor by default.")] = None,
+    evaluator: Annotated[str | None, Option(help="Only this evaluator; all of the monitor by default.")] = None,
     usd_per_label: Annotated[
-        float | None, typer.Option(min=0, help="The cost of a label: plan the error of human scores.")
+        float | None, Option(min=0, help="The cost of a label: plan the error of human scores.")
     ] = None,
     since: Since = "14d",
     until: Until = None,
@@ -1066,23 +1052,23 @@ def _parse_moment(option: str, text: str | None) -> datetime | None:
 
 @app.command()
 def calibrate(
-    evaluator: Annotated[str, typer.Option(help="The evaluator that the labels are about.")],
+    evaluator: Annotated[str, Option(help="The evaluator that the labels are about.")],
     labels: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             help="JSONL: human (0..1, true or false) with score or evaluation_id; the page's labels by default.",
             readable=False,
         ),
     ] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     target: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of bad answers that the suggested threshold should fail.")
+        float, Option(min=0, max=1, help="Share of bad answers that the suggested threshold should fail.")
     ] = 0.9,
     json: Json = False,
     random: RandomLabels = False,
     certify: Annotated[
         float | None,
-        typer.Option(min=0.0001, max=0.9999, help="Certify that the true failure rate is below this; exit 1 if not."),
+        Option(min=0.0001, max=0.9999, help="Certify that the true failure rate is below this; exit 1 if not."),
     ] = None,
 ) -> None:
     """Measure an evaluator's agreement with human labels."""
@@ -1097,22 +1083,22 @@ def calibrate(
 
 @app.command()
 def align(
-    evaluator: Annotated[str, typer.Option(help="The evaluator to improve.")],
+    evaluator: Annotated[str, Option(help="The evaluator to improve.")],
     labels: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             help="JSONL: human with a turn or conversation, or with evaluation_id; the page's labels by default.",
             readable=False,
         ),
     ] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     proposer: Annotated[
-        str | None, typer.Option(help="The judge that proposes changes; the evaluator's own by default.")
+        str | None, Option(help="The judge that proposes changes; the evaluator's own by default.")
     ] = None,
-    candidates: Annotated[int, typer.Option(min=1, max=20, help="Changes that are tried at most.")] = 4,
+    candidates: Annotated[int, Option(min=1, max=20, help="Changes that are tried at most.")] = 4,
     holdout: Annotated[
         float,
-        typer.Option(
+        Option(
             "--held-out", min=0.1, max=0.9, help="Share of conversations for the test, from which nothing is learnt."
         ),
     ] = 0.5,
@@ -1139,10 +1125,10 @@ def align(
 
 @label_commands.command("next")
 def labels_next(
-    number: Annotated[int, typer.Option("--n", min=1, max=100_000, help="How many evaluations.")] = 50,
-    evaluator: Annotated[str | None, typer.Option(help="Only evaluations by this evaluator.")] = None,
+    number: Annotated[int, Option("--n", min=1, max=100_000, help="How many evaluations.")] = 50,
+    evaluator: Annotated[str | None, Option(help="Only evaluations by this evaluator.")] = None,
     monitor: OneMonitor = None,
-    by: Annotated[str, typer.Option(help="The name of the person who labels them; some are given to two people.")] = "",
+    by: Annotated[str, Option(help="The name of the person who labels them; some are given to two people.")] = "",
     without: Annotated[list[Path] | None, _file("A file of an earlier call, whose evaluations are left out.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
@@ -1163,13 +1149,13 @@ def labels_next(
 @app.command()
 def init(
     config: ConfigFile = DEFAULT_CONFIG,
-    traces: Annotated[str | None, typer.Option(help="Source of traces: http or kafka://host:port/topic.")] = None,
-    judge: Annotated[str | None, typer.Option(help="The judge's model.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="The judge's OpenAI-compatible endpoint.")] = None,
-    good: Annotated[str | None, typer.Option(help="What a good answer is.")] = None,
-    sample: Annotated[float | None, typer.Option(min=0.0001, max=1, help="Share of conversations to evaluate.")] = None,
-    scores: Annotated[str | None, typer.Option(help="OTLP endpoint for scores; empty for none.")] = None,
-    force: Annotated[bool, typer.Option(help="Overwrite an existing file.")] = False,
+    traces: Annotated[str | None, Option(help="Source of traces: http or kafka://host:port/topic.")] = None,
+    judge: Annotated[str | None, Option(help="The judge's model.")] = None,
+    base_url: Annotated[str | None, Option(help="The judge's OpenAI-compatible endpoint.")] = None,
+    good: Annotated[str | None, Option(help="What a good answer is.")] = None,
+    sample: Annotated[float | None, Option(min=0.0001, max=1, help="Share of conversations to evaluate.")] = None,
+    scores: Annotated[str | None, Option(help="OTLP endpoint for scores; empty for none.")] = None,
+    force: Annotated[bool, Option(help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write a configuration from a few questions.
 
