@@ -44,7 +44,7 @@ class Losses:
         if not cut.isdisjoint(known):
             return True
         known = [normalize_whitespace(text) for text in known]
-        cut = {normalize_whitespace(text) for text in cut} if known else ()
+        cut = {normalize_whitespace(text) for text in cut} if known else set()
         return any(
             one.endswith(text) or one in text or (len(text) >= _DISTINCTIVE_LENGTH and text in one)
             for text in known
