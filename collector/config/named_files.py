@@ -12,7 +12,6 @@ from collector.receive.files import files_in
 from evaluators.wire.pem_files import try_pem_files
 
 _PEM = ("certificate", "key", "ca", "client_ca")
-_Place = tuple[str | int, ...]
 
 
 def elsewhere_notes(config: Config) -> list[str]:
@@ -22,58 +21,58 @@ def elsewhere_notes(config: Config) -> list[str]:
         ConfigError: with one line for each other file that the service could not open.
     """
     settings = config.settings
-    named = [*_named(settings, ()), *_named(config.exporters, ("export",))]
+    also: dict[str, object] = {
+        "export": config.exporters,
+        "receive": {"files": list(map(Path, settings.receive.files))},
+    }
     if settings.golden is not None:
-        named.append((("golden", "path"), Path(settings.golden.path)))
+        also["golden"] = {"path": Path(settings.golden.path)}
     if settings.log.kind == "sqlite":
-        named.append((("log", "path"), Path(settings.log.path)))
-    named += [(("receive", "files", number), Path(path)) for number, path in enumerate(settings.receive.files)]
+        also["log"] = {"path": Path(settings.log.path)}
     folders: dict[Path, str] = {}
     mistakes: list[str] = []
-    for place, files in named:
-        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)[1:]
-        paths = files.values() if isinstance(files, Mapping) else [files]
-        away = [path for path in paths if path.is_absolute() and not path.parent.exists()]
+    for where, files in (*_named(settings, ""), *_named(also, "")):
+        away = [path for path in files.values() if path.is_absolute() and not path.parent.exists()]
         folders |= {path.parent: where for path in away if path.parent not in folders}
-        if not away and (problem := _problem(place, files)):
+        if not away and (problem := _problem(where, files)):
             mistakes.append(f"{config.source}: {where}{problem}")
     if mistakes:
         raise ConfigError("\n".join(mistakes))
     return [f"{where}: this machine has no folder {folder}; the service needs it" for folder, where in folders.items()]
 
 
-def _named(value: object, place: _Place) -> Iterator[tuple[_Place, Path | Mapping[str, Path]]]:
-    """The files in a part of the configuration; PEM files of one section together, by their keys."""
-    parts: Mapping[Any, object] = {}
+def _named(value: object, where: str) -> Iterator[tuple[str, Mapping[str, Path]]]:
+    """The files in a part of the configuration, with their place; PEM files of one section together, by their keys."""
     if isinstance(value, Path):
-        yield place, value
+        yield where, {"": value}
     elif isinstance(value, BaseModel):
-        parts = {name: getattr(value, name) for name in type(value).model_fields}
-        pem = {name: path for name in _PEM if isinstance(path := parts.get(name), Path)}
+        fields = dict(value)
+        pem = {name: fields.pop(name) for name in _PEM if isinstance(fields.get(name), Path)}
         if pem:
-            yield place, pem
-        parts = {name: part for name, part in parts.items() if name not in pem}
+            yield where, pem
+        yield from _named(fields, where)
     elif isinstance(value, Mapping):
-        parts = cast("Mapping[Any, object]", value)
+        for name, part in cast("Mapping[Any, object]", value).items():
+            yield from _named(part, f"{where}.{name}" if where else str(name))
     elif isinstance(value, list | tuple):
-        parts = dict(enumerate(cast("Sequence[object]", value)))
-    for name, part in parts.items():
-        yield from _named(part, (*place, name))
+        for number, part in enumerate(cast("Sequence[object]", value)):
+            yield from _named(part, f"{where}[{number}]")
 
 
-def _problem(place: _Place, files: Path | Mapping[str, Path]) -> str:
-    """Why it cannot be used, and the remedy; empty if it can."""
+def _problem(where: str, files: Mapping[str, Path]) -> str:
+    """Why they cannot be used, and the remedy; empty if they can."""
+    path = files.get("")
     try:
-        if isinstance(files, Mapping):
+        if path is None:
             try_pem_files(**files)
-        elif place[:2] == ("receive", "files"):
-            files_in([files])
-        elif place[-1] == "path" and place[0] != "golden":
-            return "" if files.parent.is_dir() else f": there is no folder {files.parent}; make it, or name another"
-        elif not files.read_bytes().strip():
-            return f": {files} is empty; write into it what the service needs"
+        elif where.startswith("receive.files"):
+            files_in([path])
+        elif where in ("log.path", "export.jsonl.path"):
+            return "" if path.parent.is_dir() else f": there is no folder {path.parent}; make it, or name another"
+        elif not path.read_bytes().strip():
+            return f": {path} is empty; write into it what the service needs"
     except OSError as error:
-        return f": {files} cannot be read ({error.strerror}); name a readable file"
+        return f": {path} cannot be read ({error.strerror}); name a readable file"
     except ConfigError as error:
         return f": {error}; name a file or a folder"
     except ValueError as error:

@@ -40,6 +40,8 @@ async def test_fifty_labels_by_keyboard_without_seeing_a_score_before(chromium: 
                 item = await tab.locator("body").get_attribute("data-item")
                 await tab.keyboard.press("gbx"[number % 3])
                 await tab.wait_for_selector("#judge:has-text('The judge: 0.')")
+                if number == 0:
+                    await tab.wait_for_selector("#progress:has-text('1 by you')")
                 if number == 1 and os.environ.get("EVALSTREAM_PICTURES"):
                     await tab.screenshot(path=PICTURES / "queue-labelled.png")
                 await tab.keyboard.press("Enter")

@@ -301,7 +301,7 @@ def sampled(monitor: MonitorSettings) -> str:
     if isinstance(rate, PlannedRate):
         error = f"a standard error of {rate.standard_error:g}"
         return f"as many conversations as a day's mean needs for {error}; what follows is for all of them, the most"
-    return f"{_share(rate)} of conversations"
+    return "all conversations" if rate == 1.0 else f"{_share(rate)} of conversations"
 
 
 def _share(rate: float) -> str:

@@ -1,6 +1,7 @@
 """A configuration in about ten lines: first what needs attention, then what comes in, and what is judged."""
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from collector.alerting.rules.targets import targets
 from collector.commands.check.check import judge_calls, judge_text, logs_text, matched, receivers, sampled
@@ -10,8 +11,8 @@ from collector.wording import listed, plural
 
 _MOST = 3
 """Monitors and judges that have a line; of more the number is said."""
-_ATTENTION = ("note", "lost", "retention", "traces")
-_UNREACHABLE = ("now unknown (", "retention  unknown at ")
+_ATTENTION = ("note", "lost", "traces")
+_UNREACHABLE = "now unknown ("
 
 
 def summary(config: Config, details: Iterable[str]) -> Iterator[str]:
@@ -35,10 +36,12 @@ def summary(config: Config, details: Iterable[str]) -> Iterator[str]:
 
 def _attention(details: Iterable[str]) -> Iterator[str]:
     """The lines that ask for attention; a cluster that does not answer has one."""
-    for line in details:
-        if line.strip().startswith(_UNREACHABLE[0]):
-            yield f"kafka      not checked: {line.strip().removeprefix(_UNREACHABLE[0]).removesuffix(')')}"
-        elif "does not exist, or" in line or (line.startswith(_ATTENTION) and not line.startswith(_UNREACHABLE)):
+    near = False  # whether a retention is, so that a remedy follows
+    for line, following in pairwise((*details, "")):
+        near = following.startswith(" ") if line.startswith("retention") else near and line.startswith(" ")
+        if line.strip().startswith(_UNREACHABLE):
+            yield f"kafka      not checked: {line.strip().removeprefix(_UNREACHABLE).removesuffix(')')}"
+        elif "does not exist, or" in line or line.startswith(_ATTENTION) or near:
             yield line
 
 

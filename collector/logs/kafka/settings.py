@@ -1,5 +1,6 @@
 """How to talk to Kafka, and what its errors mean to us."""
 
+import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -90,6 +91,10 @@ def require_crc32c() -> None:
         raise LogError("Kafka needs the package crc32c, which is not installed: pip install 'kafka-python[crc32c]'")
 
 
+_NAMED = re.compile(r"(?:GROUP/|name=')([^':]{1,300})")
+"""The group or topic, in the client's words for a refusal."""
+
+
 def translate(error: BaseException) -> LogError:
     """Kafka's error as ours. Ours never hold what was read or written."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -98,7 +103,12 @@ def translate(error: BaseException) -> LogError:
     if isinstance(error, _TOO_LARGE):
         return RecordTooLarge(text)
     if isinstance(error, errors.AuthorizationError):
-        return LogRefused(f"Kafka does not permit it ({text}); grant this user the ACLs that evalstream check lists")
+        kind = type(error).__name__.removesuffix("AuthorizationFailedError").lower()
+        name = _NAMED.search(text)
+        return LogRefused(
+            f"Kafka does not permit it ({kind}{f' {name[1]}' if name else ''}); grant this user the ACLs: READ, WRITE, "
+            "CREATE and DESCRIBE_CONFIGS on topics that begin with the prefix, READ on such groups and on source topics"
+        )
     if isinstance(error, _LOGIN):
         return LogRefused(f"Kafka refuses the login ({type(error).__name__}); correct the keys under security")
     return LogError(text) if isinstance(error, _FATAL) else LogUnavailable(text)

@@ -1,7 +1,7 @@
 // Where the traffic went, what it cost, and what could not be processed.
 
 import { byId, fill, h } from "./dom.js";
-import { clock, compact, count, money, percent, plural, span } from "./format.js";
+import { clock, compact, count, listed, money, percent, plural, span } from "./format.js";
 
 export function showFigures(overview) {
   showFunnel(overview);
@@ -70,7 +70,7 @@ function showCost({ tracks, budgets }) {
     byId("cost").querySelector(".body"),
     h("dl", { class: "sums" },
       pair("spent", spent), pair("calls", compact(sum("calls"))), pair("tokens", compact(sum("tokens")))),
-    unpriced.length ? h("p", { class: "what" }, `The cost of ${[...new Set(unpriced)].join(", ")} is unknown: the judge has no price in the configuration, and no list price.`) : null,
+    unpriced.length ? h("p", { class: "what" }, `The cost of ${listed([...new Set(unpriced)])} is unknown: the judge has no price in the configuration, and no list price.`) : null,
     (budgets || []).map(budget),
     h("table", {},
       h("thead", {}, h("tr", {}, ["evaluator", "spent", "calls", "tokens"].map((name, index) => h("th", { scope: "col", class: index ? "number" : null }, name)))),

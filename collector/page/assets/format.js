@@ -50,4 +50,5 @@ export function moment(seconds, now) {
   return now - seconds > 72000 ? `${day(seconds)} ${clock(seconds, false)}` : clock(seconds);
 }
 
+export const listed = (names) => new Intl.ListFormat("en-GB").format(names);
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;

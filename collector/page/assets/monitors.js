@@ -72,23 +72,25 @@ function corrected(mean) {
 }
 
 const WITHHELD = {
-  few: "too few drawn labels for a mean",
   weak: "mean withheld: the judge tells too little of what people say",
   drift: "mean withheld: newer labels differ from older ones",
 };
 
 /** The mean of seven days by people's labels, with the judge's help; or why there is none. */
 function byPeople(people) {
-  if (!people) return null;
-  const known = people.mean !== undefined;
+  const known = people?.mean !== undefined;
+  if (!people || people.withheld === "few") return null; // the line on agreement says how many labels there are
   const about = known ? "by people, last 7 days" : WITHHELD[people.withheld] ?? "by people: too few audits";
   return h("p", { class: "whole corrected" }, known ? `${score(people.mean)} ${margin(people)}` : "–", h("span", { class: "what" }, about));
 }
 
+const FEWEST_LABELS = 10; // of fewer, no share and no kappa is worth its line
+
 /** How the judge's verdicts agree with people's, in all and by segment. */
 function agreement(people) {
   if (!people) return null;
-  return h("div", { class: "counts agreement" }, people.agreements.map((each) => h("div", {}, h("p", {},
+  const few = people.agreements.filter((each) => !each.segment && each.labels < FEWEST_LABELS);
+  return h("div", { class: "counts agreement" }, few.map((each) => h("p", {}, `${plural(Math.round(each.labels), "label")}: too few to say how far people agree`)), people.agreements.filter((each) => each.labels >= FEWEST_LABELS).map((each) => h("div", {}, h("p", {},
     `${each.segment || "agreement with people"}: ${[measure(each.share, "same verdict", percent), measure(each.kappa, "kappa"), measure(each.youden_j, "J")].filter(Boolean).join(" · ")} · ${plural(Math.round(each.labels), "label")}`), each.segment ? null : matrix("verdicts by people", each.verdicts))),
     people.biases.map((bias) => h("p", {}, bias)));
 }

@@ -17,9 +17,13 @@ async function next() {
     byId("ask").showModal();
     return;
   }
-  const answer = await api.queueNext({ by: who.elements.by.value.trim(), evaluator: who.elements.evaluator.value });
+  const answer = await asked();
   fill(answer.evaluators);
   show(answer);
+}
+
+function asked() {
+  return api.queueNext({ by: who.elements.by.value.trim(), evaluator: who.elements.evaluator.value });
 }
 
 function fill(evaluators) {
@@ -31,18 +35,22 @@ function fill(evaluators) {
 function show({ item: found, progress }) {
   item = found;
   done = false;
+  showProgress(progress);
+  status("");
+  put(byId("item"), item
+    ? [h("p", { class: "what" }, `${item.evaluator} · ${item.monitor} · one ${item.scope}`), item.asks && h("p", { class: "asks" }, item.asks), talk(item.conversation, item.subject)]
+    : h("p", { class: "nothing" }, "Nothing is left for you."));
+  buttons();
+  document.body.dataset.ready = "yes";
+  document.body.dataset.item = item?.id ?? "";
+}
+
+function showProgress(progress) {
   byId("progress").textContent = `${progress.labelled} of ${progress.drawn} drawn are labelled, ${progress.mine} by you; ${progress.left} left for you`;
   byId("bar").value = progress.drawn ? progress.labelled / progress.drawn : 0;
   byId("people").textContent = progress.pairs
     ? `Two people agree about ${percent(progress.agreement)} of ${progress.pairs} answers (95 %: ${percent(progress.low)} to ${percent(progress.high)}).`
     : "No answer is labelled by two people yet.";
-  status("");
-  put(byId("item"), item
-    ? [h("p", { class: "of" }, `${item.evaluator} · ${item.monitor} · one ${item.scope}`), item.asks && h("p", { class: "asks" }, item.asks), talk(item.conversation, item.subject)]
-    : h("p", { class: "nothing" }, "Nothing is left for you."));
-  buttons();
-  document.body.dataset.ready = "yes";
-  document.body.dataset.item = item?.id ?? "";
 }
 
 function buttons() {
@@ -61,6 +69,7 @@ async function say(verdict) {
     status(`You: ${verdict === "unsure" ? "cannot tell" : verdict}. The judge: ${score.toFixed(2)}${explanation ? `. ${explanation}` : ""}`);
     buttons();
   });
+  if (done) showProgress((await asked()).progress);
 }
 
 async function undo() {

@@ -233,6 +233,6 @@ def test_runs_of_agents_are_judged_where_they_are_assembled_and_by_evaluators_of
     assert scope.startswith(f"{where}.evaluators: calm scores conversations, not runs of agents; name an")
     monitors["agents"]["evaluators"] = ["helpful"]
     config = check(configuration(assemble={"agent_runs": True}, monitors=monitors), "my.yaml")
-    assert "monitor    agents: all runs of agents inside turns; all of conversations" in report(config)
+    assert "monitor    agents: all runs of agents inside turns; all conversations" in report(config)
     [monitor] = build_plan(config, {"main": NoJudge()}).monitors
     assert monitor.agent_runs

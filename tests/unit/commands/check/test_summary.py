@@ -41,3 +41,17 @@ def test_many_monitors_and_an_unknown_cost_are_said_briefly() -> None:
     assert "           and 6 more monitors" in lines
     assert any("cost unknown (no price set, none listed)" in line for line in lines)
     assert not any("USD" in line for line in lines)
+
+
+def test_a_cluster_has_one_line_and_a_retention_that_is_not_near_none() -> None:
+    config = check({"evaluators": {"r": {"kind": "refusal"}}, "monitors": {"m": {"evaluators": ["r"]}}}, "c.yaml")
+    details = [
+        "           v: does not exist yet",
+        "           now unknown (no broker answers)", "           now unknown (no broker answers)",
+        "retention  unknown at h:1: no broker answers", "retention  t: g has used less than 25% of retention.ms",
+        "retention  u: g has used more than 50% of retention.ms", "           2 records are deleted already", "           raise it",
+        "traffic    none",
+    ]  # fmt: skip
+    lines = list(summary(config, details))
+    assert lines[1:5] == ["kafka      not checked: no broker answers", *details[5:8]]
+    assert lines[5].startswith("receive")
