@@ -146,4 +146,5 @@ def _ids_in(path: Path) -> Iterator[str]:
 
 def summary(tasks: LabelTasks) -> str:
     """The summary for stderr."""
-    return f"{plural(len(tasks.lines), 'evaluation')} to label, of {tasks.open} that are drawn and not labelled"
+    more = "; a larger page.queue.random draws more" if len(tasks.lines) == tasks.open else ""
+    return f"{plural(len(tasks.lines), 'evaluation')} to label, of {tasks.open} that are drawn and not labelled{more}"
