@@ -46,20 +46,14 @@ async def write_cases(config: Config, options: CasesOptions, say: Callable[[str]
     """
     _check(config, options)
     async with open_stored_logs(config.settings.log) as logs:
-        result = await _find(config, logs, options)
-    if not result.cases:
-        say(f"no case: {result.summary}")
+        cases, summary = await _find(config, logs, options)
+    if not cases:
+        say(f"no case: {summary}")
         return NONE
-    content = FORMATS[options.form](result.cases, options.name)
+    content = FORMATS[options.form](cases, options.name)
     write_new(options.output, content)
-    say(f"{options.output}: {plural(len(result.cases), 'case')} as {options.form}; {result.summary}")
+    say(f"{options.output}: {plural(len(cases), 'case')} as {options.form}; {summary}")
     return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class _Selection:
-    cases: Sequence[SelectedCase]
-    summary: str
 
 
 def _check(config: Config, options: CasesOptions) -> None:
@@ -71,7 +65,8 @@ def _check(config: Config, options: CasesOptions) -> None:
         raise ConfigError("store_text is false, so the log has no texts that a case could be made of")
 
 
-async def _find(config: Config, logs: Logs, options: CasesOptions) -> _Selection:
+async def _find(config: Config, logs: Logs, options: CasesOptions) -> tuple[Sequence[SelectedCase], str]:
+    """The cases, and a summary of what they were chosen from."""
     monitors = [options.monitor] if options.monitor else []
     selection = EvaluationFilter(
         since=options.since, until=options.until, monitors=monitors, evaluators=options.evaluators
@@ -94,9 +89,8 @@ async def _find(config: Config, logs: Logs, options: CasesOptions) -> _Selection
     cases, duplicates = diverse(joined, options.most) if options.diverse else (joined[: options.most], 0)
     left_out = f", {plural(duplicates, 'near-duplicate')} left out" if duplicates else ""
     gone = f", {plural(lost, 'turn')} no longer in the log" if lost else ""
-    return _Selection(
-        cases, f"{plural(len(chosen), 'evaluation')} of {len(evaluations)} {_WORDS[options.which]}{left_out}{gone}"
-    )
+    number = f"{plural(len(chosen), 'evaluation')} of {len(evaluations)}"
+    return cases, f"{number} {_WORDS[options.which]}{left_out}{gone}"
 
 
 _WORDS: dict[Which, str] = {

@@ -200,12 +200,8 @@ def _check_scope(configured: Configured, cases: Sequence[LabelledCase], path: Pa
         raise ConfigError(f"{path}: has no labels of {configured.evaluator.name}; name another with --evaluator")
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """The number of the attempt that an evaluation is."""
-
-    judge: str
-    case: int
+_Place = tuple[str, int]
+"""The judge and the number of the case that an evaluation is of."""
 
 
 async def _run(
@@ -258,7 +254,7 @@ def _jobs(
                 parts = (assignment.version, f"{name}\x1f{assignment.judge.model}", subject)
                 evaluation_id = make_evaluation_id(evaluator.name, *parts, f"{revision}\x1f{number}\x1f{attempt}")
                 job = command_job(monitor, assignment, labelled.case, evaluation_id=evaluation_id)
-                yield job, _Place(name, number)
+                yield job, (name, number)
 
 
 def _judged(
@@ -279,7 +275,7 @@ def _judged(
                 str(number), conversation_id_of(case.case), case.label.human_score(lower_is_better=lower), tuple(made)
             )
             for number, case in enumerate(cases)
-            if (made := attempts.get(_Place(name, number)))
+            if (made := attempts.get((name, number)))
         ]
         for name in judges
     }

@@ -1,11 +1,13 @@
 """Missing evaluations of a past period, made by the command itself in its judges' batches, and written into the log."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from collector.backoff import Backoff
 from collector.commands.rejudge.candidates import Candidate, Candidates
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
 from collector.config.configured import Config
@@ -16,12 +18,14 @@ from collector.evaluate.sampling.draw_key import draw_key
 from collector.evaluate.stage import GROUP
 from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
-from collector.logs.log import Log
-from collector.past.writing import write_into_log
+from collector.logs.log import Log, LogError, LogUnavailable, Record
+from collector.past.evaluations import evaluations_in
+from collector.records.json import evaluation_to_json
 from collector.service.open_logs import Logs
 from collector.service.plan_builder import build_plan
 from collector.wording import plural
 from evaluators.judges.batches.batch_terms import BatchPace
+from evaluators.results import Evaluation
 
 INTERIM = Path("evalstream-rejudge.jsonl")
 """The file that keeps evaluations until they are in the log: they have been paid for."""
@@ -116,3 +120,46 @@ def _conclusion(made: RunResult, wanted: int) -> str:
     if failed:
         parts.append("what failed is not in the log; run the command again to make it")
     return "; ".join(parts)
+
+
+_APPENDED_AT_ONCE = 500
+
+
+async def write_into_log(
+    log: Log, evaluations: Sequence[Evaluation], partitions: Mapping[str, int | None], patience: float
+) -> LogError | None:
+    """Append what the log does not have, but for failures, each into its partition by its id.
+
+    While the log is unavailable, this is tried again, for `patience` seconds; returns the error that remains, None if
+    none does.
+    """
+    problems: list[LogError] = []
+    action = f"writing to the evaluations log (for up to {patience:g} s)"
+    try:
+        async with asyncio.timeout(patience):
+            await Backoff(cap=10.0).repeat(
+                lambda: _append(log, evaluations, partitions),
+                LogUnavailable,
+                action=action,
+                on_failure=problems.append,
+            )
+    except TimeoutError:
+        return problems[-1] if problems else LogUnavailable(f"no answer within {patience:g} s")
+    except LogError as error:
+        return error
+    return None
+
+
+async def _append(log: Log, evaluations: Sequence[Evaluation], partitions: Mapping[str, int | None]) -> None:
+    existing = {past.evaluation.evaluation_id async for past in evaluations_in(log)}
+    records = [
+        Record(
+            evaluation.evaluation_id.encode(),
+            evaluation_to_json(evaluation),
+            partition=partitions[evaluation.evaluation_id],
+        )
+        for evaluation in evaluations
+        if evaluation.evaluation_id not in existing and evaluation.outcome != "failed"
+    ]
+    for start in range(0, len(records), _APPENDED_AT_ONCE):
+        await log.append(records[start : start + _APPENDED_AT_ONCE])
