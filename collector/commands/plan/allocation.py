@@ -104,15 +104,9 @@ def cheapest_boosts(
     starts = [tuple(start), _changed(start, plain, free)]
     starts += [_changed(start, neyman_boosts(figures, best_share(figures, plain)), free) for figures in usable]
     best = min(starts, key=usd)
-    least = usd(best)
     for step in _STEPS:
-        moved = True
-        while moved:
-            moved = False
-            for other in _neighbours(best, step, free):
-                if (its := usd(other)) < least * (1.0 - 1e-4):
-                    best, least, moved = other, its, True
-                    break
+        while usd(other := min(_neighbours(best, step, free), key=usd, default=best)) < usd(best) * (1.0 - 1e-4):
+            best = other
     return tuple(round(each, 1) for each in best)
 
 
