@@ -8,8 +8,11 @@ traffic; if a set proves open after all, the registry's cap turns the rest into 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Literal
 
 Kind = Literal["counter", "gauge", "histogram"]
@@ -19,17 +22,30 @@ OTHER = "other"
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One Prometheus metric. `buckets` are a histogram's upper bounds, without infinity."""
+    """One Prometheus metric. `buckets` are a histogram's upper bounds, without infinity.
+
+    The docstring below its constant is its help, as it is for keys of the configuration.
+    """
 
     name: str
     kind: Kind
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
-    help: str = ""
 
-    def about(self, text: str) -> Series:
-        """The same with its help."""
-        return replace(self, help=text)
+    @property
+    def help(self) -> str:
+        """The meaning, in a sentence."""
+        return _helps()[self.name]
+
+
+@cache
+def _helps() -> Mapping[str, str]:
+    """The docstrings below the series of this module, by the names of the metrics."""
+    source = files("collector.telemetry").joinpath("series.py").read_text(encoding="utf-8")
+    return {name: " ".join(text.split()) for name, text in _DECLARED.findall(source)}
+
+
+_DECLARED = re.compile(r'^[A-Z0-9_]+ = [a-z]+\(\s*"(\w+)"[^#]*?\)\n"""(.+?)"""$', re.MULTILINE | re.DOTALL)
 
 
 def counter(name: str, labels: tuple[str, ...] = ()) -> Series:
@@ -55,497 +71,356 @@ _LEVELS = (0.0, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)  #
 
 
 # --- scores ---
-SCORE = histogram("gen_ai_evaluation_score", _EVALUATION, _LEVELS).about(
-    "Scores on 0..1, unweighted; exemplars carry the trace id. For means use the sums of `evalstream_estimator_…`."
-)
-ESTIMATOR_W = counter("evalstream_estimator_w_total", _EVALUATION).about(
-    "Sum of the weights w = 1 / sampling probability over the scored subjects, as far as they are not clipped."
-)
-ESTIMATOR_WY = counter("evalstream_estimator_wy_total", _EVALUATION).about(
-    "Sum of w times score; divided by the sum of w it is the unbiased mean score."
-)
-ESTIMATOR_W2 = counter("evalstream_estimator_w2_total", _EVALUATION).about(
-    "Sum over conversations of (sum of w) squared, for the mean's standard error."
-)
-ESTIMATOR_W2Y = counter("evalstream_estimator_w2y_total", _EVALUATION).about(
-    "Sum over conversations of (sum of w) times (sum of w times score), for the mean's standard error."
-)
-ESTIMATOR_W2Y2 = counter("evalstream_estimator_w2y2_total", _EVALUATION).about(
-    "Sum over conversations of (sum of w times score) squared, for the mean's standard error."
-)
-AUDITED_SUMS = counter("evalstream_audited_sums_total", (*_EVALUATION, "sum")).about(
-    "The twenty sums by which audits correct a mean: totals, and products of two of them, over conversations."
-)
-AUDITS = counter("evalstream_audits_total", ("evaluator", "monitor", "outcome")).about(
-    "Audits by what came of them: scored, or the reason why the expensive judge gave no score."
-)
-ESTIMATOR_CLIPPED = counter("evalstream_estimator_clipped_total", _EVALUATION).about(
-    "Weight left out of the sum of w, as its conversation would weigh more than 20 times the mean of the last 1,000."
-)
-UNSHOWN = counter("evalstream_unshown_total", _EVALUATION).about(
-    "Sum over scored evaluations of the share of the case that the score does not cover: steps of a long run that the "
-    "judge was not shown, items that it could not decide on by what it was shown."
-)
-CORRECTED_WY = counter("evalstream_corrected_wy_total", _EVALUATION).about(
-    "Of cascades: sum of w times (corrected score + shift). Over the estimator's w, less shift: the corrected mean."
-)
-CORRECTED_W2Y = counter("evalstream_corrected_w2y_total", _EVALUATION).about(
-    "Of cascades: sum over conversations of (sum of w) times (sum of w times (corrected score + shift))."
-)
-CORRECTED_W2Y2 = counter("evalstream_corrected_w2y2_total", _EVALUATION).about(
-    "Of cascades: sum over conversations of (sum of w times (corrected score + shift)) squared."
-)
-CORRECTED_SHIFT = gauge("evalstream_corrected_shift", ("evaluator", "evaluator_version", "monitor")).about(
-    "What is added to the corrected scores of a cascade, so that their sums never fall: 1 / share - 1."
-)
-ESCALATIONS = counter("evalstream_escalations_total", ("evaluator", "monitor", "reason")).about(
-    "Evaluations by a cascade, by why its second judge was asked: share, doubt, unknown, unreadable; sure: it was not."
-)
-EVIDENCE_W = counter("evalstream_evidence_w_total", _EVALUATION).about(
-    "Sum of v, the weights as shares of the drop detector's scale, so that no conversation's sum is above 1."
-)
-EVIDENCE_WY = counter("evalstream_evidence_wy_total", _EVALUATION).about("Sum of v times score.")
-EVIDENCE_W2 = counter("evalstream_evidence_w2_total", _EVALUATION).about(
-    "Sum over conversations of (sum of v) squared."
-)
-EVIDENCE_W2Y = counter("evalstream_evidence_w2y_total", _EVALUATION).about(
-    "Sum over conversations of (sum of v) times (sum of v times score)."
-)
-EVIDENCE_W2Y2 = counter("evalstream_evidence_w2y2_total", _EVALUATION).about(
-    "Sum over conversations of (sum of v times score) squared."
-)
-VERDICTS = counter("evalstream_verdicts_total", (*_EVALUATION, "verdict")).about(
-    "Scores by verdict on their threshold, pass or fail; exemplars on failures carry the trace id."
-)
-VERDICT_WEIGHT = counter("evalstream_verdict_weight_total", (*_EVALUATION, "verdict")).about(
-    "Sum of 1 / sampling probability by verdict; the share of `pass` estimates the pass rate of all traffic."
-)
-LABELS = counter("evalstream_labels_total", (*_EVALUATION, "label")).about(
-    "Scored evaluations by the label that a classifier chose; of evaluators with labels of their own."
-)
-LABEL_WEIGHT = counter("evalstream_label_weight_total", (*_EVALUATION, "label")).about(
-    "Sum of 1 / sampling probability by label; a label's share of it estimates that of all traffic."
-)
-EVALUATIONS = counter("evalstream_evaluations_total", (*_EVALUATION, "outcome", "reason")).about(
-    "Evaluations that were exported, each once, by outcome (scored, skipped, failed) and, without a score, by reason."
-)
-EVALUATIONS_RETRIED = counter("evalstream_evaluations_retried_total", (*_EVALUATION, "reason")).about(
-    "Failed evaluations that were made again, by the reason of the failure. `evalstream_evaluations_total` has each as "
-    "a failure and under its new outcome: subtract this to count it once. Weights and means have it once."
-)
+SCORE = histogram("gen_ai_evaluation_score", _EVALUATION, _LEVELS)
+"""Scores on 0..1, unweighted; exemplars carry the trace id. For means use the sums of `evalstream_estimator_…`."""
+ESTIMATOR_W = counter("evalstream_estimator_w_total", _EVALUATION)
+"""Sum of the weights w = 1 / sampling probability over the scored subjects, as far as they are not clipped."""
+ESTIMATOR_WY = counter("evalstream_estimator_wy_total", _EVALUATION)
+"""Sum of w times score; divided by the sum of w it is the unbiased mean score."""
+ESTIMATOR_W2 = counter("evalstream_estimator_w2_total", _EVALUATION)
+"""Sum over conversations of (sum of w) squared, for the mean's standard error."""
+ESTIMATOR_W2Y = counter("evalstream_estimator_w2y_total", _EVALUATION)
+"""Sum over conversations of (sum of w) times (sum of w times score), for the mean's standard error."""
+ESTIMATOR_W2Y2 = counter("evalstream_estimator_w2y2_total", _EVALUATION)
+"""Sum over conversations of (sum of w times score) squared, for the mean's standard error."""
+AUDITED_SUMS = counter("evalstream_audited_sums_total", (*_EVALUATION, "sum"))
+"""The twenty sums by which audits correct a mean: totals, and products of two of them, over conversations."""
+AUDITS = counter("evalstream_audits_total", ("evaluator", "monitor", "outcome"))
+"""Audits by what came of them: scored, or the reason why the expensive judge gave no score."""
+ESTIMATOR_CLIPPED = counter("evalstream_estimator_clipped_total", _EVALUATION)
+"""Weight left out of the sum of w, as its conversation would weigh more than 20 times the mean of the last 1,000."""
+UNSHOWN = counter("evalstream_unshown_total", _EVALUATION)
+"""Sum over scored evaluations of the share of the case that the score does not cover: steps of a long run that the
+judge was not shown, items that it could not decide on by what it was shown."""
+CORRECTED_WY = counter("evalstream_corrected_wy_total", _EVALUATION)
+"""Of cascades: sum of w times (corrected score + shift). Over the estimator's w, less shift: the corrected mean."""
+CORRECTED_W2Y = counter("evalstream_corrected_w2y_total", _EVALUATION)
+"""Of cascades: sum over conversations of (sum of w) times (sum of w times (corrected score + shift))."""
+CORRECTED_W2Y2 = counter("evalstream_corrected_w2y2_total", _EVALUATION)
+"""Of cascades: sum over conversations of (sum of w times (corrected score + shift)) squared."""
+CORRECTED_SHIFT = gauge("evalstream_corrected_shift", ("evaluator", "evaluator_version", "monitor"))
+"""The amount that is added to the corrected scores of a cascade, so that their sums never fall: 1 / share - 1."""
+ESCALATIONS = counter("evalstream_escalations_total", ("evaluator", "monitor", "reason"))
+"""Evaluations by a cascade, by why its second judge was asked: share, doubt, unknown, unreadable; sure: it was not."""
+EVIDENCE_W = counter("evalstream_evidence_w_total", _EVALUATION)
+"""Sum of v, the weights as shares of the drop detector's scale, so that no conversation's sum is above 1."""
+EVIDENCE_WY = counter("evalstream_evidence_wy_total", _EVALUATION)
+"""Sum of v times score."""
+EVIDENCE_W2 = counter("evalstream_evidence_w2_total", _EVALUATION)
+"""Sum over conversations of (sum of v) squared."""
+EVIDENCE_W2Y = counter("evalstream_evidence_w2y_total", _EVALUATION)
+"""Sum over conversations of (sum of v) times (sum of v times score)."""
+EVIDENCE_W2Y2 = counter("evalstream_evidence_w2y2_total", _EVALUATION)
+"""Sum over conversations of (sum of v times score) squared."""
+VERDICTS = counter("evalstream_verdicts_total", (*_EVALUATION, "verdict"))
+"""Scores by verdict on their threshold, pass or fail; exemplars on failures carry the trace id."""
+VERDICT_WEIGHT = counter("evalstream_verdict_weight_total", (*_EVALUATION, "verdict"))
+"""Sum of 1 / sampling probability by verdict; the share of `pass` estimates the pass rate of all traffic."""
+LABELS = counter("evalstream_labels_total", (*_EVALUATION, "label"))
+"""Scored evaluations by the label that a classifier chose; of evaluators with labels of their own."""
+LABEL_WEIGHT = counter("evalstream_label_weight_total", (*_EVALUATION, "label"))
+"""Sum of 1 / sampling probability by label; a label's share of it estimates that of all traffic."""
+EVALUATIONS = counter("evalstream_evaluations_total", (*_EVALUATION, "outcome", "reason"))
+"""Evaluations that were exported, each once, by outcome (scored, skipped, failed) and, without a score, by reason."""
+EVALUATIONS_RETRIED = counter("evalstream_evaluations_retried_total", (*_EVALUATION, "reason"))
+"""Failed evaluations that were made again, by the reason of the failure. `evalstream_evaluations_total` has each as a
+failure and under its new outcome: subtract this to count it once. Weights and means have it once."""
 EVALUATIONS_BACKFILLED = counter(
     "evalstream_evaluations_backfilled_total", ("evaluator", "evaluator_version", "monitor", "outcome")
-).about(
-    "Evaluations of the past that `evalstream rejudge` requested, by outcome. No other metric of scores, weights and "
-    "verdicts has them; tokens, calls, seconds and cost do."
 )
-EVALUATION_WEIGHT = counter("evalstream_evaluation_weight_total", _EVALUATION).about(
-    "Sum of 1 / this service's sampling probability over all evaluations, whatever their outcome: an estimate of "
-    "the traffic received. Traffic that upstream samplers removed is not in it."
-)
-EVALUATION_DURATION = histogram(
-    "evalstream_evaluation_duration_seconds", ("evaluator", "monitor"), _LONG_SECONDS
-).about("Time from the start to the end of an evaluation, judge calls included.")
-LAST_SUCCESS = gauge("evalstream_last_success_timestamp_seconds", ("evaluator", "monitor")).about(
-    "Time of the newest score, in seconds since the epoch; absent before the first."
-)
-TARGET_SCORE = gauge("evalstream_target_score", ("evaluator", "evaluator_version", "monitor")).about(
-    "The configured threshold of an evaluator, on 0..1."
-)
-EVALUATOR_INFO = gauge(
-    "evalstream_evaluator_info", ("evaluator", "evaluator_version", "monitor", "scope", "better")
-).about(
-    "1; 0 once another version is in its place. What an evaluator judges (turn or conversation), and which scores are "
-    "better: higher or lower."
-)
-INJECTION_SIGNS = counter("evalstream_injection_signs_total", ("evaluator", "monitor", "sign")).about(
-    "Signs of an attempt to instruct the judge, detected in scored texts, by sign; one score may show several."
-)
+"""Evaluations of the past that `evalstream rejudge` requested, by outcome. No other metric of scores, weights and
+verdicts has them; tokens, calls, seconds and cost do."""
+EVALUATION_WEIGHT = counter("evalstream_evaluation_weight_total", _EVALUATION)
+"""Sum of 1 / this service's sampling probability over all evaluations, whatever their outcome: an estimate of the
+traffic received. Traffic that upstream samplers removed is not in it."""
+EVALUATION_DURATION = histogram("evalstream_evaluation_duration_seconds", ("evaluator", "monitor"), _LONG_SECONDS)
+"""Time from the start to the end of an evaluation, judge calls included."""
+LAST_SUCCESS = gauge("evalstream_last_success_timestamp_seconds", ("evaluator", "monitor"))
+"""Time of the newest score, in seconds since the epoch; absent before the first."""
+TARGET_SCORE = gauge("evalstream_target_score", ("evaluator", "evaluator_version", "monitor"))
+"""The configured threshold of an evaluator, on 0..1."""
+EVALUATOR_INFO = gauge("evalstream_evaluator_info", ("evaluator", "evaluator_version", "monitor", "scope", "better"))
+"""1; 0 once another version is in its place. The labels say what an evaluator judges (turn or conversation), and which
+scores are better: higher or lower."""
+INJECTION_SIGNS = counter("evalstream_injection_signs_total", ("evaluator", "monitor", "sign"))
+"""Signs of an attempt to instruct the judge, detected in scored texts, by sign; one score may show several."""
 # --- tokens, money and sampling ---
-JUDGE_TOKENS = counter("evalstream_judge_tokens_total", ("evaluator", "monitor", "direction")).about(
-    "Tokens that evaluations used, by direction: input or output."
-)
-JUDGE_CACHED_TOKENS = counter("evalstream_judge_cached_tokens_total", ("evaluator", "monitor", "cache")).about(
-    "Input tokens that providers' prompt caches had (cache: read) or were given (write); part of those of `input`."
-)
-JUDGE_CALLS = counter("evalstream_judge_calls_total", ("evaluator", "monitor")).about(
-    "Judge answers that evaluations used, cached ones included."
-)
-JUDGE_ESTIMATED_CALLS = counter("evalstream_judge_estimated_calls_total", ("evaluator", "monitor")).about(
-    "Judge answers without a usable number of tokens: tokens and cost of these are estimated from the texts."
-)
-JUDGE_COST = counter("evalstream_judge_cost_usd_total", ("evaluator", "monitor")).about(
-    "Cost of evaluations in US dollars, by the prices in the configuration."
-)
-JUDGE_CACHE_REQUESTS = counter("evalstream_judge_cache_requests_total", ("judge", "result")).about(
-    "Look-ups in a judge's cache by result: hit or miss."
-)
-JUDGE_MODEL_CHANGES = counter("evalstream_judge_model_changes_total", ("evaluator", "monitor")).about(
-    "Further model names or fingerprints that a judge reported to this process: its provider changed the model."
-)
-SAMPLING_PROBABILITY = gauge("evalstream_sampling_probability", ("monitor", "evaluator", "stratum")).about(
-    "Sampling probability of the newest evaluated subject of a stratum, upstream samplers included."
-)
-BUDGET_USD = gauge("evalstream_budget_usd", ("monitor", "period")).about(
-    "The configured budget of a monitor in US dollars, by period: hour or day. The same in every process."
-)
-BUDGET_FACTOR = gauge("evalstream_budget_factor", ("monitor",)).about(
-    "Factor on a monitor's sampling rates that its budget leaves, from 0 to 1; the newest decision."
-)
-BUDGET_SPENT = gauge("evalstream_budget_spent_ratio", ("monitor",)).about(
-    "The largest share of a monitor's hard caps that this process has spent or reserved."
-)
-TOTAL_BUDGET_USD = gauge("evalstream_total_budget_usd", ("period",)).about(
-    "The configured budget of all monitors together in US dollars, by period: hour or day."
-)
-TOTAL_BUDGET_SPENT = gauge("evalstream_total_budget_spent_ratio").about(
-    "The largest share of the hard caps of all monitors together that this process has spent or reserved."
-)
+JUDGE_TOKENS = counter("evalstream_judge_tokens_total", ("evaluator", "monitor", "direction"))
+"""Tokens that evaluations used, by direction: input or output."""
+JUDGE_CACHED_TOKENS = counter("evalstream_judge_cached_tokens_total", ("evaluator", "monitor", "cache"))
+"""Input tokens that providers' prompt caches had (cache: read) or were given (write); part of those of `input`."""
+JUDGE_CALLS = counter("evalstream_judge_calls_total", ("evaluator", "monitor"))
+"""Judge answers that evaluations used, cached ones included."""
+JUDGE_ESTIMATED_CALLS = counter("evalstream_judge_estimated_calls_total", ("evaluator", "monitor"))
+"""Judge answers without a usable number of tokens: tokens and cost of these are estimated from the texts."""
+JUDGE_COST = counter("evalstream_judge_cost_usd_total", ("evaluator", "monitor"))
+"""Cost of evaluations in US dollars, by the prices in the configuration."""
+JUDGE_CACHE_REQUESTS = counter("evalstream_judge_cache_requests_total", ("judge", "result"))
+"""Look-ups in a judge's cache by result: hit or miss."""
+JUDGE_MODEL_CHANGES = counter("evalstream_judge_model_changes_total", ("evaluator", "monitor"))
+"""Further model names or fingerprints that a judge reported to this process: its provider changed the model."""
+SAMPLING_PROBABILITY = gauge("evalstream_sampling_probability", ("monitor", "evaluator", "stratum"))
+"""Sampling probability of the newest evaluated subject of a stratum, upstream samplers included."""
+BUDGET_USD = gauge("evalstream_budget_usd", ("monitor", "period"))
+"""The configured budget of a monitor in US dollars, by period: hour or day. The same in every process."""
+BUDGET_FACTOR = gauge("evalstream_budget_factor", ("monitor",))
+"""Factor on a monitor's sampling rates that its budget leaves, from 0 to 1; the newest decision."""
+BUDGET_SPENT = gauge("evalstream_budget_spent_ratio", ("monitor",))
+"""The largest share of a monitor's hard caps that this process has spent or reserved."""
+TOTAL_BUDGET_USD = gauge("evalstream_total_budget_usd", ("period",))
+"""The configured budget of all monitors together in US dollars, by period: hour or day."""
+TOTAL_BUDGET_SPENT = gauge("evalstream_total_budget_spent_ratio")
+"""The largest share of the hard caps of all monitors together that this process has spent or reserved."""
 # --- judges ---
-JUDGE_REQUESTS = counter("evalstream_judge_requests_total", ("judge", "result")).about(
-    "Requests to a judge by result: ok, or the type of the error; retries count one by one."
-)
-JUDGE_REQUEST_DURATION = histogram("evalstream_judge_request_duration_seconds", ("judge",), _LONG_SECONDS).about(
-    "Time from a request to a judge to its answer, without the wait for a free slot."
-)
-JUDGE_REQUESTS_IN_FLIGHT = gauge("evalstream_judge_requests_in_flight", ("judge",)).about(
-    "Requests to a judge that await their answer."
-)
-BREAKER_STATE = gauge("evalstream_judge_breaker_state", ("judge", "state")).about(
-    "1 for the state that the circuit breaker of a judge's endpoint is in, 0 for the others: closed (requests "
-    "pass), half_open (one request probes), open (none pass)."
-)
-BREAKER_OPENED = counter("evalstream_judge_breaker_opened_total", ("judge",)).about(
-    "Times that the circuit breaker of a judge's endpoint opened."
-)
-JUDGE_PAUSED_REQUESTS = gauge("evalstream_judge_paused_requests", ("judge",)).about(
-    "Requests that wait because the circuit breaker of the judge's endpoint is open."
-)
-JUDGE_ABANDONED_REQUESTS = counter("evalstream_judge_abandoned_requests_total", ("judge",)).about(
-    "Requests given up because the circuit breaker of the judge's endpoint stayed open: their evaluations failed."
-)
-CANARIES = counter("evalstream_judge_canaries_total", ("evaluator", "judge", "result")).about(
-    "Canary runs (an evaluation repeated with an injected instruction) by result: resisted, shifted (the score "
-    "moved as instructed), failed, skipped (no free slot, or over budget)."
-)
-CANARY_COST = counter("evalstream_judge_canary_cost_usd_total", ("evaluator", "judge")).about(
-    "Cost of canary runs in US dollars."
-)
-GOLDEN_SHIFT = gauge("evalstream_golden_shift", ("evaluator", "evaluator_version", "judge")).about(
-    "Mean difference between the judge's newest scores of the golden set and their references."
-)
-GOLDEN_SHIFT_STDERR = gauge("evalstream_golden_shift_stderr", ("evaluator", "evaluator_version", "judge")).about(
-    "Standard error of that mean difference."
-)
-GOLDEN_CASES = gauge("evalstream_golden_cases", ("evaluator", "evaluator_version", "judge", "outcome")).about(
-    "Cases of the golden set by outcome of the newest run: scored or unscored."
-)
-GOLDEN_LAST_RUN = gauge(
-    "evalstream_golden_last_run_timestamp_seconds", ("evaluator", "evaluator_version", "judge")
-).about("Time of the newest run of the golden set, in seconds since the epoch.")
-JUDGE_MOVED = gauge("evalstream_judge_moved", ("evaluator", "evaluator_version", "monitor", "verdict")).about(
-    "While scores are low: by how much the judge's scores of the same cases have moved since the fall began, by "
-    "verdict: changed, or unchanged (then by how much at most)."
-)
-AGREEMENT = gauge("evalstream_judge_agreement", ("evaluator", "evaluator_version", "statistic")).about(
-    "Agreement of scores with people's labels on the page, by statistic (spearman, kendall_tau_b, weighted_kappa, "
-    "krippendorff_alpha, cohen_kappa, sensitivity, specificity); absent below 10 labels."
-)
-AGREEMENT_BOUND = gauge(
-    "evalstream_judge_agreement_bound", ("evaluator", "evaluator_version", "statistic", "bound")
-).about("Bounds of that agreement's 95 % interval: low or high; too narrow below 200 labels.")
-AGREEMENT_LABELS = gauge("evalstream_judge_agreement_labels", ("evaluator", "evaluator_version")).about(
-    "Labelled evaluations that the agreement is computed from, 1000 at most."
-)
-PEOPLE_AGREEMENT = gauge("evalstream_people_agreement", ("evaluator", "evaluator_version", "statistic", "bound")).about(
-    "Agreement of verdicts with people's by drawn labels, weighted: statistic share, kappa or youden_j, bound value, "
-    "low or high (95 %)."
-)
+JUDGE_REQUESTS = counter("evalstream_judge_requests_total", ("judge", "result"))
+"""Requests to a judge by result: ok, or the type of the error; retries count one by one."""
+JUDGE_REQUEST_DURATION = histogram("evalstream_judge_request_duration_seconds", ("judge",), _LONG_SECONDS)
+"""Time from a request to a judge to its answer, without the wait for a free slot."""
+JUDGE_REQUESTS_IN_FLIGHT = gauge("evalstream_judge_requests_in_flight", ("judge",))
+"""Requests to a judge that await their answer."""
+BREAKER_STATE = gauge("evalstream_judge_breaker_state", ("judge", "state"))
+"""1 for the state that the circuit breaker of a judge's endpoint is in, 0 for the others: closed (requests pass),
+half_open (one request probes), open (none pass)."""
+BREAKER_OPENED = counter("evalstream_judge_breaker_opened_total", ("judge",))
+"""Times that the circuit breaker of a judge's endpoint opened."""
+JUDGE_PAUSED_REQUESTS = gauge("evalstream_judge_paused_requests", ("judge",))
+"""Requests that wait because the circuit breaker of the judge's endpoint is open."""
+JUDGE_ABANDONED_REQUESTS = counter("evalstream_judge_abandoned_requests_total", ("judge",))
+"""Requests given up because the circuit breaker of the judge's endpoint stayed open: their evaluations failed."""
+CANARIES = counter("evalstream_judge_canaries_total", ("evaluator", "judge", "result"))
+"""Canary runs (an evaluation repeated with an injected instruction) by result: resisted, shifted (the score moved as
+instructed), failed, skipped (no free slot, or over budget)."""
+CANARY_COST = counter("evalstream_judge_canary_cost_usd_total", ("evaluator", "judge"))
+"""Cost of canary runs in US dollars."""
+GOLDEN_SHIFT = gauge("evalstream_golden_shift", ("evaluator", "evaluator_version", "judge"))
+"""Mean difference between the judge's newest scores of the golden set and their references."""
+GOLDEN_SHIFT_STDERR = gauge("evalstream_golden_shift_stderr", ("evaluator", "evaluator_version", "judge"))
+"""Standard error of that mean difference."""
+GOLDEN_CASES = gauge("evalstream_golden_cases", ("evaluator", "evaluator_version", "judge", "outcome"))
+"""Cases of the golden set by outcome of the newest run: scored or unscored."""
+GOLDEN_LAST_RUN = gauge("evalstream_golden_last_run_timestamp_seconds", ("evaluator", "evaluator_version", "judge"))
+"""Time of the newest run of the golden set, in seconds since the epoch."""
+JUDGE_MOVED = gauge("evalstream_judge_moved", ("evaluator", "evaluator_version", "monitor", "verdict"))
+"""While scores are low: by how much the judge's scores of the same cases have moved since the fall began, by verdict:
+changed, or unchanged (then by how much at most)."""
+AGREEMENT = gauge("evalstream_judge_agreement", ("evaluator", "evaluator_version", "statistic"))
+"""Agreement of scores with people's labels on the page, by statistic (spearman, kendall_tau_b, weighted_kappa,
+krippendorff_alpha, cohen_kappa, sensitivity, specificity); absent below 10 labels."""
+AGREEMENT_BOUND = gauge("evalstream_judge_agreement_bound", ("evaluator", "evaluator_version", "statistic", "bound"))
+"""Bounds of that agreement's 95 % interval: low or high; too narrow below 200 labels."""
+AGREEMENT_LABELS = gauge("evalstream_judge_agreement_labels", ("evaluator", "evaluator_version"))
+"""Labelled evaluations that the agreement is computed from, 1000 at most."""
+PEOPLE_AGREEMENT = gauge("evalstream_people_agreement", ("evaluator", "evaluator_version", "statistic", "bound"))
+"""Agreement of verdicts with people's by drawn labels, weighted: statistic share, kappa or youden_j, bound value, low
+or high (95 %)."""
 PEOPLE_SEGMENT_AGREEMENT = gauge(
     "evalstream_people_segment_agreement", ("evaluator", "evaluator_version", "segment", "statistic", "bound")
-).about("The same by segment of the traffic, from 10 labelled conversations on.")
-PEOPLE_LABELS = gauge("evalstream_people_labels", ("evaluator", "evaluator_version")).about(
-    "Effective number of labelled conversations behind the agreement with people."
 )
-PEOPLE_SUMS = gauge("evalstream_people_sums", ("evaluator", "evaluator_version", "monitor", "segment", "sum")).about(
-    "Sums over the drawn labels of seven days, by which people correct a mean (helpful:people)."
-)
-PEOPLE_WITHHELD = gauge("evalstream_people_withheld", ("evaluator", "evaluator_version", "monitor", "reason")).about(
-    "1 where the mean by people is withheld: reason few labels, weak (sensitivity + specificity - 1 is small), drift."
-)
+"""The same by segment of the traffic, from 10 labelled conversations on."""
+PEOPLE_LABELS = gauge("evalstream_people_labels", ("evaluator", "evaluator_version"))
+"""Effective number of labelled conversations behind the agreement with people."""
+PEOPLE_SUMS = gauge("evalstream_people_sums", ("evaluator", "evaluator_version", "monitor", "segment", "sum"))
+"""Sums over the drawn labels of seven days, by which people correct a mean (helpful:people)."""
+PEOPLE_WITHHELD = gauge("evalstream_people_withheld", ("evaluator", "evaluator_version", "monitor", "reason"))
+"""1 where the mean by people is withheld: reason few labels, weak (sensitivity + specificity - 1 is small), drift."""
 # --- receiving ---
-RECEIVE_REQUESTS = counter("evalstream_receive_requests_total", ("source", "signal", "status")).about(
-    "OTLP requests by status of the answer: a code over HTTP (source otlp_http), a name over gRPC (source otlp_grpc)."
-)
-RECEIVE_DURATION = histogram("evalstream_receive_duration_seconds", ("source", "signal"), _SECONDS).about(
-    "Time from an OTLP request's headers to its answer: body, decoding and the durable append."
-)
-INGEST_LAG = histogram("evalstream_ingest_lag_seconds", ("source",), _AGES).about(
-    "Age of the last span of an OTLP request, or of ready-made turns, once durable: the sender's batching, and "
-    "the time in a queue."
-)
-RECEIVE_PENDING_BYTES = gauge("evalstream_receive_pending_bytes").about(
-    "Bytes in memory for OTLP requests that are not yet durable: bodies, decompressed and not, and records."
-)
-RECEIVE_REJECTED = counter("evalstream_receive_rejected_total", ("source", "reason", "tenant")).about(
-    "OTLP requests that were not accepted, and connections over HTTP that were refused (reason connections). "
-    "By reason and by the tenant of their credential (`unnamed` without one)."
-)
-REFUSED_CONNECTIONS = counter("evalstream_refused_connections_total", ("source",)).about(
-    "Connections that were refused because too many were open, by listener: otlp_http, page, metrics."
-)
-WRONG_TOKENS = counter("evalstream_wrong_tokens_total", ("source",)).about(
-    "Bearer tokens that are not valid, by where they were sent: otlp_http, otlp_grpc, page."
-)
-RECEIVE_BYTES = counter("evalstream_receive_bytes_total", ("source", "signal")).about(
-    "Bytes that became durable: OTLP requests after decompression, and ready-made turns."
-)
-RECEIVE_ITEMS = counter("evalstream_receive_items_total", ("source", "signal", "result")).about(
-    "Spans, log records and ready-made turns by result: accepted (durable in their log), rejected, ignored."
-)
-MEDIA_OMITTED = counter("evalstream_media_omitted_total", ("source",)).about(
-    "Pictures, recordings and files of which only hash and size are stored."
-)
-NOTED = counter("evalstream_thin_pieces_total", ("source",)).about(
-    "Pieces of traces whose only turn nobody can want: receivers note it, so that no other stage reads the piece."
-)
-REDACTIONS = counter("evalstream_redactions_total", ("kind",)).about(
-    "Pieces of text masked before storage and evaluation, by kind."
-)
-REDACTION_FAILURES = counter("evalstream_redaction_failures_total").about(
-    "Texts that redaction could not process; they were neither stored nor sent to a judge."
-)
+RECEIVE_REQUESTS = counter("evalstream_receive_requests_total", ("source", "signal", "status"))
+"""OTLP requests by status of the answer: a code over HTTP (source otlp_http), a name over gRPC (source otlp_grpc)."""
+RECEIVE_DURATION = histogram("evalstream_receive_duration_seconds", ("source", "signal"), _SECONDS)
+"""Time from an OTLP request's headers to its answer: body, decoding and the durable append."""
+INGEST_LAG = histogram("evalstream_ingest_lag_seconds", ("source",), _AGES)
+"""Age of the last span of an OTLP request, or of ready-made turns, once durable: the sender's batching, and the time in
+a queue."""
+RECEIVE_PENDING_BYTES = gauge("evalstream_receive_pending_bytes")
+"""Bytes in memory for OTLP requests that are not yet durable: bodies, decompressed and not, and records."""
+RECEIVE_REJECTED = counter("evalstream_receive_rejected_total", ("source", "reason", "tenant"))
+"""OTLP requests that were not accepted, and connections over HTTP that were refused (reason connections). By reason and
+by the tenant of their credential (`unnamed` without one)."""
+REFUSED_CONNECTIONS = counter("evalstream_refused_connections_total", ("source",))
+"""Connections that were refused because too many were open, by listener: otlp_http, page, metrics."""
+WRONG_TOKENS = counter("evalstream_wrong_tokens_total", ("source",))
+"""Bearer tokens that are not valid, by where they were sent: otlp_http, otlp_grpc, page."""
+RECEIVE_BYTES = counter("evalstream_receive_bytes_total", ("source", "signal"))
+"""Bytes that became durable: OTLP requests after decompression, and ready-made turns."""
+RECEIVE_ITEMS = counter("evalstream_receive_items_total", ("source", "signal", "result"))
+"""Spans, log records and ready-made turns by result: accepted (durable in their log), rejected, ignored."""
+MEDIA_OMITTED = counter("evalstream_media_omitted_total", ("source",))
+"""Pictures, recordings and files of which only hash and size are stored."""
+NOTED = counter("evalstream_thin_pieces_total", ("source",))
+"""Pieces of traces whose only turn nobody can want: receivers note it, so that no other stage reads the piece."""
+REDACTIONS = counter("evalstream_redactions_total", ("kind",))
+"""Pieces of text masked before storage and evaluation, by kind."""
+REDACTION_FAILURES = counter("evalstream_redaction_failures_total")
+"""Texts that redaction could not process; they were neither stored nor sent to a judge."""
 # --- from spans to turns and conversations ---
-SPANS_READ = counter("evalstream_spans_read_total", ("dialect",)).about(
-    "Spans of closed traces by the dialect that read them; none: not a call that a dialect knows. A trace that "
-    "closes again is read again."
-)
-UNREAD_TEXT = counter("evalstream_unread_text_total", ("scope",)).about(
-    "Spans with text like questions and answers that no dialect reads, in the traces without a turn that are looked at "
-    "(one a second at most)."
-)
-UNREPEATED_IDS = counter("evalstream_unrepeated_conversation_ids_total", ("attribute",)).about(
-    "Services whose ids under this attribute name another conversation in each trace while another attribute's "
-    "repeat; the log says which setting helps."
-)
-TRACES_CLOSED = counter("evalstream_traces_closed_total", ("reason",)).about(
-    "Traces closed and assembled, by reason; a trace that late spans reopen closes again."
-)
-TURNS_ASSEMBLED = counter("evalstream_turns_assembled_total", ("dialect", "outcome", "reason")).about(
-    "Turns by dialect (`readymade`: received as turns) and outcome: complete, failed (the application's call "
-    "ended in an error), incomplete (cannot be evaluated: `reason` says what is missing), agent_run (of an "
-    "agent inside a turn, no turn more)."
-)
-LATE_FEEDBACK = counter("evalstream_late_feedback_total").about(
-    "Feedback in traces that came after its turn was made: not part of the turn, but joined by its ids."
-)
-OPEN_TRACES = gauge("evalstream_open_traces").about("Traces that wait for further spans.")
-TURNS = counter("evalstream_turns_total", ("monitor", "outcome")).about(
-    "Turns that matched a monitor, once for each, by outcome: sampled, sampled_out, duplicate."
-)
-UNMATCHED_TURNS = counter("evalstream_unmatched_turns_total").about("Turns that no monitor matched.")
-UPSTREAM_IGNORED = counter("evalstream_upstream_ignored_total", ("monitor",)).about(
-    "Matched turns whose tracestate names an earlier sampling rate that `receive.trust_tracestate` does not believe."
-)
-CONVERSATIONS = counter("evalstream_conversations_total", ("monitor",)).about(
-    "Conversations that became idle, sampled or not: the population of conversation evaluators. One that "
-    "continues afterwards counts again, as it is evaluated again."
-)
-CONVERSATIONS_CLOSED = counter("evalstream_conversations_closed_total", ("monitor", "reason")).about(
-    "Sampled conversations that closed, by reason: idle, explicit, max_age, max_turns, max_bytes, evicted (early, "
-    "to bound memory)."
-)
-INCOMPLETE_CONVERSATIONS = counter("evalstream_incomplete_conversations_total", ("monitor",)).about(
-    "Conversations that closed without some of the user's messages: a later prompt's history has them, but their "
-    "turns never came."
-)
-OPEN_CONVERSATIONS = gauge("evalstream_open_conversations").about(
-    "Sampled conversations that are still open, over all monitors."
-)
+SPANS_READ = counter("evalstream_spans_read_total", ("dialect",))
+"""Spans of closed traces by the dialect that read them; none: not a call that a dialect knows. A trace that closes
+again is read again."""
+UNREAD_TEXT = counter("evalstream_unread_text_total", ("scope",))
+"""Spans with text like questions and answers that no dialect reads, in the traces without a turn that are looked at
+(one a second at most)."""
+UNREPEATED_IDS = counter("evalstream_unrepeated_conversation_ids_total", ("attribute",))
+"""Services whose ids under this attribute name another conversation in each trace while another attribute's repeat; the
+log says which setting helps."""
+TRACES_CLOSED = counter("evalstream_traces_closed_total", ("reason",))
+"""Traces closed and assembled, by reason; a trace that late spans reopen closes again."""
+TURNS_ASSEMBLED = counter("evalstream_turns_assembled_total", ("dialect", "outcome", "reason"))
+"""Turns by dialect (`readymade`: received as turns) and outcome: complete, failed (the application's call ended in an
+error), incomplete (cannot be evaluated: `reason` says what is missing), agent_run (of an agent inside a turn, no turn
+more)."""
+LATE_FEEDBACK = counter("evalstream_late_feedback_total")
+"""Feedback in traces that came after its turn was made: not part of the turn, but joined by its ids."""
+OPEN_TRACES = gauge("evalstream_open_traces")
+"""Traces that wait for further spans."""
+TURNS = counter("evalstream_turns_total", ("monitor", "outcome"))
+"""Turns that matched a monitor, once for each, by outcome: sampled, sampled_out, duplicate."""
+UNMATCHED_TURNS = counter("evalstream_unmatched_turns_total")
+"""Turns that no monitor matched."""
+UPSTREAM_IGNORED = counter("evalstream_upstream_ignored_total", ("monitor",))
+"""Matched turns whose tracestate names an earlier sampling rate that `receive.trust_tracestate` does not believe."""
+CONVERSATIONS = counter("evalstream_conversations_total", ("monitor",))
+"""Conversations that became idle, sampled or not: the population of conversation evaluators. One that continues
+afterwards counts again, as it is evaluated again."""
+CONVERSATIONS_CLOSED = counter("evalstream_conversations_closed_total", ("monitor", "reason"))
+"""Sampled conversations that closed, by reason: idle, explicit, max_age, max_turns, max_bytes, evicted (early, to bound
+memory)."""
+INCOMPLETE_CONVERSATIONS = counter("evalstream_incomplete_conversations_total", ("monitor",))
+"""Conversations that closed without some of the user's messages: a later prompt's history has them, but their turns
+never came."""
+OPEN_CONVERSATIONS = gauge("evalstream_open_conversations")
+"""Sampled conversations that are still open, over all monitors."""
 # --- evaluations: due = ended + in flight ---
-EVALUATIONS_DUE = counter("evalstream_evaluations_due_total", ("monitor", "evaluator", "origin")).about(
-    "Evaluations that became due in this process, by origin: matched (a turn came, or a conversation closed), "
-    "resumed (left unfinished by an earlier owner of the partition), retried (it had failed, and was requested again), "
-    "backfilled (`evalstream rejudge` requested it)."
-)
-EVALUATIONS_STARTED = counter("evalstream_evaluations_started_total", ("monitor", "evaluator")).about(
-    "Evaluations due that went to their judge's queue: neither sampled out nor duplicates. Those resumed after a "
-    "restart count again."
-)
-EVALUATIONS_ENDED = counter("evalstream_evaluations_ended_total", ("monitor", "evaluator", "outcome", "reason")).about(
-    "Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out, duplicate, "
-    "superseded, reassigned (unfinished; resumed by the partition's next owner), removed (unfinished; a changed "
-    "configuration has its evaluator no more). Due = ended + in flight."
-)
-FEEDBACK = counter("evalstream_feedback_total", ("outcome",)).about(
-    "Feedback by what became of it: joined, unmatched (nothing judged came within the wait), crowded_out, duplicate."
-)
-FEEDBACK_WAITING = gauge("evalstream_feedback_waiting").about(
-    "Feedback that waits in this process for an evaluation of what it is about."
-)
-FEEDBACK_VERDICTS = counter("evalstream_feedback_verdicts_total", ("feedback", "source", "monitor", "verdict")).about(
-    "Joined feedback by verdict: good (from the middle of its scale on), bad, or none for words alone."
-)
-FEEDBACK_W = counter("evalstream_feedback_w_total", ("feedback", "source", "monitor")).about(
-    "Sum of the weights w = 1 / sampling probability over joined feedback with a number."
-)
-FEEDBACK_WY = counter("evalstream_feedback_wy_total", ("feedback", "source", "monitor")).about(
-    "Sum of w times the feedback on 0..1; divided by the sum of w it is the mean of those who gave some."
-)
-FEEDBACK_W2 = counter("evalstream_feedback_w2_total", ("feedback", "source", "monitor")).about(
-    "Sum over conversations of (sum of w) squared, for that mean's standard error."
-)
-FEEDBACK_W2Y = counter("evalstream_feedback_w2y_total", ("feedback", "source", "monitor")).about(
-    "Sum over conversations of (sum of w) times (sum of w times feedback), for that mean's error."
-)
-FEEDBACK_W2Y2 = counter("evalstream_feedback_w2y2_total", ("feedback", "source", "monitor")).about(
-    "Sum over conversations of (sum of w times feedback) squared, for that mean's error."
-)
-REFERENCES = counter("evalstream_references_total", ("outcome",)).about(
-    "References by outcome: received (each once), duplicate (again), joined (with the first evaluation that needed "
-    "it). What was received and not joined within the wait came for nobody, or for what was not sampled."
-)
-REFERENCES_MISSING = counter("evalstream_references_missing_total", ("monitor", "evaluator")).about(
-    "Evaluations that were skipped as no reference had come within the wait."
-)
-REFERENCES_AWAITED = gauge("evalstream_references_awaited").about(
-    "Evaluations that wait for a reference in this process; they are not due yet."
-)
-EVALUATIONS_IN_FLIGHT = gauge("evalstream_evaluations_in_flight").about(
-    "Evaluations that are due and have not ended: they wait or run."
-)
-EVALUATIONS_RUNNING = gauge("evalstream_evaluations_running").about(
-    "Evaluations in flight that have a slot at their judge."
-)
-EVALUATIONS_WAITING = gauge("evalstream_evaluations_waiting", ("judge",)).about(
-    "Evaluations in flight that wait for a slot at their judge; each judge has its own (none: evaluators without "
-    "a judge)."
-)
-EVALUATIONS_DEFERRED = gauge("evalstream_evaluations_deferred", ("state",)).about(
-    "Evaluations in flight that wait for batches, by state: gathering or submitted."
-)
-DEFERRED_OLDEST = gauge("evalstream_deferred_oldest_seconds").about(
-    "Age of the oldest evaluation that waits for batches; 0 if none does."
-)
-BATCH_REQUESTS = counter("evalstream_batch_requests_total", ("judge", "outcome")).about(
-    "Requests of deferred evaluations: answered or unanswered (sent once more) in a batch that has ended, or asked "
-    "at_once, at the full price."
-)
-BATCHES_OPEN = gauge("evalstream_batches_open", ("judge",)).about(
-    "Judges' batches that are submitted, or may be, and have not ended."
-)
-BATCHES = counter("evalstream_batches_total", ("judge", "outcome")).about(
-    "Judges' batches that have ended: completed, expired, cancelled, failed (refused as a whole) or gone."
-)
-BATCH_CALLS_FAILED = counter("evalstream_batch_calls_failed_total", ("judge", "reason")).about(
-    "Calls to a provider about batches that failed and are tried again, by the error's type."
-)
-BATCHES_ABSENT = gauge("evalstream_batches_absent", ("judge",)).about(
-    "1 while a judge's endpoint takes no batches: evaluations that may wait are made at once; 0 where it takes some."
-)
-UNDEFERRED = counter("evalstream_evaluations_undeferred_total", ("monitor",)).about(
-    "Evaluations that may wait and were made at once, at the full price, as their judge takes no batches."
-)
-PAUSED_PARTITIONS = gauge("evalstream_paused_partitions", ("judge",)).about(
-    "Partitions of the turns log that are paused because too many evaluations wait for this judge (none: for "
-    "evaluators without a judge)."
-)
+EVALUATIONS_DUE = counter("evalstream_evaluations_due_total", ("monitor", "evaluator", "origin"))
+"""Evaluations that became due in this process, by origin: matched (a turn came, or a conversation closed), resumed
+(left unfinished by an earlier owner of the partition), retried (it had failed, and was requested again), backfilled
+(`evalstream rejudge` requested it)."""
+EVALUATIONS_STARTED = counter("evalstream_evaluations_started_total", ("monitor", "evaluator"))
+"""Evaluations due that went to their judge's queue: neither sampled out nor duplicates. Those resumed after a restart
+count again."""
+EVALUATIONS_ENDED = counter("evalstream_evaluations_ended_total", ("monitor", "evaluator", "outcome", "reason"))
+"""Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out, duplicate, superseded,
+reassigned (unfinished; resumed by the partition's next owner), removed (unfinished; a changed configuration has its
+evaluator no more). Due = ended + in flight."""
+FEEDBACK = counter("evalstream_feedback_total", ("outcome",))
+"""Feedback by what became of it: joined, unmatched (nothing judged came within the wait), crowded_out, duplicate."""
+FEEDBACK_WAITING = gauge("evalstream_feedback_waiting")
+"""Feedback that waits in this process for an evaluation of what it is about."""
+FEEDBACK_VERDICTS = counter("evalstream_feedback_verdicts_total", ("feedback", "source", "monitor", "verdict"))
+"""Joined feedback by verdict: good (from the middle of its scale on), bad, or none for words alone."""
+FEEDBACK_W = counter("evalstream_feedback_w_total", ("feedback", "source", "monitor"))
+"""Sum of the weights w = 1 / sampling probability over joined feedback with a number."""
+FEEDBACK_WY = counter("evalstream_feedback_wy_total", ("feedback", "source", "monitor"))
+"""Sum of w times the feedback on 0..1; divided by the sum of w it is the mean of those who gave some."""
+FEEDBACK_W2 = counter("evalstream_feedback_w2_total", ("feedback", "source", "monitor"))
+"""Sum over conversations of (sum of w) squared, for that mean's standard error."""
+FEEDBACK_W2Y = counter("evalstream_feedback_w2y_total", ("feedback", "source", "monitor"))
+"""Sum over conversations of (sum of w) times (sum of w times feedback), for that mean's error."""
+FEEDBACK_W2Y2 = counter("evalstream_feedback_w2y2_total", ("feedback", "source", "monitor"))
+"""Sum over conversations of (sum of w times feedback) squared, for that mean's error."""
+REFERENCES = counter("evalstream_references_total", ("outcome",))
+"""References by outcome: received (each once), duplicate (again), joined (with the first evaluation that needed it).
+Those received and not joined within the wait came for nobody, or for what was not sampled."""
+REFERENCES_MISSING = counter("evalstream_references_missing_total", ("monitor", "evaluator"))
+"""Evaluations that were skipped as no reference had come within the wait."""
+REFERENCES_AWAITED = gauge("evalstream_references_awaited")
+"""Evaluations that wait for a reference in this process; they are not due yet."""
+EVALUATIONS_IN_FLIGHT = gauge("evalstream_evaluations_in_flight")
+"""Evaluations that are due and have not ended: they wait or run."""
+EVALUATIONS_RUNNING = gauge("evalstream_evaluations_running")
+"""Evaluations in flight that have a slot at their judge."""
+EVALUATIONS_WAITING = gauge("evalstream_evaluations_waiting", ("judge",))
+"""Evaluations in flight that wait for a slot at their judge; each judge has its own (none: evaluators without a judge).
+"""
+EVALUATIONS_DEFERRED = gauge("evalstream_evaluations_deferred", ("state",))
+"""Evaluations in flight that wait for batches, by state: gathering or submitted."""
+DEFERRED_OLDEST = gauge("evalstream_deferred_oldest_seconds")
+"""Age of the oldest evaluation that waits for batches; 0 if none does."""
+BATCH_REQUESTS = counter("evalstream_batch_requests_total", ("judge", "outcome"))
+"""Requests of deferred evaluations: answered or unanswered (sent once more) in a batch that has ended, or asked
+at_once, at the full price."""
+BATCHES_OPEN = gauge("evalstream_batches_open", ("judge",))
+"""Judges' batches that are submitted, or may be, and have not ended."""
+BATCHES = counter("evalstream_batches_total", ("judge", "outcome"))
+"""Judges' batches that have ended: completed, expired, cancelled, failed (refused as a whole) or gone."""
+BATCH_CALLS_FAILED = counter("evalstream_batch_calls_failed_total", ("judge", "reason"))
+"""Calls to a provider about batches that failed and are tried again, by the error's type."""
+BATCHES_ABSENT = gauge("evalstream_batches_absent", ("judge",))
+"""1 while a judge's endpoint takes no batches: evaluations that may wait are made at once; 0 where it takes some."""
+UNDEFERRED = counter("evalstream_evaluations_undeferred_total", ("monitor",))
+"""Evaluations that may wait and were made at once, at the full price, as their judge takes no batches."""
+PAUSED_PARTITIONS = gauge("evalstream_paused_partitions", ("judge",))
+"""Partitions of the turns log that are paused because too many evaluations wait for this judge (none: for evaluators
+without a judge)."""
 # --- out ---
-EXPORT_EVALUATIONS = counter("evalstream_export_evaluations_total", ("exporter", "result")).about(
-    "Evaluation records that an exporter consumed, by result: exported, rejected (refused by the destination for good, "
-    "or until the exporter gave up), duplicate, unreadable, void (written by a former owner of its partition)."
-)
-EXPORT_FAILURES = counter("evalstream_export_failed_attempts_total", ("exporter", "reason")).about(
-    "Failed attempts to export, by reason; each is retried."
-)
-EXPORT_LAG = gauge("evalstream_export_lag_seconds", ("exporter",)).about(
-    "Age of the newest evaluation that an exporter has exported, at the time of export."
-)
-DROP_EXPLAINED = gauge("evalstream_drop_explained_ratio", ("evaluator", "monitor", "slice")).about(
-    "Share of a drop that a part of the traffic (`slice`) explains; 0 when it is over."
-)
-DROP_LOG_EVIDENCE = gauge("evalstream_watch_drop_log_evidence", _EVALUATION).about(
-    "Drop detection of the watch stage: logarithm of the evidence that the mean has fallen below its target."
-)
-WATCH_NOTIFICATIONS = counter("evalstream_watch_notifications_total", ("result",)).about(
-    "Notifications of the watch stage to Alertmanager or a webhook, by result: ok or failed."
-)
+EXPORT_EVALUATIONS = counter("evalstream_export_evaluations_total", ("exporter", "result"))
+"""Evaluation records that an exporter consumed, by result: exported, rejected (refused by the destination for good, or
+until the exporter gave up), duplicate, unreadable, void (written by a former owner of its partition)."""
+EXPORT_FAILURES = counter("evalstream_export_failed_attempts_total", ("exporter", "reason"))
+"""Failed attempts to export, by reason; each is retried."""
+EXPORT_LAG = gauge("evalstream_export_lag_seconds", ("exporter",))
+"""Age of the newest evaluation that an exporter has exported, at the time of export."""
+DROP_EXPLAINED = gauge("evalstream_drop_explained_ratio", ("evaluator", "monitor", "slice"))
+"""Share of a drop that a part of the traffic (`slice`) explains; 0 when it is over."""
+DROP_LOG_EVIDENCE = gauge("evalstream_watch_drop_log_evidence", _EVALUATION)
+"""Drop detection of the watch stage: logarithm of the evidence that the mean has fallen below its target."""
+WATCH_NOTIFICATIONS = counter("evalstream_watch_notifications_total", ("result",))
+"""Notifications of the watch stage to Alertmanager or a webhook, by result: ok or failed."""
 _RELEASE = ("monitor", "attribute", "within", "baseline", "version")
-RELEASE_STARTED = gauge("evalstream_release_started_timestamp_seconds", _RELEASE).about(
-    "When a version came that is compared with its baseline, to the hour, in seconds since the epoch."
-)
-RELEASE_DIFFERENCE = gauge("evalstream_release_difference", ("evaluator", "evaluator_version", *_RELEASE)).about(
-    "Mean score of a version less that of its baseline: side by side, or if it replaced it at once, that of the same "
-    "hours a week before, or of the day before (then without bounds)."
-)
-RELEASE_BOUND = gauge(
-    "evalstream_release_difference_bound", ("evaluator", "evaluator_version", *_RELEASE, "bound")
-).about("Bounds of that difference's 95 % interval, which holds at all times at once: low or high.")
-RELEASE_WORSE = gauge("evalstream_release_worse", ("evaluator", "evaluator_version", *_RELEASE)).about(
-    "1 for a version that is worse than its baseline for sure (alerts.release_error_rate), else 0."
-)
+RELEASE_STARTED = gauge("evalstream_release_started_timestamp_seconds", _RELEASE)
+"""When a version came that is compared with its baseline, to the hour, in seconds since the epoch."""
+RELEASE_DIFFERENCE = gauge("evalstream_release_difference", ("evaluator", "evaluator_version", *_RELEASE))
+"""Mean score of a version less that of its baseline: side by side, or if it replaced it at once, that of the same hours
+a week before, or of the day before (then without bounds)."""
+RELEASE_BOUND = gauge("evalstream_release_difference_bound", ("evaluator", "evaluator_version", *_RELEASE, "bound"))
+"""Bounds of that difference's 95 % interval, which holds at all times at once: low or high."""
+RELEASE_WORSE = gauge("evalstream_release_worse", ("evaluator", "evaluator_version", *_RELEASE))
+"""1 for a version that is worse than its baseline for sure (alerts.release_error_rate), else 0."""
 # --- the service ---
-CONSUMER_LAG_RECORDS = gauge("evalstream_consumer_lag_records", ("consumer", "log")).about(
-    "Records of its log that a consumer has not received yet, over the partitions this process owns."
-)
-CONSUMER_LAG_SECONDS = gauge("evalstream_consumer_lag_seconds", ("consumer", "log")).about(
-    "Age of the last record that a consumer received while others wait behind it; 0 without lag."
-)
-RECORDS_LOST = counter("evalstream_records_lost_total", ("consumer", "log", "reason")).about(
-    "Records that a log's retention deleted although a consumer needed them, by reason: `retention` (before"
-    " the consumer read them), `retention_replay` (read before, but needed for the open state of a restart) or"
-    " `topic_replaced` (one for each partition of a source topic that was deleted and made again)."
-)
-LOG_RETENTION = gauge("evalstream_log_retention_seconds", ("log",)).about(
-    "Age at which a log deletes a record whether it was read or not (a topic's `retention.ms`); +Inf if it never does."
-)
-OLDEST_NEEDED = gauge("evalstream_oldest_needed_seconds", ("consumer", "log")).about(
-    "Age of the oldest record that a consumer still needs, unread or for its open state; 0 if it needs none."
-)
-DEAD_LETTERS = counter("evalstream_dead_letters_total", ("stage", "reason")).about(
-    "Records that could not be processed and were dead-lettered, by stage and reason."
-)
-DROPS = counter("evalstream_drops_total", ("stage", "reason")).about(
-    "Lost or left out; what one is goes by the reason: runbook EvalstreamDrops."
-)
-LABEL_OVERFLOW = counter("evalstream_label_overflow_total", ("label",)).about(
-    "Uses of a label value beyond the cap, counted under `other` instead."
-)
-ABSURD_VALUES = counter("evalstream_absurd_values_total", ("metric",)).about(
-    "Values that a metric cannot have and that were left out of it: negative, too large, no number."
-)
-TASK_FAILURES = counter("evalstream_task_failures_total", ("task",)).about(
-    "Unexpected failures of background tasks that were started again: see concepts."
-)
-HEALTH_CHECK = gauge("evalstream_health_check_ok", ("check",)).about(
-    "1 while a health check of the process finds nothing wrong, else 0: log (it can be written), consumers (none is "
-    "stalled), judges (each can be reached), exporters (each can export), disk (it has room), "
-    "configuration (no changed one is refused), tasks (none has failed lately)."
-)
-BUILD_INFO = gauge("evalstream_build_info", ("version",)).about("Always 1; its label is the running version.")
-CONFIG_INFO = gauge("evalstream_config_info", ("hash",)).about(
-    "Always 1; its label is a hash of the running configuration."
-)
-CONFIG_SECTION_INFO = gauge("evalstream_config_section_info", ("section", "hash")).about(
-    "1 for each section of the running configuration, with a hash of it."
-)
-RULES_INFO = gauge("evalstream_rules_info", ("hash",)).about(
-    "Always 1; its label is a hash of the alert rules that `evalstream rules` writes for the running configuration."
-)
-CONFIGURATION_NUMBER = gauge("evalstream_configuration_number").about(
-    "The number of the configuration that the process runs; all processes have the same, but for seconds after a "
-    "change. 0: none has been taken yet."
-)
-CONFIGURATION_SINCE = gauge("evalstream_configuration_taken_timestamp_seconds").about(
-    "When the process took the configuration that it runs, in seconds since the epoch."
-)
-CONFIGURATION_REFUSED = gauge("evalstream_configuration_refused").about(
-    "1 while a changed configuration is refused and the one of before runs on, else 0."
-)
-CONFIGURATION_CHANGES = counter("evalstream_configuration_changes_total", ("result",)).about(
-    "Changed configurations while the process ran, by result: taken or refused."
-)
-STAGE_UP = gauge("evalstream_stage_up", ("stage",)).about("Always 1, for each stage that the process runs.")
+CONSUMER_LAG_RECORDS = gauge("evalstream_consumer_lag_records", ("consumer", "log"))
+"""Records of its log that a consumer has not received yet, over the partitions this process owns."""
+CONSUMER_LAG_SECONDS = gauge("evalstream_consumer_lag_seconds", ("consumer", "log"))
+"""Age of the last record that a consumer received while others wait behind it; 0 without lag."""
+RECORDS_LOST = counter("evalstream_records_lost_total", ("consumer", "log", "reason"))
+"""Records that a log's retention deleted although a consumer needed them, by reason: `retention` (before the consumer
+read them), `retention_replay` (read before, but needed for the open state of a restart) or `topic_replaced` (one for
+each partition of a source topic that was deleted and made again)."""
+LOG_RETENTION = gauge("evalstream_log_retention_seconds", ("log",))
+"""Age at which a log deletes a record whether it was read or not (a topic's `retention.ms`); +Inf if it never does."""
+OLDEST_NEEDED = gauge("evalstream_oldest_needed_seconds", ("consumer", "log"))
+"""Age of the oldest record that a consumer still needs, unread or for its open state; 0 if it needs none."""
+DEAD_LETTERS = counter("evalstream_dead_letters_total", ("stage", "reason"))
+"""Records that could not be processed and were dead-lettered, by stage and reason."""
+DROPS = counter("evalstream_drops_total", ("stage", "reason"))
+"""Lost or left out; what one is goes by the reason: runbook EvalstreamDrops."""
+LABEL_OVERFLOW = counter("evalstream_label_overflow_total", ("label",))
+"""Uses of a label value beyond the cap, counted under `other` instead."""
+ABSURD_VALUES = counter("evalstream_absurd_values_total", ("metric",))
+"""Values that a metric cannot have and that were left out of it: negative, too large, no number."""
+TASK_FAILURES = counter("evalstream_task_failures_total", ("task",))
+"""Unexpected failures of background tasks that were started again: see concepts."""
+HEALTH_CHECK = gauge("evalstream_health_check_ok", ("check",))
+"""1 while a health check of the process finds nothing wrong, else 0: log (it can be written), consumers (none is
+stalled), judges (each can be reached), exporters (each can export), disk (it has room), configuration (no changed one
+is refused), tasks (none has failed lately)."""
+BUILD_INFO = gauge("evalstream_build_info", ("version",))
+"""Always 1; its label is the running version."""
+CONFIG_INFO = gauge("evalstream_config_info", ("hash",))
+"""Always 1; its label is a hash of the running configuration."""
+CONFIG_SECTION_INFO = gauge("evalstream_config_section_info", ("section", "hash"))
+"""1 for each section of the running configuration, with a hash of it."""
+RULES_INFO = gauge("evalstream_rules_info", ("hash",))
+"""Always 1; its label is a hash of the alert rules that `evalstream rules` writes for the running configuration."""
+CONFIGURATION_NUMBER = gauge("evalstream_configuration_number")
+"""The number of the configuration that the process runs; all processes have the same, but for seconds after a change.
+0: none has been taken yet."""
+CONFIGURATION_SINCE = gauge("evalstream_configuration_taken_timestamp_seconds")
+"""When the process took the configuration that it runs, in seconds since the epoch."""
+CONFIGURATION_REFUSED = gauge("evalstream_configuration_refused")
+"""1 while a changed configuration is refused and the one of before runs on, else 0."""
+CONFIGURATION_CHANGES = counter("evalstream_configuration_changes_total", ("result",))
+"""Changed configurations while the process ran, by result: taken or refused."""
+STAGE_UP = gauge("evalstream_stage_up", ("stage",))
+"""Always 1, for each stage that the process runs."""
 
 
 def all_series() -> Iterator[Series]:
