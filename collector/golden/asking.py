@@ -60,6 +60,7 @@ class Requests:
 
     def __init__(self) -> None:
         self._request, self._answer = asyncio.Event(), asyncio.Event()
+        self._answer.set()
 
     def ask(self) -> None:
         """Have the work done at once."""
@@ -67,8 +68,8 @@ class Requests:
         self._request.set()
 
     async def wait_for_answer(self) -> bool:
-        """Wait a little until it is done; whether it was asked for."""
-        if not self._request.is_set():
+        """Wait a little until it is done; whether it was asked for, and not done before."""
+        if self._answer.is_set():
             return False
         with suppress(TimeoutError):
             await asyncio.wait_for(self._answer.wait(), ANSWERED_WITHIN)
@@ -79,6 +80,7 @@ class Requests:
         while True:
             self._request.clear()
             await work()
-            self._answer.set()
+            if not self._request.is_set():
+                self._answer.set()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._request.wait(), every)

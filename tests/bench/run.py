@@ -61,6 +61,7 @@ LONGER = {
     "open conversations": ("conversations.py",),
     "budgets": ("budget_simulation.py",),
     "drops": ("drop_detection.py", "--quick"),
+    "changes": ("change_detection.py", "--runs", "4"),
     "prediction": ("scale_run.py",),
 }
 ORDER = (

@@ -333,3 +333,14 @@ def test_a_verdict_that_two_monitors_ask_for_is_demanded_once() -> None:
     alone.add_demand(0, first, first.assignments[0], 3000.0)
     both, one = (each.decide_rates(0, 600.0)[0].of("m").factor for each in (budget, alone))
     assert both == pytest.approx(one, rel=0.01)
+
+
+def test_a_cost_beside_the_traffic_is_borne_by_all_partitions_and_uses_the_budget_up() -> None:
+    budget = purse_of(4, own=2)
+    budget.spend_beside("m", 4.0, 0.0)
+    assert list(budget.usages(0.0)) == [BudgetUsage("m", HOUR, 5.0, pytest.approx(4.0))]
+    assert not budget.is_used_up("m", 0.0)
+    budget.spend_beside("m", 1.0, 0.0)
+    assert budget.is_used_up("m", 0.0)
+    assert not budget.is_used_up("another", 0.0)
+    purse_of(4, own=0).spend_beside("m", 1.0, 0.0)
