@@ -17,7 +17,6 @@ from collector.backoff import FailureLog
 from collector.calibration.labels import HumanLabel, judged_pairs, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.calibration.random_labels import (
-    VerdictAgreement,
     Withheld,
     people_sums,
     random_labels,
@@ -37,6 +36,7 @@ from collector.statistics.audited_sums import (
     scored_name,
 )
 from collector.statistics.bias import biases
+from collector.statistics.confusion import VerdictAgreement
 from collector.statistics.score_scale import Interval, ScoreScale, agreement
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry

@@ -79,13 +79,9 @@ def judged_pairs(labels: Sequence[HumanLabel]) -> list[JudgedPair]:
     """The differences between judge and people, with what may have biased the judge."""
     return [
         JudgedPair(
-            label.judge - label.human,
-            label.weighted().weight,
-            label.conversation,
-            label.tokens,
-            labels_of(label.attributes),
+            label.judge - label.human, weighted.weight, label.conversation, label.tokens, labels_of(label.attributes)
         )
-        for label in labels
+        for label, weighted in ((label, label.weighted()) for label in labels)
     ]
 
 

@@ -9,13 +9,12 @@ is that of `collector.statistics.audited_sums`, with people as who audits.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from collector.calibration.labels import HumanLabel
 from collector.records.audits import FEWEST_AUDITS
 from collector.statistics.audited_sums import SUM_NAMES, TOTALS, AuditedSums, growth
-from collector.statistics.confusion import Confusion
+from collector.statistics.confusion import Bounded, Confusion, VerdictAgreement
 from collector.statistics.estimator import VARIANCE_FLOOR
 from collector.statistics.intervals import Z, share_interval
 from collector.statistics.score_scale import ScoreScale
@@ -28,34 +27,6 @@ _LARGEST_SHARE = 0.5
 
 Withheld = Literal["", "few", "weak", "drift"]
 """Why there is no corrected mean: too few labels, a judge that says little, or one that has changed; "" if there is."""
-
-
-class Bounded(NamedTuple):
-    """A measure with its 95 % interval; NaN where it has no value."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictAgreement:
-    """How a judge's verdicts agree with people's. `number` is the effective one of labelled conversations.
-
-    `share` is that of equal verdicts, `kappa` what it is beyond chance (Cohen 1960), `youden` sensitivity + specificity
-    - 1: the share of good answers that pass less that of bad ones that do. `verdicts` are people's and the judge's, as
-    "good" and "bad", weighted to add up to `number`.
-    """
-
-    number: float
-    share: Bounded
-    kappa: Bounded
-    youden: Bounded
-    verdicts: Confusion
-
-    def measures(self) -> dict[str, Bounded]:
-        """Every measure by its name."""
-        return {"share": self.share, "kappa": self.kappa, "youden_j": self.youden}
 
 
 def random_labels(labels: Iterable[HumanLabel]) -> list[HumanLabel]:

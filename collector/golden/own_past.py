@@ -32,6 +32,7 @@ _CALLS = 0.1
 _DAY = 86_400.0
 _CHECK_EVERY = 60.0
 
+Clock = Callable[[], float]
 Ask = Callable[[GoldenTarget, GoldenCase], Awaitable[Result | None]]
 """Asks a target's judge about a case; None where there is no budget for that."""
 
@@ -50,13 +51,7 @@ class OwnPast:
     """The falls that alerts are on, and what the judges' own past says of them."""
 
     def __init__(
-        self,
-        targets: Sequence[GoldenTarget],
-        evaluations: Log,
-        turns: Log,
-        ask: Ask,
-        *,
-        clock: Callable[[], float] = time.time,
+        self, targets: Sequence[GoldenTarget], evaluations: Log, turns: Log, ask: Ask, *, clock: Clock = time.time
     ) -> None:
         # a pack's answers depend on its other questions: alone, a score may differ though the judge is the same
         self._targets = {target.definition: target for target in targets if not target.assignment.pack}

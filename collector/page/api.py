@@ -11,13 +11,13 @@ from collector.page.label_queue import LabelQueue, progress_json
 from collector.page.requests import Filters, excerpt, select_evaluations, visible_attributes
 from collector.page.score_series import RANGES, WEEK, Bin, ScoreSeries, total
 from collector.page.settings import PageSettings
-from collector.page.sources import AgreementView, PeopleView, Sources
+from collector.page.sources import PeopleView, Sources
 from collector.page.view import EvaluatorView, ListedEvaluation, View
 from collector.past.evaluations import is_owed
 from collector.records.feedback import JoinedFeedback
 from collector.records.json import evaluation_to_json, label_to_json, turn_to_json
 from collector.statistics.audited_sums import AuditedSums, CorrectedMean, corrected_by_people, sums_of_scores
-from collector.statistics.confusion import confusions
+from collector.statistics.confusion import VerdictAgreement, confusions
 from collector.statistics.intervals import MeanInterval
 from evaluators.cases import Turn
 from evaluators.results import Evaluation, Label
@@ -269,7 +269,7 @@ def _corrected(whole: Bin) -> Json | None:
 
 def _people(people: PeopleView, scores: Bin) -> Json:
     """People's verdict: their mean of seven days, or why there is none, and how the judge agrees with them."""
-    agreements = [_agreement(agreement) for agreement in people.agreements]
+    agreements = [_agreement(*agreement) for agreement in people.agreements.items()]
     known = {"withheld": people.withheld, "agreements": agreements, "biases": list(people.biases)}
     mean = None if people.withheld else _by_people(people.sums, scores)
     return known if mean is None else known | {"mean": mean.mean, "interval": mean.interval, "labels": mean.audits}
@@ -285,12 +285,11 @@ def _by_people(labels: AuditedSums, scores: Bin) -> CorrectedMean | None:
     return (labels + sums_of_scores(sums)).corrected()
 
 
-def _agreement(agreement_view: AgreementView) -> Json:
+def _agreement(segment: str, of: VerdictAgreement) -> Json:
     """A measure without a value is null: NaN is no JSON."""
-    bounds = {"share": agreement_view.share, "kappa": agreement_view.kappa, "youden_j": agreement_view.youden_j}
-    measures = {name: None if math.isnan(bound[0]) else list(bound) for name, bound in bounds.items()}
-    verdicts = agreement_view.verdicts.as_json() if agreement_view.verdicts and agreement_view.labels else None
-    return {"segment": agreement_view.segment, "labels": agreement_view.labels, **measures, "verdicts": verdicts}
+    measures = {name: None if math.isnan(bound.value) else list(bound) for name, bound in of.measures().items()}
+    verdicts = of.verdicts.as_json() if of.number else None
+    return {"segment": segment, "labels": of.number, **measures, "verdicts": verdicts}
 
 
 def _earlier(whole: Bin | None) -> Json | None:

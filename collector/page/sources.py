@@ -7,7 +7,7 @@ from typing import Literal
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
 from collector.page.requests import GateRequest
 from collector.statistics.audited_sums import AuditedSums
-from collector.statistics.confusion import Confusion
+from collector.statistics.confusion import VerdictAgreement
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.results import Evaluation
 
@@ -113,28 +113,13 @@ class ReleaseView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgreementView:
-    """How a judge's verdicts agree with people's: each measure as value, low and high, NaN without one.
-
-    `segment` is "" for all of them; `labels` is the effective number of labelled conversations.
-    """
-
-    segment: str
-    labels: float
-    share: tuple[float, float, float]
-    kappa: tuple[float, float, float]
-    youden_j: tuple[float, float, float]
-    verdicts: Confusion | None = None
-    """Good and bad by people and by the judge, weighted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PeopleView:
     """The results of people's labels for one monitor's scores: `sums` correct the mean, unless it is `withheld`."""
 
     withheld: str
     sums: AuditedSums
-    agreements: tuple[AgreementView, ...]
+    agreements: Mapping[str, VerdictAgreement]
+    """By segment; "" is all of them."""
     biases: Sequence[str] = ()
     """The biases of the judge, in sentences."""
 

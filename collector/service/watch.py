@@ -31,7 +31,6 @@ from collector.calibration.feedback_join import FeedbackScales
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
 from collector.calibration.feedback_stage import FeedbackStage
 from collector.calibration.page_labels import Version
-from collector.calibration.random_labels import VerdictAgreement
 from collector.config.configured import Config
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Plan
@@ -44,7 +43,7 @@ from collector.golden.cases import GoldenCase, read_cases
 from collector.golden.own_past import OwnPast
 from collector.golden.runner import GoldenRules, GoldenRuns, ReportedJudges
 from collector.judging.layers import without_answer_cache
-from collector.page.sources import AgreementView, AlertView, PeopleView
+from collector.page.sources import AlertView, PeopleView
 from collector.records.attributes import STANDARD
 from collector.service.evaluate import Evaluating
 from collector.service.plan_builder import audit_version_in
@@ -103,10 +102,10 @@ class PeopleAgreement:
             key: PeopleView(
                 withheld=sums.withheld,
                 sums=sums.sums,
-                agreements=(
-                    _agreement_view("", watcher.agreements[sums.version]),
-                    *(_agreement_view(*item) for item in sorted(watcher.segments.get(sums.version, {}).items())),
-                ),
+                agreements={
+                    "": watcher.agreements[sums.version],
+                    **dict(sorted(watcher.segments.get(sums.version, {}).items())),
+                },
                 biases=watcher.biases.get(sums.version, ()),
             )
             for key, sums in watcher.people.items()
@@ -124,17 +123,6 @@ class PeopleAgreement:
         if known is not None and known.kappa.low >= target.min_agreement:
             return ""
         return uncalibrated(evaluator, target.min_agreement)
-
-
-def _agreement_view(segment: str, verdict_agreement: VerdictAgreement) -> AgreementView:
-    return AgreementView(
-        segment=segment,
-        labels=verdict_agreement.number,
-        share=verdict_agreement.share,
-        kappa=verdict_agreement.kappa,
-        youden_j=verdict_agreement.youden,
-        verdicts=verdict_agreement.verdicts,
-    )
 
 
 class _Tasks:

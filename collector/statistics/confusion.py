@@ -1,4 +1,5 @@
 """Results of a classifier over a set of cases with expected labels: precision, recall, F1 and the confusion matrix.
+The agreement of two who judge the same.
 
 Formulas: precision = TP / (TP + FP), recall = TP / (TP + FN), F1 = 2 TP / (2 TP + FP + FN), by label; macro F1 is their
 mean over the labels that are expected or chosen.
@@ -7,6 +8,7 @@ mean over the labels that are expected or chosen.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from evaluators.results import Evaluation
 
@@ -73,3 +75,31 @@ def confusions(
         if evaluation.label is not None and wanted in labels.get(evaluation.evaluator, ()):
             counts.setdefault(evaluation.evaluator, Counter())[wanted, evaluation.label] += 1
     yield from ((name, Confusion(pairs)) for name, pairs in counts.items())
+
+
+class Bounded(NamedTuple):
+    """A measure with its 95 % interval; NaN where it has no value."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictAgreement:
+    """How a judge's verdicts agree with people's. `number` is the effective one of labelled conversations.
+
+    `share` is that of equal verdicts, `kappa` what it is beyond chance (Cohen 1960), `youden` sensitivity + specificity
+    - 1: the share of good answers that pass less that of bad ones that do. `verdicts` are people's and the judge's, as
+    "good" and "bad", weighted to add up to `number`.
+    """
+
+    number: float
+    share: Bounded
+    kappa: Bounded
+    youden: Bounded
+    verdicts: Confusion
+
+    def measures(self) -> dict[str, Bounded]:
+        """Every measure by its name."""
+        return {"share": self.share, "kappa": self.kappa, "youden_j": self.youden}

@@ -13,14 +13,14 @@ from evaluation_samples import START, label, scored
 from collector.page.api import PageApi
 from collector.page.requests import Filters
 from collector.page.settings import PageSettings
-from collector.page.sources import AgreementView, PeopleView, Sources
+from collector.page.sources import PeopleView, Sources
 from collector.page.view import EvaluatorView, View
 from collector.records.audits import AuditScore
 from collector.statistics.audited_sums import AuditedSums, totals_of
-from collector.statistics.confusion import Confusion
+from collector.statistics.confusion import Bounded, Confusion, VerdictAgreement
 from evaluators.testing import a_turn
 
-NONE = (math.nan, math.nan, math.nan)
+NONE = Bounded(math.nan, math.nan, math.nan)
 KEY = (scored().monitor, scored().evaluator)
 
 
@@ -42,21 +42,21 @@ def track(people: PeopleView) -> dict[str, Any]:
 
 
 def test_the_mean_by_people_and_the_agreement() -> None:
-    segment = AgreementView(segment="paid", labels=12.0, share=(0.9, 0.7, 1.0), kappa=NONE, youden_j=NONE)
-    shown = track(PeopleView(withheld="", sums=labels_of(60), agreements=(segment,), biases=("Biased: …",)))
+    paid = VerdictAgreement(12.0, Bounded(0.9, 0.7, 1.0), NONE, NONE, Confusion({("good", "good"): 12.0}))
+    shown = track(PeopleView(withheld="", sums=labels_of(60), agreements={"paid": paid}, biases=("Biased: …",)))
     assert shown["biases"] == ["Biased: …"]
     assert shown["mean"] == pytest.approx(0.5, abs=0.01)
     assert shown["interval"][1] - shown["interval"][0] > 0.12
     assert shown["labels"] == pytest.approx(60)
-    assert shown["agreements"] == [
-        {"segment": "paid", "labels": 12.0, "share": [0.9, 0.7, 1.0], "kappa": None, "youden_j": None, "verdicts": None}
-    ]
+    (segment,) = shown["agreements"]
+    assert segment.pop("verdicts")["accuracy"] == 1.0
+    assert segment == {"segment": "paid", "labels": 12.0, "share": [0.9, 0.7, 1.0], "kappa": None, "youden_j": None}
 
 
 def test_the_verdicts_by_people() -> None:
     verdicts = Confusion({("good", "good"): 6.0, ("bad", "good"): 2.0, ("bad", "bad"): 4.0})
-    whole = AgreementView(segment="", labels=12.0, share=NONE, kappa=NONE, youden_j=NONE, verdicts=verdicts)
-    shown = track(PeopleView(withheld="few", sums=labels_of(12), agreements=(whole,)))["agreements"][0]["verdicts"]
+    whole = VerdictAgreement(12.0, NONE, NONE, NONE, verdicts)
+    shown = track(PeopleView(withheld="few", sums=labels_of(12), agreements={"": whole}))["agreements"][0]["verdicts"]
     assert shown["accuracy"] == pytest.approx(10 / 12)
     assert shown["labels"]["bad"] == {"precision": 1.0, "recall": pytest.approx(4 / 6), "f1": pytest.approx(0.8)}
 
