@@ -85,7 +85,7 @@ def test_a_classifier_by_the_labels_that_references_expect() -> None:
 
 @pytest.mark.parametrize("why", ["few", "weak", "drift"])
 def test_a_mean_that_is_withheld_is_not_there_and_says_why(why: str) -> None:
-    shown = track(PeopleView(withheld=why, sums=labels_of(60), agreements=()))
+    shown = track(PeopleView(withheld=why, sums=labels_of(60), agreements={}))
     assert "mean" not in shown
     assert shown["withheld"] == why
 

@@ -1,0 +1,53 @@
+"""The page names what biases a judge beside people, from drawn labels alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from evaluation_samples import label, scored
+
+from collector.calibration.agreement_watch import AgreementWatcher
+from collector.logs.log import Record
+from collector.logs.memory import MemoryLog
+from collector.records.json import label_to_json
+from collector.records.labels import label_of
+from collector.statistics.score_scale import ScoreScale
+from collector.telemetry.registry import Telemetry
+from evaluators.results import Usage
+from evaluators.turn.exact_match import ExactMatch
+
+VERSION = (scored().evaluator, scored().evaluator_version)
+
+
+async def sentences(*, probability: float | None, by_language: float, by_length: float) -> list[str]:
+    chance, log = np.random.default_rng(3), MemoryLog("labels", 1)
+    for number in range(120):
+        language, tokens = ("de", "en")[number % 3 == 0], int(chance.integers(100, 900))
+        bias = by_language * (language == "de") + by_length * tokens / 100
+        human = float(chance.uniform(0.1, 0.5))
+        judged = scored(
+            number,
+            score=min(1.0, human + bias + 0.03 * float(chance.standard_normal())),
+            subject=replace(scored().subject, conversation_id=f"c{number}"),
+            usage=Usage(input_tokens=tokens, output_tokens=10, calls=1),
+            attributes={"language": language},
+        )
+        given = label_of(judged, f"{number:032x}", label().given_at, score=human, label_probability=probability)
+        await log.append([Record(b"k", label_to_json(given))])
+    watcher = AgreementWatcher(log, {VERSION: ScoreScale.of(ExactMatch(name="helpful"))}, Telemetry())
+    await watcher.measure_changes()
+    return list(watcher.biases[VERSION])
+
+
+async def test_a_language_and_a_length_are_named() -> None:
+    said = await sentences(probability=0.5, by_language=0.2, by_length=0.03)
+    assert len(said) == 2
+    assert any("for language=" in each for each in said)
+    assert any("for 100 more tokens to read" in each for each in said)
+
+
+async def test_a_judge_without_a_bias_has_none_and_picked_labels_say_nothing() -> None:
+    (said,) = await sentences(probability=0.5, by_language=0.0, by_length=0.0)
+    assert said.startswith("No bias beside people beyond chance (2 % in all) by: 100 more tokens to read")
+    assert await sentences(probability=None, by_language=0.2, by_length=0.03) == []
