@@ -34,6 +34,7 @@ from typer.testing import CliRunner
 
 from collector.assemble.open_traces import TraceLimits
 from collector.cli import app
+from collector.commands.log_copy import log_copy
 from collector.commands.log_copy.copying import LogCopy
 from collector.config.configured import Config
 from collector.config.loading import load
@@ -410,6 +411,19 @@ async def test_positions_in_a_source_topic_go_along(tmp_path: Path, kafka_broker
         await until(all_received)
         await asyncio.sleep(2.0)
         assert len(await stored(service.logs.spans)) == 23, "nothing is read twice"
+
+
+async def test_positions_of_every_kind_of_topic_go_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of references and feedback: they would be read from the beginning again."""
+    topics = {kind: [f"t.{kind}"] for kind in ("traces", "logs", "turns", "references", "feedback")}
+    receive = {"otlp_http": None, "kafka": [{"bootstrap_servers": ["b:9092"], **topics}]}
+    deployment, copies = Move(tmp_path, "http://127.0.0.1:9/v1"), []
+    kafka = {"bootstrap_servers": ["b:9092"], "prefix": "moved"}
+    old = deployment.home("old", {"kind": "sqlite", "path": str(tmp_path / "old.db")}, receive=receive)
+    new = deployment.home("new", {"kind": "kafka", "kafka": kafka}, receive=receive)
+    monkeypatch.setattr(log_copy, "copy_positions", lambda _settings, *names: copies.append(names))
+    await log_copy._copy_source_positions(load(old), load(new))
+    assert copies == [(f"moved.{kind}", f"evalstream.{kind}", set(names)) for kind, names in topics.items()]
 
 
 def make_topic(broker: Any, topic: str) -> None:
