@@ -94,7 +94,7 @@ class TurnBuilder:
         cut = ",".join(self._losses.parts(own))
         attributes = _collect_attributes(draft, span, call, declared, media.left_out, cut)
         if self._is_spoken:
-            attributes = {**describe_speech(self._list_around(draft, span)), **attributes}
+            attributes = {**describe_speech(self._list_around(draft, span), self._tree), **attributes}
         turn = _make_turn(
             turn_id=self._identify(span, draft, question, answer),
             conversation_id=conversation,

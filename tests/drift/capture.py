@@ -59,6 +59,13 @@ def _prepare(driver: Path, environment: Path, folder: Path, port: int) -> list[s
         return [str(environment / "bin" / "python"), str(driver)]
     if driver.suffix == ".go":
         return [str(environment / "driver")]
+    if driver.suffix == ".java":
+        return [
+            "java",
+            "-cp",
+            f"{environment}/target/classes:{environment}/target/dependency/*",
+            f"drift.{driver.stem}",
+        ]
     for source in DRIVERS.glob("*.mjs"):
         shutil.copy(source, folder)
     (folder / "node_modules").symlink_to(environment / "node_modules")
@@ -90,6 +97,9 @@ def versions_of(driver: Path, environment: Path) -> dict[str, str]:
         required = (line.removeprefix("require").split() for line in (environment / "go.mod").read_text().splitlines())
         chosen = {words[0]: words[1].removeprefix("v") for words in required if len(words) > 1}
         return {name: chosen.get(name, "?") for name in packages_of(driver)}
+    if driver.suffix == ".java":
+        named = (package.split(":") for package in packages_of(driver))
+        return {name: version for _, name, version, *_ in named}
     for package in packages_of(driver):
         name = re.split(r"[\[!=<>]", package)[0]
         if driver.suffix == ".py":

@@ -45,7 +45,7 @@ class Result:
 
 def drivers() -> list[Path]:
     """The drivers, by name."""
-    found = [each for suffix in ("py", "mjs", "go") for each in DRIVERS.glob(f"*.{suffix}")]
+    found = [each for suffix in ("py", "mjs", "go", "java") for each in DRIVERS.glob(f"*.{suffix}")]
     return sorted(each for each in found if not each.stem.startswith(("scenario", "talk")))
 
 
@@ -78,6 +78,13 @@ def install(driver: Path, folder: Path) -> Path:
             ["go", "mod", "init", "driver"], ["go", "get", *(f"{each}@latest" for each in packages)],
             ["go", "mod", "tidy"], ["go", "build", "-trimpath", "-o", "driver", "."],
         ]  # fmt: skip
+    elif driver.suffix == ".java":
+        environment = folder
+        (folder / "pom.xml").write_text(_pom(packages))
+        commands = [
+            ["mvn", "-q", "-B", "dependency:copy-dependencies"],
+            ["javac", "-parameters", "-cp", "target/dependency/*", "-d", "target/classes", str(driver)],
+        ]
     else:
         environment = folder
         (folder / "package.json").write_text("{}")
@@ -87,6 +94,23 @@ def install(driver: Path, folder: Path) -> Path:
         if run.returncode:
             raise RuntimeError(f"not installed: {run.stderr[-500:]}")
     return environment
+
+
+def _pom(packages: Sequence[str]) -> str:
+    """A Maven project with packages, each `group:name:version`; one that ends in `:pom` is imported for its versions."""
+    names = ("groupId", "artifactId", "version", "type")
+    listed = {False: "", True: ""}
+    for each in packages:
+        fields = "".join(f"<{name}>{part}</{name}>" for name, part in zip(names, each.split(":"), strict=False))
+        imported = each.endswith(":pom")
+        scope = "<scope>import</scope>" if imported else ""
+        listed[imported] += f"<dependency>{fields}{scope}</dependency>"
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>drift</groupId>'
+        "<artifactId>driver</artifactId><version>1</version>"
+        f"<dependencyManagement><dependencies>{listed[True]}</dependencies></dependencyManagement>"
+        f"<dependencies>{listed[False]}</dependencies></project>"
+    )
 
 
 def run(driver: Path, environment: Path, output: Path) -> Result:

@@ -78,13 +78,16 @@ def _log_texts(recording: Recording) -> dict[str, str]:
         if signal == "logs":
             for resource in ExportLogsServiceRequest.FromString(body).resource_logs:
                 for record in (each for scope in resource.scope_logs for each in scope.log_records):
-                    texts[record.span_id.hex()] = texts.get(record.span_id.hex(), "") + str(record)
+                    texts[record.span_id.hex()] = texts.get(record.span_id.hex(), "") + _plain(str(record))
     return texts
 
 
 def _text(pairs: Iterable[Any]) -> str:
     """Keys and values as they are, without JSON's escapes where they are JSON in JSON."""
-    text = "\n".join(f"{pair.key}={pair.value.string_value or pair.value}" for pair in pairs)
+    return _plain("\n".join(f"{pair.key}={pair.value.string_value or pair.value}" for pair in pairs))
+
+
+def _plain(text: str) -> str:
     for _ in range(3):
         text = text.replace('\\"', '"').replace("\\n", "\n").replace("\\\\", "\\")
     return text
@@ -97,6 +100,8 @@ def _call(wire: WireCall, spans: Sequence[RawSpan]) -> Json:
     around = sorted(
         (each for each in spans if each.start <= wire.time <= each.end), key=lambda each: each.end - each.start
     )
+    asking = {each.trace_id for each in spans if QUESTIONS[step] in each.text}  # HTTP's own spans may be in another
+    around = [each for each in around if each.trace_id in asking] or around
     around = [each for each in around if each.trace_id == around[0].trace_id]
     own = around[0] if around else None
     in_trace = [each for each in spans if own and each.trace_id == own.trace_id]

@@ -33,6 +33,7 @@ WITHOUT_DEFINITIONS = frozenset(
         "otel-openai-v2-events",
         "otel-openai-v2-latest-span",
         "spring-ai-1.1-logs",
+        "spring-ai-2",
         "traceloop-openai-events",
         "voltagent",
         "weave-conversation",

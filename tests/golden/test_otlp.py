@@ -38,6 +38,12 @@ def test_feedback_is_kept_with_the_turn_it_is_about() -> None:
         assert with_feedback[0].input == "Hello, I am Maren. Do you rent sea kayaks in March?"
 
 
+def test_a_voice_that_was_cut_off_is_told_from_a_session_that_ended() -> None:
+    turns = [turn for turn in normalize([PAYLOADS / "pipecat-voice"]) if turn.error is None]
+    assert [turn.attributes.get("speech_interrupted") for turn in turns] == [None, "true", None, None]
+    assert all(0 < float(str(turn.attributes["speech_latency_ms"])) < 10_000 for turn in turns)
+
+
 def test_no_path_of_a_machine_is_in_the_payloads() -> None:
     for path in PAYLOADS.rglob("*.pb"):
         payload = path.read_bytes()

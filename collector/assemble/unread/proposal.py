@@ -158,12 +158,14 @@ def _names_model(group: Sequence[TextAt]) -> bool:
 def _match(scope: str, shape: str, group: Sequence[TextAt], traces: Sequence[CollectedTrace]) -> SpanMatch:
     """The selector of a group's spans: the scope and, if other spans share it, an attribute or the name."""
     ids = {text.span.span_id for text in group}
-    others = [span for trace in traces for span in trace.spans if span.scope == scope and span.span_id not in ids]
+    others = [
+        span for trace in traces for span in trace.spans if span.scope.startswith(scope) and span.span_id not in ids
+    ]
     if scope and not others:
         return SpanMatch(scope=scope)
     spans = [text.span for text in group]
     for key, value in spans[0].attributes.items():
-        if isinstance(value, str) and len(value) < 40 and " " not in value and _is_kind(key):
+        if isinstance(value, str) and 0 < len(value) < 40 and " " not in value and _is_kind(key):
             same = all(span.attributes.get(key) == value for span in spans)
             if same and not any(span.attributes.get(key) == value for span in others):
                 return SpanMatch(scope=scope, attributes={key: value})
@@ -178,7 +180,6 @@ def _is_kind(key: str) -> bool:
         "name",
         "operation",
         "spantype",
-        "id",
     }
 
 
