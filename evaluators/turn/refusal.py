@@ -16,9 +16,8 @@ _BEGINNING = 400
 """Characters in which a refusal shows: models refuse at once."""
 
 _WORDS = load_words("evaluators.turn", "refusal_phrases.txt")
-_PHRASES = re.compile(
-    re.sub(r"<([A-Z]+)>", lambda name: f"(?:{'|'.join(_WORDS[name[1]])})", "|".join(_WORDS["PHRASES"]))
-)
+_LIST = re.compile("<([A-Z]+)>")
+_PHRASES = re.compile(_LIST.sub(lambda name: f"(?:{'|'.join(_WORDS[name[1]])})", "|".join(_WORDS["PHRASES"])))
 _QUOTED = re.compile(r"\"[^\"]{0,400}\"|“[^”]{0,400}”|„[^“]{0,400}“|«[^»]{0,400}»")
 
 

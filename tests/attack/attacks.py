@@ -198,8 +198,21 @@ FOUND = (
     "ada ma\u0142pa b ",
     "&#64;b.co ",
     "\u0664\u0661\u0661\u0661 ",
+    "api_key=a1b2c3d4e5f6 ",
+    "access_token: A1b2C3d4E5f6G7h8I9j0 ",
+    "secret = $(x) ",
+    "\u5bc6\u7801ab12cd34 ",
+    "tel 2024-01-02 ",
+    "part no. 415-555-2671 ",
+    "415-555-2671x8853 ",
+    "05131373537 office ",
+    "123.456.789-09 ",
+    "900101-1234567 ",
+    "RSSMRA85T10A562S ",
+    "<EMAIL_abcdefgh> ",
+    "4bf92f3577b34da6a3ce929d0e0e4736 ",
 )
-"""What each pattern of the redaction finds, and some that look as if it would."""
+"""What each pattern of the redaction finds, and some that look as if it would; `test_attack.py` misses none."""
 
 
 async def found_everywhere(target: Target) -> None:
@@ -221,6 +234,39 @@ async def found_everywhere(target: Target) -> None:
                 target.post(gzip.compress(MessageToJson(trace(text, "found-3")).encode()), {**JSON, **GZIP}),
                 _grpc(target, trace(text, "found-4").SerializeToString(), grpc.Compression.Gzip),
             )
+
+
+def said(text: str) -> Mapping[str, tuple[str, Any]]:
+    """A text in each other form in which a stranger may send one: the path, and the body as JSON."""
+    parts = json.dumps([{"role": "user", "parts": [{"type": "text", "content": text}]}])
+    attributes = [{"key": "gen_ai.input.messages", "value": {"stringValue": parts}}]
+    record = {
+        "body": {"stringValue": text},
+        "attributes": attributes,
+        "traceId": os.urandom(16).hex(),
+        "spanId": "1" * 16,
+    }
+    logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
+    return {
+        "logs": ("/v1/logs", logs),
+        "feedback": (
+            "/v1/feedback",
+            [
+                {"conversation_id": f"c{at}", "value": 1, "comment": text[at : at + 1000]}
+                for at in range(0, len(text), 1000)
+            ],
+        ),
+        "references": ("/v1/references", {"turn_id": "t", "expected_output": text}),
+    }
+
+
+async def found_elsewhere(target: Target) -> None:
+    """The same in logs, feedback and references, of the pieces that cost most."""
+    length = target.times(1_900_000)
+    for piece in (FOUND[0], FOUND[1], "tel 4155552671 ", "api_key=a1b2c3d4e5f6 "):
+        for name, (path, body) in said(piece * (length // len(piece) // 2)).items():
+            async with target.measured(f"{name}: {piece}"):
+                await target.post(gzip.compress(json.dumps(body).encode()), {**JSON, **GZIP}, path=path)
 
 
 async def many_attributes(target: Target) -> None:
@@ -388,6 +434,7 @@ CASES: Mapping[str, Case] = {
     "deep nesting": Case(deep_nesting, REFUSED),
     "texts of one piece": Case(growing_texts, TAKEN, of_bytes=True),
     "texts in which something is found": Case(found_everywhere, TAKEN, of_bytes=True),
+    "the same in logs, feedback and references": Case(found_elsewhere, TAKEN | REFUSED, of_bytes=True),
     "huge numbers of attributes": Case(many_attributes, TAKEN),
     "half-sent bodies": Case(half_sent_bodies, HELD),
     "idle connections": Case(idle_connections, HELD),
