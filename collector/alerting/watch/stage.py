@@ -31,6 +31,7 @@ from collector.statistics.bounded_sums import Weight
 from collector.statistics.drop_detector import DropDetector
 from collector.statistics.incident import recovery_threshold
 from collector.statistics.judge_change import JudgeVerdict
+from collector.telemetry.plain import in_chat
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE, JUDGE_MOVED
 from evaluators.results import Evaluation
@@ -255,7 +256,8 @@ class WatchStage:
         shares = {cause.part: 0.0 for cause in self._causes.get(series, _UNKNOWN)[1].causes}
         shares |= {cause.part: cause.share for cause in explanation.causes}
         for part, share in shares.items():
-            self._telemetry.gauge(DROP_EXPLAINED, evaluator, monitor, part).set(share)
+            # rules write the label into their texts
+            self._telemetry.gauge(DROP_EXPLAINED, evaluator, monitor, in_chat(part)).set(share)
 
     def update(self, now: float) -> list[AlertInstance]:
         """Evaluate, and remember what fires."""

@@ -90,6 +90,25 @@ async def test_a_model_that_is_bad_is_named_in_the_text_and_as_a_metric_until_it
         assert telemetry.registry.get_sample_value(DROP_EXPLAINED.name, LABELS) == 0.0
 
 
+async def test_a_value_that_calls_somebody_calls_nobody_as_a_label_of_which_rules_speak() -> None:
+    telemetry = Telemetry()
+    stage = watcher(telemetry)
+    async with stage.open_fold(0, None) as fold:
+        for record in bad_since(60, 90, "m-2"):
+            value = record.value.replace(b'"m-2"', b'"<!channel> see http://evil.example"')
+            await fold.deliver([replace(record, value=value)])
+            await stage.look(record.timestamp + 60.0)
+    [label] = [
+        sample.labels["slice"]
+        for family in telemetry.registry.collect()
+        for sample in family.samples
+        if sample.name == DROP_EXPLAINED.name
+    ]
+    assert label.startswith("model=")
+    assert not set("<>") & set(label)
+    assert "://" not in label
+
+
 @pytest.mark.parametrize("grafana", [None, "https://grafana.example/"])
 async def test_what_the_watcher_posts_links_to_the_dashboard_as_the_rules_do(grafana: str | None) -> None:
     config = configured()
