@@ -250,3 +250,23 @@ async def test_a_mention_keeps_no_topics(tmp_path: Path, kafka_broker: Any) -> N
         prefix = world.settings["log"]["kafka"]["prefix"]
         assert not [each for each in await asyncio.to_thread(topics_of, kafka_broker) if each.startswith(f"{prefix}.")]
         assert PEOPLE[ALICE].encode() not in (await contents(to))["turns"]
+
+
+async def test_files_behind_links_and_of_conversations_are_erased_and_searched(tmp_path: Path) -> None:
+    async with a_world(tmp_path, settings_of("sqlite", tmp_path, None)) as world:
+        async with open_logs(load(world.configure()).settings.log):
+            pass
+        file, link = tmp_path / "conversations-1.jsonl", tmp_path / "conversations.jsonl"
+        link.symlink_to(file)
+        lines = [
+            {"conversation_id": "c1", "turns": [{"turn_id": "t1", "user_id": ALICE, "input": "Hello."}]},
+            {"conversation_id": "c2", "turns": [{"turn_id": "t2", "user_id": BOB, "input": "Hello."}]},
+        ]
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        result = await world.command("erase", "--user", ALICE, "--file", str(link))
+        assert result.exit_code == 0, result.output
+        assert link.is_symlink()
+        assert [json.loads(line)["conversation_id"] for line in file.read_text().splitlines()] == ["c2"]
+        file.write_text(json.dumps({"turn_id": "t3", "user_id": BOB, "input": f"Where is {ALICE}?"}) + "\n")
+        result = await world.command("erase", "--user", ALICE, "--file", str(link))
+        assert (result.exit_code, f"{file}: 1;" in result.output.replace("\n", "")) == (1, True), result.output

@@ -61,7 +61,8 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
     person = Person()
     person.ids["user_id"].update(_as_stored(config, options.users))
     person.ids["conversation_id"].update(_as_stored(config, options.conversations))
-    files = [*options.files, *(each.path for each in config.exporters.values() if isinstance(each, JsonlSettings))]
+    exported = [each.path for each in config.exporters.values() if isinstance(each, JsonlSettings)]
+    files = [path.resolve() for path in (*options.files, *exported)]  # a link would be replaced, and what it names stay
     try:
         # A file may have logs that another configuration has written.
         wanted = config.optional_logs if kafka else OptionalLogs(linking=True, judged_spans=True)
@@ -80,6 +81,8 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
             await asyncio.to_thread(_delete_topics, config)  # also if others mention an id: that is in the copy, too
     except LogUnavailable as error:
         raise ConfigError(f"log: {error}; correct that, then run this again") from error
+    if not options.dry_run:
+        mentions += _left_in(files, person)
     _report(config, options, person, changed, mentions, say)
     return LEFT if mentions else CLEAN
 
@@ -152,6 +155,12 @@ def _erase_lines(path: Path, person: Person, options: EraseOptions) -> int:
     finally:
         rest.unlink(missing_ok=True)
     return gone
+
+
+def _left_in(files: Sequence[Path], person: Person) -> Counter[str]:
+    """How often ids still stand in files, by file."""
+    ids, _ = _needles(person)
+    return Counter({str(path): sum(_occurrences(path, name) for name in ids) for path in files if path.exists()})
 
 
 def _needles(person: Person) -> tuple[list[bytes], list[bytes]]:

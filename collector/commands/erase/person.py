@@ -20,8 +20,8 @@ from collector.records.tenants import in_tenant, tenant_in_key
 from collector.records.turns import conversation_key
 from collector.service.open_logs import Logs
 
-_PARTS = ("subject", "entry", "subjects")
-"""Fields of evaluations, labels and feedback that hold ids, too."""
+_PARTS = ("subject", "entry", "subjects", "turns")
+"""Fields of evaluations, labels, feedback and conversations that hold ids, too."""
 _PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f-\U0010ffff]{16,64}')
 """A part of a text that is the same in every encoding."""
 _ALMOST_PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{8,64}')
