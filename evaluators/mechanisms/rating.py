@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -57,6 +57,9 @@ class Rubric(BaseModel):
             raise ValueError("score_range: the lowest comes first")
         return self
 
+
+Bands: TypeAlias = tuple[tuple[tuple[int, int], str], ...]
+"""Ranges of raw scores, each with what earns it."""
 
 _LEAST_GRADED = 4
 """Steps of a scale from which on its two ends do not say what the numbers between them stand for."""
@@ -190,14 +193,10 @@ class Rating(ReasonSettings, TextSettings):
         examples = self._examples("none")
         guide = "\n\n".join(part for part in (instructions.partition(self.form)[0].strip(), examples) if part)
         text = _STRICT_QUESTION if self.strict_mode else _QUESTION
-        rubric = (
-            []
-            if self.strict_mode
-            else [(what_earn.score_range, what_earn.expected_outcome) for what_earn in self._what_earns]
-        )
+        rubric = () if self.strict_mode else self._what_earns
         if self.strict_mode and self.rubric:
             guide += f"\n{self._rubric_text()}"
-        levels = score_levels(self.raw_scale, tuple(rubric) or (_STRICT_LEVELS if self.strict_mode else ()))
+        levels = score_levels(self.raw_scale, rubric or (_STRICT_LEVELS if self.strict_mode else ()))
         return QuestionGroup(guide, (ScoreQuestion(("score",), text, levels),))
 
     @property
@@ -207,21 +206,18 @@ class Rating(ReasonSettings, TextSettings):
         return not (self.rubric or self.strict_mode) and self.raw_scale.length >= _LEAST_GRADED
 
     @property
-    def _what_earns(self) -> tuple[Rubric, ...]:
-        return grades_of(self.raw_scale) if self._has_grades else self.rubric
+    def _what_earns(self) -> Bands:
+        if self._has_grades:
+            return grades_of(self.raw_scale)
+        return tuple([(band.score_range, band.expected_outcome) for band in self.rubric])
 
     def _rubric_text(self) -> str:
-        rubric = self._what_earns
-        if not rubric:
-            return ""
-        ordered = sorted(rubric, key=lambda band: band.score_range)
-        lines = [f"- {range_text(band.score_range)}: {band.expected_outcome}" for band in ordered]
         about = "What would earn which grade, for orientation:" if self.strict_mode else "What earns which score:"
-        return "\n".join(["", about, *lines, ""])
+        return _text_of(self._what_earns, about)
 
 
 @cache  # the same for every case
-def grades_of(scale: Scale) -> tuple[Rubric, ...]:
+def grades_of(scale: Scale) -> Bands:
     """The meanings of the parts of a scale, in general words: five, or as many as it has numbers."""
     words = load("rating_grades.txt").splitlines()[::-1]  # the worst first
     count = min(len(words), scale.length + 1)
@@ -229,9 +225,14 @@ def grades_of(scale: Scale) -> tuple[Rubric, ...]:
     numbers = range(scale.lowest, scale.highest + 1)
     ends = [round(len(numbers) * part / count) for part in range(count + 1)]
     return tuple(
-        Rubric(score_range=(numbers[start], numbers[end - 1]), expected_outcome=text)
-        for start, end, text in zip(ends, ends[1:], chosen, strict=False)
+        ((numbers[start], numbers[end - 1]), text) for start, end, text in zip(ends, ends[1:], chosen, strict=False)
     )
+
+
+@lru_cache(maxsize=1000)  # the same for every case of an evaluator
+def _text_of(bands: Bands, about: str) -> str:
+    lines = [f"- {range_text(score_range)}: {outcome}" for score_range, outcome in sorted(bands)]
+    return "\n".join(["", about, *lines, ""]) if bands else ""
 
 
 def range_text(score_range: tuple[int, int]) -> str:

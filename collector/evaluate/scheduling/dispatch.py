@@ -10,7 +10,7 @@ import logging
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -59,12 +59,13 @@ class SharedVerdicts:
         if len(self._records) > REMEMBERED:
             self._records.popitem(last=False)
 
-    @asynccontextmanager
-    async def in_turn(self, jobs: Sequence[Job]) -> AsyncGenerator[None]:
+    def in_turn(self, jobs: Sequence[Job]) -> AbstractAsyncContextManager[None]:
         """Wait until no other job asks for these verdicts. A prompt job does not wait for one in a batch."""
-        names = sorted(
-            f"{job.verdict_ids[0]}/{job.deferred}" for job in jobs if job.assignment.sharers and job.verdict_ids
-        )
+        names = [f"{job.verdict_ids[0]}/{job.deferred}" for job in jobs if job.assignment.sharers and job.verdict_ids]
+        return self._locked(sorted(names)) if names else nullcontext()
+
+    @asynccontextmanager
+    async def _locked(self, names: Sequence[str]) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
             for name in names:  # all take them in this order, so no two wait for each other
                 await stack.enter_async_context(self._locks.setdefault(name, asyncio.Lock()))
@@ -241,14 +242,11 @@ class Dispatcher:
             return None
         return max(0.0, job.triggered_at + self._shed_after - self._clock())
 
-    @asynccontextmanager
-    async def slot(self, jobs: Sequence[Job], bulkhead: Bulkhead) -> AsyncGenerator[bool]:
+    def slot(self, jobs: Sequence[Job], bulkhead: Bulkhead) -> AbstractAsyncContextManager[bool]:
         """A slot for jobs that ask together; yields False if none became free in time. Known verdicts need none."""
         if all(self.verdicts.known(job) is not None for job in jobs):
-            yield True
-            return
-        async with bulkhead.slot(self.queue_timeout(jobs[0])) as has_slot:
-            yield has_slot
+            return nullcontext(True)
+        return bulkhead.slot(self.queue_timeout(jobs[0]))
 
     async def execute_together(
         self,

@@ -148,9 +148,9 @@ async def test_examples_of_labels():
 )
 def test_grades_cover_the_scale_and_name_both_ends(scale, ranges):
     grades = grades_of(scale)
-    assert [each.score_range for each in grades] == ranges
+    assert [score_range for score_range, _ in grades] == ranges
     words = load("rating_grades.txt").splitlines()
-    assert (grades[0].expected_outcome, grades[-1].expected_outcome) == (words[-1], words[0])
+    assert (grades[0][1], grades[-1][1]) == (words[-1], words[0])
 
 
 async def test_grades_are_defined_where_a_number_is_asked_for():
