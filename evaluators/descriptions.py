@@ -23,8 +23,9 @@ class Described(BaseModel):
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
         for name, field in described_fields(cls).items():
-            if field.description is not None and name in properties:
-                properties[name].setdefault("description", field.description)
+            key = field.alias or name
+            if field.description is not None and key in properties:
+                properties[key].setdefault("description", field.description)
         return schema
 
 

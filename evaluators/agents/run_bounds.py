@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from evaluators.cases import Json, Turn
+from evaluators.descriptions import Described
 from evaluators.errors import NotApplicable
 from evaluators.results import Score
 from evaluators.skip_reasons import SkipReason
@@ -19,18 +20,27 @@ _FIELDS = {"usd": "usage", "input_tokens": "usage", "output_tokens": "usage", "s
 """The field of a turn that tells a measure, where it is not `model_calls`."""
 
 
-class RunBounds(BaseModel):
+class RunBounds(Described):
     """The bounds; at least one of them."""
 
-    max_tool_calls: int | None = Field(default=None, ge=1, description="Most calls of tools.")
-    max_model_calls: int | None = Field(default=None, ge=1, description="Most calls of models.")
-    max_steps: int | None = Field(default=None, ge=1, description="Most calls of tools and models together.")
-    max_input_tokens: int | None = Field(default=None, ge=1, description="Most tokens that the models read.")
-    max_output_tokens: int | None = Field(default=None, ge=1, description="Most tokens that the models wrote.")
-    max_usd: float | None = Field(default=None, gt=0, description="Most that the tokens cost; needs both prices.")
-    max_seconds: float | None = Field(default=None, gt=0, description="Longest time from request to answer.")
-    usd_per_million_input_tokens: float | None = Field(default=None, ge=0, description="Price of what models read.")
-    usd_per_million_output_tokens: float | None = Field(default=None, ge=0, description="Price of what they write.")
+    max_tool_calls: int | None = Field(default=None, ge=1)
+    """Most calls of tools."""
+    max_model_calls: int | None = Field(default=None, ge=1)
+    """Most calls of models."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """Most calls of tools and models together."""
+    max_input_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens that the models read."""
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens that the models wrote."""
+    max_usd: float | None = Field(default=None, gt=0)
+    """Most that the tokens cost; needs both prices."""
+    max_seconds: float | None = Field(default=None, gt=0)
+    """Longest time from request to answer."""
+    usd_per_million_input_tokens: float | None = Field(default=None, ge=0)
+    """Price of what models read."""
+    usd_per_million_output_tokens: float | None = Field(default=None, ge=0)
+    """Price of what they write."""
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:

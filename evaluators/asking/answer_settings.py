@@ -11,24 +11,21 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from evaluators.cases import Json
+from evaluators.descriptions import Described
 from evaluators.evaluator import ADDED_LATER
 from evaluators.scale import ReasonPlace
 
 
-class ReasonSettings(BaseModel):
+class ReasonSettings(Described):
     """How the judge gives its reason."""
 
-    reason: Annotated[ReasonPlace, ADDED_LATER] = Field(
-        default="before", description="Where the judge writes its reason: before the result, after it, or not at all."
-    )
-    reason_language: Annotated[str | None, ADDED_LATER] = Field(
-        default=None,
-        pattern=r"^[A-Za-z][A-Za-z -]{1,40}$",
-        description="The language of the reason, like German; the judge's choice if left out.",
-    )
+    reason: Annotated[ReasonPlace, ADDED_LATER] = "before"
+    """The place where the judge writes its reason: before the result, after it, or not at all."""
+    reason_language: Annotated[str | None, ADDED_LATER] = Field(default=None, pattern=r"^[A-Za-z][A-Za-z -]{1,40}$")
+    """The language of the reason, like German; the judge's choice if left out."""
 
     @property
     def language_sentence(self) -> str:
@@ -42,15 +39,15 @@ class ReasonSettings(BaseModel):
         return {"before": f"{name}.txt", "after": f"{name}_after.txt", "none": f"{name}_alone.txt"}[self.reason]
 
 
-class WorkedExample(BaseModel):
+class WorkedExample(Described):
     """A case with what it earns, and why. It is configuration: a judge is told to believe it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    case: Mapping[str, Json] = Field(
-        min_length=1, description="The fields as the judge is shown them: {input: …, actual_output: …}."
-    )
-    reason: str = Field(default="", description="Why it earns that, in the words that a judge should use.")
+    case: Mapping[str, Json] = Field(min_length=1)
+    """The fields as the judge is shown them: {input: …, actual_output: …}."""
+    reason: str = ""
+    """Why it earns that, in the words that a judge should use."""
 
 
 def examples_text(examples: Sequence[tuple[WorkedExample, Mapping[str, Json]]], place: ReasonPlace) -> str:

@@ -10,9 +10,10 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, cast, get_args
 
 import orjson
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 
 from evaluators.cases import Conversation, Json, Turn
+from evaluators.descriptions import Described
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import ADDED_LATER
 from evaluators.skip_reasons import SkipReason
@@ -91,16 +92,12 @@ TEXTS_PER_FIELD = 4
 """Texts of the greatest length that a field takes at most, where it is a list."""
 
 
-class TextSettings(BaseModel):
+class TextSettings(Described):
     """How long the texts are that a judge is shown."""
 
-    longest_text: Annotated[int, ADDED_LATER] = Field(
-        default=LONGEST_TEXT,
-        ge=1000,
-        le=1_000_000,
-        description="Characters of one text that the judge is shown, half from its start and half from its end; of a "
-        "list four times as many.",
-    )
+    longest_text: Annotated[int, ADDED_LATER] = Field(default=LONGEST_TEXT, ge=1000, le=1_000_000)
+    """Characters of one text that the judge is shown, half from its start and half from its end; of a list four times
+    as many."""
 
 
 _ABSENT_IF_EMPTY = frozenset(

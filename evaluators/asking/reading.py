@@ -51,13 +51,9 @@ def looks_of(notes: Json) -> Iterator[Look]:
 class ReadingSettings(TextSettings):
     """Whether the judge reads a run that is too long for one question."""
 
-    reads: Annotated[int | None, ADDED_LATER] = Field(
-        default=None,
-        ge=1,
-        le=20,
-        description="Of a run of tool calls or turns that does not fit into a question the judge gets an index, and "
-        "reads and searches it in so many further requests at most.",
-    )
+    reads: Annotated[int | None, ADDED_LATER] = Field(default=None, ge=1, le=20)
+    """Of a run of tool calls or turns that does not fit into a question the judge gets an index, and reads and searches
+    it in so many further requests at most."""
 
     @property
     def added_templates(self) -> tuple[str, ...]:

@@ -3,10 +3,11 @@
 from typing import Annotated, Literal, cast
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from evaluators.asking.judge_input import ProgramField
 from evaluators.cases import Json, Turn
+from evaluators.descriptions import Described
 from evaluators.evaluator import ADDED_LATER
 from evaluators.prompts import check_placeholders
 from evaluators.texts.paths import Path, find, parse_json_or_text, pick
@@ -20,12 +21,13 @@ TargetKey = Annotated[
 """A field of an evaluator that compares parts of outputs."""
 
 
-class OutputCriteria(BaseModel):
+class OutputCriteria(Described):
     """The reference for a turn that brings none itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    expected_output: str | dict[str, Json] = Field(description="The reference: a text, or an object.")
+    expected_output: str | dict[str, Json]
+    """The reference: a text, or an object."""
 
 
 def _with_both_placeholders(prompt: str | None) -> str | None:
@@ -38,13 +40,11 @@ ComparisonPrompt = Annotated[str | None, AfterValidator(_with_both_placeholders)
 """Instructions for a judge that names both texts that it compares."""
 
 
-class SearchesText(BaseModel):
+class SearchesText(Described):
     """The text of a turn that is searched."""
 
-    searched: Annotated[Literal["actual_output"] | ProgramField, ADDED_LATER] = Field(
-        default="actual_output",
-        description="The answer, or a named input or output of a structured program, like outputs.summary.",
-    )
+    searched: Annotated[Literal["actual_output"] | ProgramField, ADDED_LATER] = "actual_output"
+    """The answer, or a named input or output of a structured program, like outputs.summary."""
 
     @property
     def requires(self) -> frozenset[str]:
@@ -52,13 +52,12 @@ class SearchesText(BaseModel):
         return frozenset({self.searched})
 
 
-class ComparesOutputs(BaseModel):
+class ComparesOutputs(Described):
     """The parts of the answer and of its reference that are compared, and the reference of turns without one."""
 
     target_output_key: TargetKey = "*"
-    default_evaluation_criteria: Annotated[OutputCriteria | None, ADDED_LATER] = Field(
-        default=None, description="The reference for turns without an own: {expected_output: …}."
-    )
+    default_evaluation_criteria: Annotated[OutputCriteria | None, ADDED_LATER] = None
+    """The reference for turns without an own: {expected_output: …}."""
 
     @property
     def calculation(self) -> int:

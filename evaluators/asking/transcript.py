@@ -42,19 +42,11 @@ MAX_INCOMPLETE = 0.5
 class TranscriptSettings(TextSettings):
     """Selects the conversations that a judge is shown, and how much of them."""
 
-    token_budget: int = Field(
-        default=12_000,
-        ge=500,
-        le=1_000_000,
-        description="About how many tokens of a conversation one question shows; of a longer one not the middle, or, "
-        "where turns are judged one by one, some of them with those before.",
-    )
-    max_incomplete: Annotated[float, ADDED_LATER] = Field(
-        default=MAX_INCOMPLETE,
-        ge=0,
-        le=1,
-        description="The largest share of incomplete turns with which a conversation is judged by its other turns.",
-    )
+    token_budget: int = Field(default=12_000, ge=500, le=1_000_000)
+    """About how many tokens of a conversation one question shows; of a longer one not the middle, or, where turns are
+    judged one by one, some of them with those before."""
+    max_incomplete: Annotated[float, ADDED_LATER] = Field(default=MAX_INCOMPLETE, ge=0, le=1)
+    """The largest share of incomplete turns with which a conversation is judged by its other turns."""
 
 
 class ConversationSettings(TranscriptSettings, WindowSettings):

@@ -33,12 +33,8 @@ MAX_WINDOWS = 20
 class WindowSettings(TextSettings):
     """How much of a long case is judged."""
 
-    max_windows: Annotated[int, ADDED_LATER] = Field(
-        default=MAX_WINDOWS,
-        ge=1,
-        le=10_000,
-        description="Most windows of about 25 items that are judged of a case; of more, a random sample of so many.",
-    )
+    max_windows: Annotated[int, ADDED_LATER] = Field(default=MAX_WINDOWS, ge=1, le=10_000)
+    """Most windows of about 25 items that are judged of a case; of more, a random sample of so many."""
 
     @property
     def cost_note(self) -> str:

@@ -6,7 +6,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from evaluators.answers.word_probabilities import word_distributions
 from evaluators.asking.answer_settings import ReasonSettings, WorkedExample, examples_text
@@ -14,6 +14,7 @@ from evaluators.asking.judge_input import JudgeInput, TextSettings
 from evaluators.asking.reading import ReadingSettings, read_further
 from evaluators.asking.transcript import TranscriptSettings, build_conversation_input
 from evaluators.cases import Conversation, Json
+from evaluators.descriptions import Described
 from evaluators.evaluator import ADDED_LATER, Case, Evaluator
 from evaluators.judge import Answer, Judge, Prompt
 from evaluators.mechanisms.g_eval_definition import describe_fields
@@ -33,16 +34,17 @@ LabelName = Annotated[str, Field(pattern=r"^[\w:/-](?:[\w :/-]{0,62}[\w:/-])?$")
 """A label as it appears in every output: letters, digits and spaces, at most 64."""
 
 
-class LabelDefinition(BaseModel):
+class LabelDefinition(Described):
     """A label's meaning and its score."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    meaning: NonBlank = Field(description="When the label applies.")
-    score: float | None = Field(
-        default=None, ge=0, le=1, description="What it is worth on 0..1; 0 if it fails, else 1, if left out."
-    )
-    passes: bool | None = Field(default=None, alias="pass", description="Whether a case with this label passes.")
+    meaning: NonBlank
+    """When the label applies."""
+    score: float | None = Field(default=None, ge=0, le=1)
+    """Its worth on 0..1; 0 if it fails, else 1, if left out."""
+    passes: bool | None = Field(default=None, alias="pass")
+    """Whether a case with this label passes."""
 
     @property
     def worth(self) -> float:
@@ -87,7 +89,8 @@ AnyChoice = ChosenLabel | LabelThenReason | LabelAlone
 class LabelledExample(WorkedExample):
     """A worked example with its label."""
 
-    label: LabelName = Field(description="Which of the labels fits the case.")
+    label: LabelName
+    """The label that fits the case."""
 
 
 def ready_labels(template: str, worth: Mapping[str, float], failing: Iterable[str]) -> Mapping[str, LabelDefinition]:
@@ -288,10 +291,11 @@ Labels = Annotated[
 """A field of an evaluator that has labels of the user's own."""
 
 
-class OwnLabels(BaseModel):
+class OwnLabels(Described):
     """A question with labels of the user's own: the fields that classifiers of turns and of conversations share."""
 
-    question: NonBlank = Field(description="The question that the judge answers with a label.")
+    question: NonBlank
+    """The question that the judge answers with a label."""
     labels: Annotated[Labels, AfterValidator(distinct_labels)]
     examples: Annotated[Examples, ADDED_LATER] = ()
 

@@ -37,17 +37,16 @@ class Steps(Reply):
 class GEvalDefinition(Rating):
     """Exactly one of `criteria`, `evaluation_steps` and `preset`. From criteria the judge writes the steps, once."""
 
-    criteria: NonBlank | None = Field(default=None, description="What makes a case good; the judge derives the steps.")
-    evaluation_steps: tuple[NonBlank, ...] | None = Field(
-        default=None, min_length=1, description="The steps that the judge follows, instead of criteria."
-    )
-    preset: Annotated[Preset | None, ADDED_LATER] = Field(
-        default=None, description="Steps that come with evalstream, for a usual criterion."
-    )
-    threshold: float | None = Field(
-        default=0.5, ge=0.0, le=1.0, description="A score passes at this value, on 0..1; null for no verdict."
-    )
-    description: str | None = Field(default=None, description="A note for people; it never reaches the judge.")
+    criteria: NonBlank | None = None
+    """The description of a good case; the judge derives the steps."""
+    evaluation_steps: tuple[NonBlank, ...] | None = Field(default=None, min_length=1)
+    """The steps that the judge follows, instead of criteria."""
+    preset: Annotated[Preset | None, ADDED_LATER] = None
+    """Steps that come with evalstream, for a usual criterion."""
+    threshold: float | None = Field(default=0.5, ge=0.0, le=1.0)
+    """A score passes at this value, on 0..1; null for no verdict."""
+    description: str | None = None
+    """A note for people; it never reaches the judge."""
 
     @model_validator(mode="after")
     def _criteria_or_steps(self) -> Self:

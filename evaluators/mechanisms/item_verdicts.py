@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, create_model
+from pydantic import BeforeValidator, Field, create_model
 
 from evaluators.answers.word_probabilities import as_written, word_distributions
 from evaluators.asking.windows import MAX_WINDOWS, WindowSample, draw_windows
 from evaluators.cases import Json
+from evaluators.descriptions import Described
 from evaluators.errors import TooExpensive
 from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Answer, Judge, Prompt
@@ -60,15 +61,13 @@ class ItemVerdicts(Reply):
     verdicts: Annotated[tuple[ItemVerdict, ...], IN_ORDER]
 
 
-class VerdictSettings(BaseModel):
+class VerdictSettings(Described):
     """How a verdict counts. It has a typed form; those who list items first say so."""
 
     all_typed: ClassVar[bool] = True
-    verdicts: Annotated[Literal["words", "probabilities"], ADDED_LATER] = Field(
-        default="words",
-        description="Whether a verdict counts as the judge wrote it, or by the probabilities of yes, no and unclear "
-        "where the judge gives them.",
-    )
+    verdicts: Annotated[Literal["words", "probabilities"], ADDED_LATER] = "words"
+    """Whether a verdict counts as the judge wrote it, or by the probabilities of yes, no and unclear where the judge
+    gives them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,17 +37,12 @@ class PromptDefinition(Rating):
     of_turns: ClassVar[bool] = False
     """Whether one turn is judged, so that a prompt may name the inputs and outputs of its program."""
 
-    prompt: NonBlank | None = Field(
-        default=None, description="Instructions for the judge, with the fields it is shown as {{placeholders}}."
-    )
-    guidelines: Annotated[tuple[NonBlank, ...], ADDED_LATER] = Field(
-        default=(),
-        max_length=50,
-        description="Rules instead of a prompt, each judged by itself; the score is the share that is kept.",
-    )
-    guideline_params: Annotated[tuple[NonBlank, ...], ADDED_LATER] = Field(
-        default=_GUIDELINE_FIELDS, min_length=1, description="The fields that the judge is shown with guidelines."
-    )
+    prompt: NonBlank | None = None
+    """Instructions for the judge, with the fields it is shown as {{placeholders}}."""
+    guidelines: Annotated[tuple[NonBlank, ...], ADDED_LATER] = Field(default=(), max_length=50)
+    """Rules instead of a prompt, each judged by itself; the score is the share that is kept."""
+    guideline_params: Annotated[tuple[NonBlank, ...], ADDED_LATER] = Field(default=_GUIDELINE_FIELDS, min_length=1)
+    """The fields that the judge is shown with guidelines."""
 
     @model_validator(mode="after")
     def _prompt_or_guidelines(self) -> Self:

@@ -6,11 +6,12 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from evaluators.asking.answer_settings import ReasonSettings, WorkedExample, examples_text
 from evaluators.asking.judge_input import JudgeInput, TextSettings
 from evaluators.asking.reading import read_further
+from evaluators.descriptions import Described
 from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Judge, Prompt
 from evaluators.mechanisms.scoring import Mode, ask_score
@@ -43,13 +44,15 @@ RATING_PROMPTS = ("rating.txt", "rating_strict.txt")
 """The templates of the form of the answer: part of every version of an evaluator that asks for a rating."""
 
 
-class Rubric(BaseModel):
+class Rubric(Described):
     """The meaning of a range of raw scores, both ends included."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    score_range: tuple[int, int] = Field(description="Lowest and highest raw score that the outcome earns.")
-    expected_outcome: NonBlank = Field(description="What a case looks like that earns a score in this range.")
+    score_range: tuple[int, int]
+    """Lowest and highest raw score that the outcome earns."""
+    expected_outcome: NonBlank
+    """The look of a case that earns a score in this range."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -68,7 +71,8 @@ _LEAST_GRADED = 4
 class RatedExample(WorkedExample):
     """A worked example with its score on the scale."""
 
-    score: int = Field(description="What the case earns, on the scale.")
+    score: int
+    """The score that the case earns, on the scale."""
 
 
 class Rating(ReasonSettings, TextSettings):
@@ -80,25 +84,25 @@ class Rating(ReasonSettings, TextSettings):
     all_typed: ClassVar[bool] = True
     prompts: ClassVar[tuple[str, ...]] = RATING_PROMPTS
 
-    rubric: tuple[Rubric, ...] = Field(default=(), description="What ranges of the scale stand for.")
-    grades: Annotated[bool | None, ADDED_LATER] = Field(
-        default=None,
-        description="Whether the judge reads what each part of the scale stands for, in general words. By default on "
-        "scales of five numbers and more without a rubric.",
-    )
-    examples: Annotated[tuple[RatedExample, ...], ADDED_LATER] = Field(
-        default=(), max_length=20, description="Worked examples: {case: {input: …}, score: …, reason: …}."
-    )
-    scale: tuple[int, int] | None = Field(
-        default=None, description="Lowest and highest raw score; the rubric's ends, else the kind's own, if left out."
-    )
-    strict_mode: bool = Field(default=False, description="Score 1 for perfection and 0 for anything else; threshold 1.")
-    mode: Mode = Field(default="auto", description="How a number is made of the judge's answer.")
-    n_samples: int | None = Field(default=None, ge=1, le=50, description="Answers to average, where samples are taken.")
-    temperature: float | None = Field(default=None, ge=0, le=2, description="The judge's own if left out.")
-    max_tokens: int | None = Field(
-        default=None, ge=1, description="Length limit of an answer; the judge's if left out."
-    )
+    rubric: tuple[Rubric, ...] = ()
+    """The meaning of ranges of the scale."""
+    grades: Annotated[bool | None, ADDED_LATER] = None
+    """Whether the judge reads what each part of the scale stands for, in general words. By default on scales of five
+    numbers and more without a rubric."""
+    examples: Annotated[tuple[RatedExample, ...], ADDED_LATER] = Field(default=(), max_length=20)
+    """Worked examples: {case: {input: …}, score: …, reason: …}."""
+    scale: tuple[int, int] | None = None
+    """Lowest and highest raw score; the rubric's ends, else the kind's own, if left out."""
+    strict_mode: bool = False
+    """Score 1 for perfection and 0 for anything else; threshold 1."""
+    mode: Mode = "auto"
+    """How a number is made of the judge's answer."""
+    n_samples: int | None = Field(default=None, ge=1, le=50)
+    """Answers to average, where samples are taken."""
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    """The judge's own if left out."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Length limit of an answer; the judge's if left out."""
 
     @model_validator(mode="before")
     @classmethod

@@ -3,8 +3,6 @@
 import math
 from typing import ClassVar, Literal
 
-from pydantic import Field
-
 from evaluators.cases import Turn
 from evaluators.judge import Judge
 from evaluators.mechanisms.item_verdicts import RatioSpec
@@ -37,7 +35,8 @@ class FactualCorrectness(TwoRatios):
     )
     prompts: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys((*first.prompts, *second.prompts)))
 
-    measure_by: Literal["f1", "precision", "recall"] = Field(default="f1", description="The share that is the score.")
+    measure_by: Literal["f1", "precision", "recall"] = "f1"
+    """The share that is the score."""
 
     @property
     def rounds(self) -> int:
