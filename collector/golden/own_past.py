@@ -31,6 +31,9 @@ _CALLS = 0.1
 """The share of the scores of the day before that is asked again at most, in one run."""
 _DAY = 86_400.0
 _CHECK_EVERY = 60.0
+_SAME_FALL = 21_600.0
+"""Seconds without an alert after which another one is on another fall. While a window still holds the fall, scores that
+have recovered move the begin of what is looked for to now, so that tells nothing."""
 
 Clock = Callable[[], float]
 Ask = Callable[[GoldenTarget, GoldenCase], Awaitable[Result | None]]
@@ -40,6 +43,8 @@ Ask = Callable[[GoldenTarget, GoldenCase], Awaitable[Result | None]]
 @dataclass(slots=True)
 class _Fall:
     suspicion: Suspicion
+    alerted_at: float
+    """When an alert was last on it (s)."""
     cases: Sequence[GoldenCase] | None = None
     runs: list[GoldenRun] = field(default_factory=list[GoldenRun])
 
@@ -69,12 +74,15 @@ class OwnPast:
         if definition not in self._targets:
             return None
         fall = self._falls.get(definition)
-        if fall is None or since > (fall.suspicion.alert_since or since):
+        now = self._clock()
+        if fall is None or now - fall.alerted_at > _SAME_FALL:
             if not alerting:
                 return None
-            fall = self._falls[definition] = _Fall(Suspicion(since, self._clock()))
-        if alerting and fall.is_due(self._clock()):
-            self._requests.ask()
+            fall = self._falls[definition] = _Fall(Suspicion(since, now), now)
+        if alerting:
+            fall.alerted_at = now
+            if fall.is_due(now):
+                self._requests.ask()
         return judge_since(fall.runs, fall.suspicion.since, "earlier cases")
 
     async def run_forever(self) -> None:

@@ -95,6 +95,8 @@ MOST_CHANGES = 5
 
 MOST_RUNS = 10
 """Runs in one period at most where an alert asks for them, too."""
+SAME_FALL = 3600.0
+"""Seconds without a suspicion after which another one is on another fall."""
 _HISTORY = 20
 """Runs of a target that are kept in memory."""
 _PERIODS = 3
@@ -129,6 +131,8 @@ class _Checked:
     attempts: _Attempts = field(default_factory=_Attempts)
     runs: list[GoldenRun] = field(default_factory=list[GoldenRun])
     falling: Suspicion | None = None
+    suspected_at: float = 0.0
+    """When it was last said to be (s)."""
     drip: Drip = field(default_factory=Drip)
     calls: int = 0
     """The judge's live calls that single cases were asked for."""
@@ -203,10 +207,14 @@ class GoldenRuns:
         for target in self._targets:
             if target.definition == (evaluator, version):
                 known = self._checked[target.key]
-                before = known.falling.alert_since if known.falling is not None else None
-                began = (self._clock() if before is None else before) if alerting else None
-                known.falling = Suspicion(since, began)
-                if known.suspects(self._clock()):
+                now = self._clock()
+                before = known.falling if now - known.suspected_at <= SAME_FALL else None
+                # while a window still holds a fall, scores that have recovered move its begin to now
+                since = since if before is None else min(since, before.since)
+                began = before.alert_since if before is not None else None
+                known.falling = Suspicion(since, (now if began is None else began) if alerting else None)
+                known.suspected_at = now
+                if known.suspects(now):
                     self._requests.ask()
                 return judge_since(known.runs, since)
         return None

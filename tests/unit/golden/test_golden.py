@@ -311,3 +311,21 @@ async def test_a_share_of_the_live_calls_is_asked_of_single_cases_and_a_judge_th
         await bench.answer("scripted")
     await runs.run_due()
     assert len(bench.judge.questions) == asked + 40 + 20, "compared with the new run from then on"
+
+
+async def test_while_the_begin_of_a_fall_moves_it_is_one_fall_and_few_runs(tmp_path: Path) -> None:
+    """A window still holds the fall, and scores have recovered: each minute asked anew, and the day's runs were used up."""
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    await bench.look(8)
+    bench.time += DAY
+    runs = await bench.look(8)
+    asked = len(bench.judge.questions)
+    version = runs._targets[0].assignment.version
+    for _ in range(120):
+        bench.time += 60.0
+        runs.judge_since("helpful", version, bench.time - 60.0, alerting=True)
+        await runs.run_due()
+    assert len(bench.judge.questions) <= asked + 4 * 20
+    verdict = runs.judge_since("helpful", version, bench.time, alerting=True)
+    assert verdict is not None
+    assert not verdict.has_changed

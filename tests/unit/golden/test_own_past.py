@@ -99,6 +99,19 @@ async def test_it_is_asked_as_an_alert_begins_and_at_most_a_tenth_of_the_day() -
     assert len(world.asked) == CASES * MOST_RUNS
 
 
+async def test_an_alert_that_lasts_while_the_begin_of_the_fall_moves_is_on_one_fall() -> None:
+    """A window of a day still holds the fall, and scores have recovered: each minute was a fall, and cost 80 calls."""
+    world = Past(moved=-0.3)
+    await world.fill()
+    for minute in range(300):
+        world.now = NOW + 600.0 + 60.0 * minute
+        world.past.judge_since("helpful", VERSION, NOW + 60.0 * minute, alerting=True)
+        await world.past.run_due()
+    assert len(world.asked) <= CASES * MOST_RUNS
+    world.now += 8 * HOUR
+    assert world.past.judge_since("helpful", VERSION, world.now - 60.0, alerting=True) is None, "another fall"
+
+
 async def test_what_is_asked_in_a_pack_is_not_asked_alone() -> None:
     world = Past(pack=("helpful", "polite"))
     await world.fill()
