@@ -180,7 +180,9 @@ class _SpanFilter:
         if mask:
             self.matched |= mask
             return mask << 1
-        return int(self._identity.concerns(keys) or not self._names.isdisjoint((*keys, *names)))
+        if self._names and not (self._names.isdisjoint(keys) and self._names.isdisjoint(names)):
+            return 1
+        return int(self._identity.concerns(keys))
 
 
 def deduplicate_spans(spans: Sequence[Span]) -> list[Span]:

@@ -43,7 +43,8 @@ def missing_reason(draft: TurnDraft, losses: Losses = NO_LOSSES) -> Incomplete |
         reason = call.input_incomplete or call.output_incomplete
         if reason is not None:
             return reason  # the missing part may have been the user's last message
-    return "truncated" if losses.has_cut((draft.answer, draft.question, draft.prompt), spans) else None
+    has_cut = losses.texts and losses.has_cut((draft.answer, draft.question, draft.prompt), spans)
+    return "truncated" if has_cut else None
 
 
 def find_interrupt(spans: Iterable[Span]) -> bool:

@@ -179,9 +179,10 @@ class IdentityLookup:
     def concerns(self, keys: Iterable[str]) -> bool:
         """Whether one of these attribute names may have a conversation's or a user's id."""
         known = self._known
-        return any((known[key] if key in known else self._rank(key)) is not None for key in keys) or (
-            self.set_aside is not None and self.set_aside.concerns(keys)
-        )
+        for key in keys:
+            if (known[key] if key in known else self._rank(key)) is not None:
+                return True
+        return self.set_aside is not None and self.set_aside.concerns(keys)
 
     def find(self, attributes: Mapping[str, Json]) -> ConversationAndUser:
         """Find the conversation's and the user's id in these attributes."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from collector.assemble.model_calls import normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan
-from collector.dialects.decode import as_dict, as_list, begins_document, is_json, is_unfinished
+from collector.dialects.decode import CLOSING, as_dict, as_list, begins_document, is_json, is_unfinished
 from collector.dialects.program_fields import is_marked
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json
@@ -80,7 +80,7 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Iterable[Span], recor
         length = len(texts[0])
         longest = [(holder.span_id or "", text) for text in texts]
         for text in texts:
-            if text[0] in "[{" and is_unfinished(text):
+            if text[0] in CLOSING and text[-1] != CLOSING[text[0]] and is_unfinished(text):
                 cut += longest
                 break
         name = str(holder.resource.get("service.name"))
@@ -91,7 +91,14 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Iterable[Span], recor
             service.texts.extend(longest)
     for service in services.values():
         cut += service.texts if _is_limit(service) else ()
-    lost = {parsed_span.span.span_id for parsed_span in parsed_spans if _has_lost(parsed_span)}
+    lost = {
+        span.span_id
+        for span, call in parsed_spans
+        if span.dropped_attributes
+        or (span.dropped_events > 0 and call.kind in {"tool", "retrieval"})
+        or call.input_incomplete in _LOSSES
+        or call.output_incomplete in _LOSSES
+    }
     if not (cut or lost):
         return NO_LOSSES
     by_span: dict[str, set[str]] = {}
@@ -100,13 +107,6 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Iterable[Span], recor
         if not is_unfinished(text) or is_marked(text):
             by_span.setdefault(span_id, set()).add(text)
     return Losses(by_span, frozenset(lost))
-
-
-def _has_lost(parsed_span: ParsedSpan) -> bool:
-    span, call = parsed_span
-    if span.dropped_attributes or call.input_incomplete in _LOSSES or call.output_incomplete in _LOSSES:
-        return True
-    return span.dropped_events > 0 and call.kind in {"tool", "retrieval"}
 
 
 _LOSSES = frozenset(("truncated", "evicted_attributes"))
@@ -147,7 +147,7 @@ def _is_limit(longest: _Longest) -> bool:
         if text[-1] not in _ENDS and " " in text:
             prose += 1
         # most documents are whole, and to check that takes a tenth of the time that counting their brackets takes
-        is_doubtful = begins_document(text) and not is_json(text)
+        is_doubtful = (text[0] in CLOSING or begins_document(text)) and not is_json(text)
         if is_doubtful and is_unfinished(text, at_once=not is_usual and _is_balanced(text)):
             return True
     return prose > (not is_usual) and longest.length >= _SHORTEST_PROSE

@@ -108,21 +108,20 @@ _PARTS = frozenset({"tool", "retrieval", "auxiliary", "other"})
 
 def _with_kinds(parsed_spans: list[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
     """Give the spans the kinds that their content shows: calls that a chat program makes for itself answer nobody."""
-    tasks = [span for span in parsed_spans if span.call.kind in _ANSWERS and find_task(span.call)]
-    if tasks:
-        replaced = {span.span.span_id: span._replace(call=span.call._replace(kind="auxiliary")) for span in tasks}
-        parsed_spans = [replaced.get(span.span.span_id, span) for span in parsed_spans]
-    return _with_lone_calls(parsed_spans, tree)
+    lone: list[ParsedSpan] = []
+    for index, (span, call) in enumerate(parsed_spans):
+        if call.kind in _ANSWERS and find_task(call):
+            parsed_spans[index] = ParsedSpan(span, call._replace(kind="auxiliary"))
+        elif call.kind == "chain" and _may_be_call(parsed_spans[index]):
+            lone.append(parsed_spans[index])
+    return _with_lone_calls(parsed_spans, lone, tree) if lone else parsed_spans
 
 
-def _with_lone_calls(parsed_spans: list[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
+def _with_lone_calls(parsed_spans: list[ParsedSpan], lone: list[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
     """Take a step with a model and messages for a call of the model if it encloses nothing.
 
     Libraries give operations names of their own, and a step around others is only what a dialect does not know.
     """
-    lone = [each for each in parsed_spans if each.call.kind == "chain" and _may_be_call(each)]
-    if not lone:
-        return parsed_spans
     around = {
         span_id for span, call in parsed_spans if call.kind not in _PARTS for span_id in tree.ancestors(span.span_id)
     }

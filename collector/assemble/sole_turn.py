@@ -77,8 +77,9 @@ def _find_sole_call(relevant: Sequence[Span], dialects: Dialects) -> _SoleCall |
             by_span[span.span_id] = dialect
     if model is None or not dialects_around <= {model_dialect}:
         return None  # without an answer of the model the turn is of the dialect around it
-    if any(span.resource != model.resource for span in relevant):
-        return None
+    for span in relevant:
+        if span.resource is not model.resource and span.resource != model.resource:
+            return None
     return _SoleCall(model, model_dialect, frozenset(enclosing), by_span)
 
 

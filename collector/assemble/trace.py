@@ -347,7 +347,7 @@ class Assembler:
         turns = self._build_turns(drafts, parsed_spans, tree, losses)
         turns = combine(turns, thin, tree) if thin else turns
         turns, feedback = add_feedback(turns, parsed_spans, tree)
-        turns = add_events(turns, trace.events, tree)
+        turns = add_events(turns, trace.events, tree) if trace.events else turns
         if self.agent_runs:
             turns = [*turns, *self._build_agent_runs(turns, parsed_spans, tree, losses)]
         spans: dict[str, int] = {}

@@ -46,14 +46,15 @@ def begins_document(text: str) -> bool:
 
 def is_unfinished(text: str, *, at_once: bool = True) -> bool:
     """Whether a text is the beginning of a JSON document; `at_once`, one that ends with a fitting bracket is none."""
-    closing = _CLOSING.get(text[:64].lstrip()[:1])
+    closing = CLOSING.get(text[:64].lstrip()[:1])
     if closing is None or (at_once and text[-64:].rstrip()[-1:] == closing):
         return False
     document = parse_document(text)
     return document is not None and not document.whole
 
 
-_CLOSING = {"[": "]", "{": "}"}
+CLOSING = {"[": "]", "{": "}"}
+"""The ends of JSON documents by their beginnings."""
 
 
 def is_json(text: str) -> bool:

@@ -93,7 +93,10 @@ def glance(span: Span) -> Kind | None:
         return None if kind == "tool" else kind
     if not find_text(attributes, "gen_ai.response.id") and find_usage(attributes, _USAGE_IN, _USAGE_OUT) is None:
         return None
-    return kind if all(is_free_of_tools(attributes[key]) for key in _OUTPUTS if key in attributes) else None
+    for key in _OUTPUTS:
+        if key in attributes and not is_free_of_tools(attributes[key]):
+            return None
+    return kind
 
 
 _NO_EVENTS = message_events.EventMessages((), ())
@@ -210,7 +213,9 @@ def _find_variables(attributes: Attributes) -> dict[str, str]:
 def _parse_content(
     attributes: Attributes, key: str, role: str, events: tuple[ChatMessage, ...]
 ) -> tuple[tuple[ChatMessage, ...] | None, Incomplete | None]:
-    value = _decode_again(attributes.get(key))
+    value = attributes.get(key)
+    if value is not None and (not isinstance(value, str) or value[:1] == '"'):
+        value = _decode_again(value)
     transcript: ChatTranscript = NO_MESSAGES if value is None else parse_messages(value, role)
     if transcript.messages or transcript.incomplete:
         return transcript.messages or None, transcript.incomplete or find_redaction(value)
@@ -229,7 +234,7 @@ def _parse_content(
 def _decode_again(value: Json) -> Json:
     """Messages that were encoded once too often: the JSON of a text, or a list with the JSON of each."""
     if isinstance(value, str):
-        return decode_json(value) if value[:1] == '"' else value
+        return decode_json(value)
     texts = as_list(value)
     return [decode(text) for text in texts] if texts and all(str(text)[:1] == "{" for text in texts) else value
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from collector.dialects.attributes import LONGEST_MASK, LONGEST_NAME, MOST_NAMES, is_masked
 from collector.dialects.call import Call, Kind, merge
-from collector.dialects.decode import is_unfinished
+from collector.dialects.decode import CLOSING, is_unfinished
 from collector.dialects.dialect import Dialect, SpanReader
 from collector.dialects.program_fields import unwrap_program
 from collector.errors import ConfigError
@@ -145,7 +145,6 @@ class Dialects:
 
 _SIDES = ("input", "output")
 _DROPPED = attrgetter("dropped_attributes")
-_CLOSING = {"[": "]", "{": "}"}
 _MOST_DIGITS = 9
 _KINDS = frozenset(
     (
@@ -200,7 +199,7 @@ def _mark_cut(call: Call, span: Span) -> Call:
     sources, attributes = call.sources, span.attributes
     for side in _SIDES if sources else ():
         value = attributes.get(sources[side]) if side in sources else None
-        if type(value) is str and value[:1] in _CLOSING and value[-1] != _CLOSING[value[0]] and is_unfinished(value):
+        if type(value) is str and value[:1] in CLOSING and value[-1] != CLOSING[value[0]] and is_unfinished(value):
             call = _mark(call, side, "truncated") if getattr(call, side) is not None else call
     return call
 

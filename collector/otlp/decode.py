@@ -26,7 +26,7 @@ from collector.otlp.outline import (
     outline_of,
     resource_attributes,
 )
-from collector.otlp.span import NOTHING, Attributes, LogRecord, Span, SpanEvent
+from collector.otlp.span import NOTHING, Attributes, LogRecord, Span, SpanEvent, make_span
 from evaluators.cases import Json
 
 MAX_DEPTH = 64
@@ -421,7 +421,7 @@ def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Spa
     span, pairs, evidence = examined
     wanted = evidence is None or evidence > 0
     status = span.status
-    return Span(
+    fields = (
         span.trace_id.hex(),
         span.span_id.hex(),
         span.parent_span_id.hex() or None,
@@ -442,6 +442,7 @@ def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Spa
         if span.events
         else span.dropped_events_count,
     )
+    return make_span(Span, fields)
 
 
 def _events(span: Outline) -> tuple[SpanEvent, ...]:

@@ -3,8 +3,8 @@
 Named tuples, because one is made for every span that comes in and a frozen dataclass takes five times as long to make.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast
 
 from evaluators.cases import Json
 
@@ -51,6 +51,10 @@ class Span(NamedTuple):
     dropped_attributes: int = 0
     evidence: int = 0
     dropped_events: int = 0
+
+
+make_span = cast("Callable[[type[Span], tuple[Any, ...]], Span]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType] - generic
+"""Makes a span of all its fields, in a third of the time that its class takes."""
 
 
 class LogRecord(NamedTuple):
