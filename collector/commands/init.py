@@ -3,11 +3,11 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import NamedTuple
 
 from collector.errors import ConfigError
-
-JUDGE_PRICES = "usd_per_million_input_tokens, usd_per_million_output_tokens"
+from evaluators.prompts import fill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,38 +87,14 @@ def configuration(answers: InitAnswers) -> str:
     Raises:
         ConfigError: the answer about traces is neither `http` nor `kafka://host:port/topic`.
     """
-    return f"""\
-# What evalstream evaluates, and how. To see the plan: evalstream check
-
-judges:
-  main:
-    model: {_quoted(answers.judge)}
-    base_url: {_quoted(answers.base_url)}     # any OpenAI-compatible endpoint
-    api_key: ${{env:OPENAI_API_KEY:-none}}      # from the environment; never write a key here
-    # cost is counted by list prices; of a model that has none, or at other prices, write
-    # {JUDGE_PRICES}
-
-evaluators:
-  good_answer:
-    kind: g_eval                             # more kinds: deploy/docs/evaluators.md
-    criteria: {_quoted(answers.good)}
-    evaluation_params: [input, actual_output]
-    threshold: 0.6                           # scores are 0..1; this or more passes
-
-monitors:
-  everything:
-    sample: {answers.sample:g}                              # share of conversations, chosen by a hash of their id
-    # match: {{service: my-app}}               # only turns of this service.name
-    evaluators: [good_answer]
-    # alerts: {{targets: {{good_answer: 0.8}}}}    # the mean to keep; later `evalstream plan targets` proposes it
-
-receive:
-{_receive(answers.traces)}
-export:
-  prometheus: {{port: 9464}}                   # /metrics
-{_export(answers.scores)}
-page: {{port: 8321}}                           # http://127.0.0.1:8321/
-"""
+    template = files("collector.commands").joinpath("init.yaml").read_text(encoding="utf-8")
+    values = {
+        **{key: _quoted(getattr(answers, key)) for key in ("judge", "base_url", "good")},
+        "sample": f"{answers.sample:g}",
+        "receive": _receive(answers.traces),
+        "export": _export(answers.scores),
+    }
+    return fill(template, values)
 
 
 def _receive(traces: str) -> str:

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any, Self
 
 from collector.evaluate.plan import Job
@@ -16,61 +17,12 @@ from evaluators.results import Evaluation
 EXAMPLES = 5
 """How many of the missing evaluations are named."""
 
-_TABLES = """
-CREATE TABLE due (
-    id TEXT PRIMARY KEY, partition INTEGER, trigger_offset INTEGER, monitor TEXT, evaluator TEXT, probability REAL,
-    requested INTEGER, state TEXT DEFAULT ''
-) WITHOUT ROWID;
-CREATE TABLE done (
-    id TEXT PRIMARY KEY, monitor TEXT, evaluator TEXT, outcome TEXT, probability REAL, backfill INTEGER, number INTEGER
-) WITHOUT ROWID;
-CREATE TABLE retried (id TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE replaced (id TEXT PRIMARY KEY) WITHOUT ROWID;
-"""
-
-_ADD_DUE = """
-INSERT INTO due VALUES (?, ?, ?, ?, ?, ?, ?, '') ON CONFLICT (id) DO UPDATE
-SET trigger_offset = excluded.trigger_offset, probability = excluded.probability, requested = 1
-WHERE excluded.requested
-"""
-"""A turn of the past makes an evaluation due that nobody has to make, until `rejudge` requests it."""
-
-_COMPARE = """
-CREATE INDEX by_evaluator ON due (partition, monitor, evaluator, trigger_offset);
-UPDATE due SET state = 'done' WHERE id IN (SELECT id FROM done);
-UPDATE due SET state = 'replaced' WHERE state = '' AND id IN (SELECT id FROM replaced);
-UPDATE due SET state = 'retried' WHERE id IN (SELECT id FROM retried);
-CREATE TABLE comparable AS
-    SELECT partition, monitor, evaluator, max(first_match, changed) AS first FROM (
-        SELECT due.partition, due.monitor, due.evaluator, min(trigger_offset) AS first_match,
-            coalesce(max(CASE WHEN abs(due.probability - done.probability) > 1e-9 THEN trigger_offset + 1 END), 0)
-                AS changed
-        FROM due JOIN done USING (id) WHERE NOT backfill GROUP BY 1, 2, 3
-    );
-"""
-
-_STATES = """
-SELECT monitor, evaluator, CASE
-    WHEN state != '' THEN state
-    WHEN trigger_offset >= :done_below THEN 'in flight'
-    WHEN NOT requested AND (first IS NULL OR trigger_offset < first) THEN 'not compared'
-    ELSE 'missing' END AS what, count(*)
-FROM due LEFT JOIN comparable USING (partition, monitor, evaluator) WHERE partition = :partition GROUP BY 1, 2, 3
-"""
-
-_MISSING = """
-SELECT id, trigger_offset FROM due LEFT JOIN comparable USING (partition, monitor, evaluator)
-WHERE partition = :partition AND state = '' AND trigger_offset < :done_below
-    AND (requested OR trigger_offset >= first)
-    AND monitor = :monitor AND evaluator = :evaluator
-ORDER BY trigger_offset LIMIT :examples
-"""
-
-
-_OUTCOMES = """
-SELECT done.monitor, done.evaluator, outcome, coalesce(due.state, 'other'), count(*), sum(number - 1)
-FROM done LEFT JOIN due USING (id) GROUP BY 1, 2, 3, 4
-"""
+_SQL = {
+    name: statement
+    for part in files("collector.evaluate").joinpath("audit.sql").read_text(encoding="utf-8").split("-- # ")[1:]
+    for name, statement in [part.split("\n", 1)]
+}
+"""The statements of `audit.sql` by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +64,7 @@ class EvaluationAudit:
 
     def __init__(self) -> None:
         self._database = sqlite3.connect("")  # a temporary file, deleted when it is closed
-        self._database.executescript(_TABLES)
+        self._database.executescript(_SQL["tables"])
 
     def __enter__(self) -> Self:
         return self
@@ -124,7 +76,7 @@ class EvaluationAudit:
         """Evaluations that a partition of the turns log makes due."""
         for job in jobs:
             self._database.execute(
-                _ADD_DUE,
+                _SQL["add_due"],
                 [job.evaluation_id, partition, job.trigger_offset, job.monitor.name, job.assignment.evaluator.name,
                  job.sampling.probability, job.happened_at is not None],
             )  # fmt: skip
@@ -154,7 +106,7 @@ class EvaluationAudit:
 
     def balances(self, done_below: Mapping[int, int]) -> list[Balance]:
         """Compare. `done_below` has for each partition the offset below which everything that was due is done."""
-        self._database.executescript(_COMPARE)
+        self._database.executescript(_SQL["compare"])
         balances: dict[tuple[str, str], Balance] = {}
 
         def balance(monitor: str, evaluator: str) -> Balance:
@@ -162,7 +114,7 @@ class EvaluationAudit:
 
         for partition, below in done_below.items():
             where = {"partition": partition, "done_below": below}
-            for monitor, evaluator, state, number in self._rows(_STATES, where):
+            for monitor, evaluator, state, number in self._rows(_SQL["states"], where):
                 each = balance(monitor, evaluator)
                 if state == "retried":
                     each.retried += number
@@ -176,9 +128,9 @@ class EvaluationAudit:
                     names = {"monitor": monitor, "evaluator": evaluator, "examples": EXAMPLES - len(each.examples)}
                     each.examples += [
                         MissingEvaluation(name, partition, offset)
-                        for name, offset in self._rows(_MISSING, where | names)
+                        for name, offset in self._rows(_SQL["missing"], where | names)
                     ]
-        for monitor, evaluator, outcome, state, number, repeated in self._rows(_OUTCOMES, {}):
+        for monitor, evaluator, outcome, state, number, repeated in self._rows(_SQL["outcomes"], {}):
             each = balance(monitor, evaluator)
             if state == "other":
                 each.others += number

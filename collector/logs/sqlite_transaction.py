@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
+from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -14,20 +15,6 @@ from collector.wording import plural
 
 VERSION = 1
 """The schema's version, in the file's `user_version`."""
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS logs (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS records (
-    id INTEGER PRIMARY KEY, timestamp REAL NOT NULL, key BLOB, headers BLOB, value BLOB NOT NULL
-);
-CREATE TABLE IF NOT EXISTS ends (
-    log INTEGER, partition INTEGER, next INTEGER NOT NULL, timestamp REAL NOT NULL, PRIMARY KEY (log, partition)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS commits (
-    log INTEGER, "group" TEXT, partition INTEGER, low_watermark INTEGER NOT NULL, position INTEGER NOT NULL,
-    note TEXT NOT NULL, PRIMARY KEY (log, "group", partition)
-) WITHOUT ROWID;
-"""
 
 ROWS_AT_ONCE = 64
 """Rows that one statement inserts at most: SQLite's connection remembers 128 statements."""
@@ -72,7 +59,7 @@ def prepare(
     connection.execute("BEGIN IMMEDIATE")
     try:
         _check_version(connection)
-        for statement in _SCHEMA.split(";")[:-1]:
+        for statement in files("collector.logs").joinpath("schema.sql").read_text(encoding="utf-8").split(";")[:-1]:
             connection.execute(statement)
         numbers = {name: _prepare_log(connection, name, partitions) for name in names}
         write_version(connection)

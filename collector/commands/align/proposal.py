@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Literal
 
 import yaml
@@ -29,26 +30,6 @@ _CHARACTERS_PER_TOKEN = 3.0
 PATIENCE = 900.0
 """Seconds until a proposer whose own time-out does not end it counts as silent."""
 
-_INSTRUCTIONS = """\
-You improve the definition of an evaluator: a text by which a model judges what an AI application answers. People have \
-labelled some of its cases, and people are right. Find what they go by that the definition does not say, like a rule, \
-a limit or an exception, and propose up to {{most}} different changes, the most likely one first. Each has to be a \
-rule for cases to come: never name a case, a person or a number of these ones, unless it is the rule itself.
-
-The definition, which your change is added to:
-{{definition}}
-
-The changes that it can have:
-{{changes}}
-
-You are given, as JSON: `disagreements`, cases with `people` (pass or fail, what is right), `evaluator` (what it said \
-instead), `reason` (why it said so) and `notes` (what people wrote, if they did); `agreements`, cases in which both \
-say the same.
-
-Answer with one JSON object and nothing else:
-{"proposals": [{"why": "<one sentence: what the disagreements have in common>", "change": "<one of the above>", \
-"clause": "<its text, else empty>", "rubric": [<its levels, else none>], "examples": [<numbers of cases, else none>]}]}
-If the disagreements have nothing in common, answer {"proposals": []}."""
 
 _CHANGES: Mapping[Change, str] = {
     "clause": '- "clause": one to three sentences that are added to the definition.',
@@ -126,7 +107,8 @@ def proposal_prompt(request: ProposalRequest) -> Prompt:
         "disagreements": [_plain(label) for label in request.labels if not label.right],
         "agreements": [_plain(label) for label in request.labels if label.right],
     }
-    return Prompt(fill(_INSTRUCTIONS, values), material, max_tokens=_MAX_TOKENS)
+    instructions = files("collector.commands.align").joinpath("instructions.txt").read_text(encoding="utf-8")
+    return Prompt(fill(instructions, values), material, max_tokens=_MAX_TOKENS)
 
 
 def _plain(label: LabelToLearn) -> Json:

@@ -10,23 +10,12 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from evaluators.judges.batches.provider import BatchResult, Missing
 from evaluators.private_files import open_private
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS secret (value BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS shape (home TEXT, name TEXT, PRIMARY KEY (home, name)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS batch (
-    key TEXT PRIMARY KEY, home TEXT NOT NULL, id TEXT, planned REAL NOT NULL, ended INTEGER NOT NULL DEFAULT 0
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS request (
-    home TEXT, name TEXT, batch TEXT, attempts INTEGER NOT NULL DEFAULT 0, at_once INTEGER NOT NULL DEFAULT 0,
-    status INTEGER, content BLOB, missing TEXT, PRIMARY KEY (home, name)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS members ON request (batch);
-"""
 _QUICK = 1
 """zlib's level: token probabilities shrink to a tenth, and it takes next to no time."""
 
@@ -80,7 +69,9 @@ class BatchJournal:
             self._file.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._file.execute("BEGIN EXCLUSIVE")
             self._file.execute("COMMIT")
-            self._file.executescript(_SCHEMA)
+            self._file.executescript(
+                files("evaluators.judges.batches").joinpath("journal.sql").read_text(encoding="utf-8")
+            )
             self._secret = self._stored_secret()
         except sqlite3.OperationalError as error:
             self._file.close()

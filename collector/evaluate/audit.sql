@@ -1,0 +1,50 @@
+-- The audit of evaluations, in a temporary database: one statement or script below each name.
+
+-- # tables
+CREATE TABLE due (
+    id TEXT PRIMARY KEY, partition INTEGER, trigger_offset INTEGER, monitor TEXT, evaluator TEXT, probability REAL,
+    requested INTEGER, state TEXT DEFAULT ''
+) WITHOUT ROWID;
+CREATE TABLE done (
+    id TEXT PRIMARY KEY, monitor TEXT, evaluator TEXT, outcome TEXT, probability REAL, backfill INTEGER, number INTEGER
+) WITHOUT ROWID;
+CREATE TABLE retried (id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE replaced (id TEXT PRIMARY KEY) WITHOUT ROWID;
+
+-- # add_due
+-- A turn of the past makes an evaluation due that nobody has to make, until `rejudge` requests it.
+INSERT INTO due VALUES (?, ?, ?, ?, ?, ?, ?, '') ON CONFLICT (id) DO UPDATE
+SET trigger_offset = excluded.trigger_offset, probability = excluded.probability, requested = 1
+WHERE excluded.requested
+
+-- # compare
+CREATE INDEX by_evaluator ON due (partition, monitor, evaluator, trigger_offset);
+UPDATE due SET state = 'done' WHERE id IN (SELECT id FROM done);
+UPDATE due SET state = 'replaced' WHERE state = '' AND id IN (SELECT id FROM replaced);
+UPDATE due SET state = 'retried' WHERE id IN (SELECT id FROM retried);
+CREATE TABLE comparable AS
+    SELECT partition, monitor, evaluator, max(first_match, changed) AS first FROM (
+        SELECT due.partition, due.monitor, due.evaluator, min(trigger_offset) AS first_match,
+            coalesce(max(CASE WHEN abs(due.probability - done.probability) > 1e-9 THEN trigger_offset + 1 END), 0)
+                AS changed
+        FROM due JOIN done USING (id) WHERE NOT backfill GROUP BY 1, 2, 3
+    );
+
+-- # states
+SELECT monitor, evaluator, CASE
+    WHEN state != '' THEN state
+    WHEN trigger_offset >= :done_below THEN 'in flight'
+    WHEN NOT requested AND (first IS NULL OR trigger_offset < first) THEN 'not compared'
+    ELSE 'missing' END AS what, count(*)
+FROM due LEFT JOIN comparable USING (partition, monitor, evaluator) WHERE partition = :partition GROUP BY 1, 2, 3
+
+-- # missing
+SELECT id, trigger_offset FROM due LEFT JOIN comparable USING (partition, monitor, evaluator)
+WHERE partition = :partition AND state = '' AND trigger_offset < :done_below
+    AND (requested OR trigger_offset >= first)
+    AND monitor = :monitor AND evaluator = :evaluator
+ORDER BY trigger_offset LIMIT :examples
+
+-- # outcomes
+SELECT done.monitor, done.evaluator, outcome, coalesce(due.state, 'other'), count(*), sum(number - 1)
+FROM done LEFT JOIN due USING (id) GROUP BY 1, 2, 3, 4

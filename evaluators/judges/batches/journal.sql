@@ -1,0 +1,11 @@
+-- The journal of batches.
+CREATE TABLE IF NOT EXISTS secret (value BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS shape (home TEXT, name TEXT, PRIMARY KEY (home, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS batch (
+    key TEXT PRIMARY KEY, home TEXT NOT NULL, id TEXT, planned REAL NOT NULL, ended INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS request (
+    home TEXT, name TEXT, batch TEXT, attempts INTEGER NOT NULL DEFAULT 0, at_once INTEGER NOT NULL DEFAULT 0,
+    status INTEGER, content BLOB, missing TEXT, PRIMARY KEY (home, name)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS members ON request (batch);
