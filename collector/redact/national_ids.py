@@ -9,35 +9,17 @@ from collections.abc import Callable, Iterator, Mapping
 from collector.redact.checksums import luhn
 from collector.redact.finding import Finding, in_vain
 from collector.redact.matcher import ByteMatcher
+from evaluators.texts.word_lists import load_words
 
-_DD = r"(?:0[1-9]|[12][0-9]|3[01])"
-_MM = r"(?:0[1-9]|1[0-2])"
-_NUMBERED: Mapping[str, str] = {
-    "us": r"[0-9]{3}-[0-9]{2}-[0-9]{4}",
-    "br": r"[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}",
-    "kr": rf"[0-9]{{2}}{_MM}{_DD}-[1-8][0-9]{{6}}",
-    "se": rf"(?:[0-9]{{2}})?[0-9]{{2}}{_MM}{_DD}[-+][0-9]{{4}}",
-    "fi": rf"{_DD}{_MM}[0-9]{{2}}[-+A][0-9]{{3}}[0-9A-FHJ-NPR-Y]",
-    "cn": rf"[1-9][0-9]{{5}}(?:19|20)[0-9]{{2}}{_MM}{_DD}[0-9]{{3}}[0-9Xx]",
-    "fr": rf"[12][ ]?[0-9]{{2}}[ ]?{_MM}[ ]?[0-9][0-9A-B][ ]?[0-9]{{3}}[ ]?[0-9]{{3}}[ ]?[0-9]{{2}}",
-    "ru": r"[0-9]{3}-[0-9]{3}-[0-9]{3}[ -][0-9]{2}",
-    "cl": r"[0-9]{1,2}\.[0-9]{3}\.[0-9]{3}-[0-9Kk]",
-    "cz": rf"[0-9]{{2}}[0-9]{{2}}{_DD}/[0-9]{{4}}",
-    "be": rf"[0-9]{{2}}\.{_MM}\.{_DD}-[0-9]{{3}}\.[0-9]{{2}}",
-    "ch": r"756\.[0-9]{4}\.[0-9]{4}\.[0-9]{2}",
-    "in": r"[2-9][0-9]{3}[ -][0-9]{4}[ -][0-9]{4}(?![ ]?[0-9])",
-    "ae": r"784-[0-9]{4}-[0-9]{7}-[0-9]",
-    "th": r"[1-8]-[0-9]{4}-[0-9]{5}-[0-9]{2}-[0-9]",
-    "de": rf"[0-9]{{2}}[ ]{_DD}{_MM}[0-9]{{2}}[ ][A-Z][ ][0-9]{{3}}",
-    "es": r"(?:[0-9]{8}|[XYZ][0-9]{7})[A-HJ-NP-TV-Z]",
+_DAY, _MONTH = r"(?:0[1-9]|[12][0-9]|3[01])", r"(?:0[1-9]|1[0-2])"
+_FORMS: Mapping[str, Mapping[str, str]] = {
+    kind: {
+        name: form.replace("<DD>", _DAY).replace("<MM>", _MONTH)
+        for name, _, form in (line.partition(" ") for line in lines)
+    }
+    for kind, lines in load_words("collector.redact", "national_ids.txt").items()
 }
-_LETTERED: Mapping[str, str] = {
-    "it": r"[A-Z]{6}[0-9]{2}[A-EHLMPRST][0-9]{2}[A-Z][0-9]{3}[A-Z]",
-    "mx": rf"[A-Z]{{4}}[0-9]{{2}}{_MM}{_DD}[HM][A-Z]{{5}}[0-9A-Z][0-9]",
-    "pan": r"[A-Z]{3}[ABCFGHLJPT][A-Z][0-9]{4}[A-Z]",
-    "gb": r"[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z][ ]?[0-9]{2}[ ]?[0-9]{2}[ ]?[0-9]{2}[ ]?[A-D]",
-    "sg": r"[STFG][0-9]{7}[A-Z]",
-}
+_NUMBERED, _LETTERED = _FORMS["NUMBERED"], _FORMS["LETTERED"]
 
 
 def _alternatives(forms: Mapping[str, str]) -> str:
