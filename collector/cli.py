@@ -315,12 +315,12 @@ def check(
 ) -> None:
     """Validate a configuration and print its plan.
 
-    In about ten lines, what needs attention first. With --verbose it says what is received, sampled, evaluated and
-    exported, what alerts detect, which capacity the traffic needs, which topics, groups and permissions Kafka must have
-    and who is in the groups, and, if the service runs on this machine, its traffic so far. Of traces in receive.files
-    or --traces it says which text nobody reads, by which setting or mapping it is read, and which ids never repeat.
-    With --diff or --against it says what the file would change instead; status 1 if the running service would refuse
-    it.
+    In about ten lines, what needs attention first. Files that it names are opened. With --verbose it says what is
+    received, sampled, evaluated and exported, what alerts detect, which capacity the traffic needs, which topics,
+    groups and permissions Kafka must have and who is in the groups, and, if the service runs on this machine, its
+    traffic so far. Of traces in receive.files or --traces it says which text nobody reads, by which setting or mapping
+    it is read, and which ids never repeat. With --diff or --against it says what the file would change instead; status
+    1 if the running service would refuse it.
     """
     from collector.commands.check.check import report
     from collector.commands.check.deferred_plan import batch_lines
