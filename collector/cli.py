@@ -310,7 +310,10 @@ def check(
     ] = False,
     traces: Annotated[
         list[Path] | None,
-        Option(metavar="<path>", help="Show which texts of these traces no dialect reads, and the remedy."),
+        Option(
+            metavar="<path>",
+            help="Show which texts of these traces no dialect reads, the remedy, and ids that never repeat.",
+        ),
     ] = None,
 ) -> None:
     """Validate a configuration and print its plan.
@@ -318,9 +321,8 @@ def check(
     In about ten lines, what needs attention first. Files that it names are opened. With --verbose it says what is
     received, sampled, evaluated and exported, what alerts detect, which capacity the traffic needs, which topics,
     groups and permissions Kafka must have and who is in the groups, and, if the service runs on this machine, its
-    traffic so far. Of traces in receive.files or --traces it says which text nobody reads, by which setting or mapping
-    it is read, and which ids never repeat. With --diff or --against it says what the file would change instead; status
-    1 if the running service would refuse it.
+    traffic so far. Traces in receive.files are examined as with --traces. With --diff or --against it says what the
+    file would change instead; status 1 if the running service would refuse it.
     """
     from collector.commands.check.check import report
     from collector.commands.check.deferred_plan import batch_lines

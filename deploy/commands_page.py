@@ -48,8 +48,8 @@ def _commands(path: str, command: Any) -> Iterator[str]:
         common = [f"[{each.opts[0]}]" for each in command.params if getattr(each, "help", None) in EVERYWHERE]
         options = [each for each in command.params if isinstance(each, TyperOption) and not each.hidden]
         own = [_item(option) for option in options if option.help not in EVERYWHERE]
-        usage = [path, *common, *(["[OPTIONS]"] if own else []), *arguments]
-        yield f"Usage: `{' '.join(usage)}`\n"
+        if common or arguments:
+            yield f"Usage: `{' '.join([path, *common, *arguments])}`\n"
         if own:
             yield "\n".join(own) + "\n"
 

@@ -1,7 +1,7 @@
 """One word for one thing, one reading for one sentence: private words, names that occur twice, phrases of another age
 and sentences whose subject is a clause ("What is stored …") are refused.
 
-The words stand in deploy/docs/contributing.md. What is left of them in the code is listed in `words_remaining.txt`:
+The words stand in tests/unit/words.md. What is left of them in the code is listed in `words_remaining.txt`:
 the list only shrinks, as an entry that no longer occurs fails, too. `python tests/unit/test_words.py` takes these out.
 """
 
@@ -29,13 +29,13 @@ PUBLIC = {
     "throw": "a generator's own name",
 }
 """Names that are not ours to change."""
-NOT_PROSE = ("deploy/docs/contributing.md", "tests/bench/RESULTS.md", "tests/bench/BUDGETS.md")
+NOT_PROSE = ("tests/unit/words.md", "tests/bench/RESULTS.md", "tests/bench/BUDGETS.md")
 """Pages that list the phrases, or hold what was measured."""
 
 
 def refused(heading: str) -> dict[str, str]:
-    """The refused words or phrases of a section of the contributing page, each with what to write instead."""
-    page = (ROOT / "deploy" / "docs" / "contributing.md").read_text(encoding="utf-8")
+    """The refused words or phrases of a section of words.md, each with what to write instead."""
+    page = Path(__file__).with_name("words.md").read_text(encoding="utf-8")
     section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.+?) \| (.+?) \|$", section, re.MULTILINE)[1:]
     return {word: instead for instead, words in rows for word in words.split(", ")}
@@ -162,7 +162,7 @@ def remaining(section: str) -> set[str]:
 @pytest.mark.parametrize("section", FINDERS)
 def test_nothing_new(section: str) -> None:
     new = sorted(FINDERS[section]() - remaining(section))
-    assert new == [], "deploy/docs/contributing.md, 'Words' and 'Style', has what to write instead"
+    assert new == [], "tests/unit/words.md, 'Words' and 'Style', has what to write instead"
 
 
 @pytest.mark.parametrize("section", FINDERS)
