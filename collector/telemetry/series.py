@@ -430,11 +430,15 @@ def all_series() -> Iterator[Series]:
 
 def table() -> str:
     """The series as a Markdown table, for deploy/docs/metrics.md."""
-    rows = [f"| `{series.name}` {series.kind} | {_code(series.labels)} | {series.help} |" for series in all_series()]
-    return "\n".join(["| metric and type | labels | meaning |", "|---|---|---|", *rows]) + "\n"
+    marks = {"histogram": " histogram"}
+    rows = (
+        f"| `{series.name}`{marks.get(series.kind, '')} | {_code(series.labels)} | {series.help} |"
+        for series in all_series()
+    )
+    return "\n".join(["| metric | labels | meaning |", "|---|---|---|", *rows]) + "\n"
 
 
 def _code(labels: tuple[str, ...]) -> str:
     if labels[: len(_EVALUATION)] == _EVALUATION:
         return ", ".join(["*score*", *(f"`{label}`" for label in labels[len(_EVALUATION) :])])
-    return ", ".join(f"`{label}`" for label in labels) or "–"
+    return ", ".join(f"`{label}`" for label in labels)
