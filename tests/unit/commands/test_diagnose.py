@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from collector.alerting.diagnosis.explain_drop import DropExplanation, explain_drop, in_words, labels_of
+from collector.alerting.diagnosis.explain_drop import DropExplanation, explain_drop, in_words
 from collector.alerting.diagnosis.slices import EVERYTHING, Label, ScoredItem, labels_to_compare, sum_slices
+from collector.statistics.bias import labels_of
 
 TRAFFIC = {
     "model": {"m-1": 0.42, "m-2": 0.30, "m-3": 0.20, "m-4": 0.08},
