@@ -8,6 +8,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +30,7 @@ class Described(BaseModel):
         return schema
 
 
+@lru_cache(1024)  # fields without a docstring would have the source read at each call
 def described_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """The fields of a model, each with its description."""
     left = {name for name, field in model.model_fields.items() if field.description is None}
