@@ -119,6 +119,15 @@ def decode_json(value: Json) -> Json:
     return result
 
 
+def unquote(text: str) -> str:
+    """The text that a JSON string has; of one that was cut, all before the cut; any other as it is."""
+    closed = (text, f'{text}"', f'{text.rpartition(_ESCAPE)[0]}"')  # a cut may be within an escape
+    return next((value for value in map(load, closed) if isinstance(value, str)), text)
+
+
+_ESCAPE = "\\"
+
+
 def as_dict(value: Json) -> dict[str, Any]:
     """`value` if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType] - `cast` is a call

@@ -8,7 +8,7 @@ from typing import Literal
 
 from collector.dialects.attributes import LONGEST_MASK, LONGEST_NAME, MOST_NAMES, is_masked
 from collector.dialects.call import Call, Kind, merge
-from collector.dialects.decode import CLOSING, is_unfinished
+from collector.dialects.decode import CLOSING, is_unfinished, unquote
 from collector.dialects.dialect import Dialect, SpanReader
 from collector.dialects.program_fields import unwrap_program
 from collector.errors import ConfigError
@@ -106,6 +106,7 @@ class Dialects:
     def read_each(self, span: Span, records: Sequence[LogRecord]) -> list[Call]:
         """Read a span with each dialect that has evidence in it, most specific first."""
         mask = span.evidence >> 1 if span.evidence else self._compute_mask(span)
+        span = _decode_twice_encoded(span)
         for record in records:
             mask |= self._records.get(record.kind, 0)
         calls: list[Call] = []
@@ -141,6 +142,28 @@ class Dialects:
         """Read a span with all its dialects and merge the results; None if no dialect reads it."""
         calls = self.read_each(span, records)
         return merge(calls) if len(calls) > 1 else calls[0] if calls else None
+
+
+_QUOTED = frozenset(('"[', '"{'))
+_QUOTED_BY_DEFINITION = ("mlflow.", "genkit:", "langfuse.", "braintrust.", "logfire.", "gen_ai.tool.")
+"""Beginnings of attributes whose texts are JSON, so that an answer which is JSON is in quotes there."""
+
+
+def _decode_twice_encoded(span: Span) -> Span:
+    """The span with documents decoded that an exporter encoded once too often, in attributes and events."""
+    attributes = _decode_quoted(span.attributes)
+    if span.events and any(_decode_quoted(event.attributes) is not event.attributes for event in span.events):
+        events = tuple(event._replace(attributes=_decode_quoted(event.attributes)) for event in span.events)
+        span = span._replace(events=events)
+    return span if attributes is span.attributes else span._replace(attributes=attributes)
+
+
+def _decode_quoted(attributes: Attributes) -> Attributes:
+    quoted = [
+        key for key, value in attributes.items() if type(value) is str and value[:1] == '"' and value[:2] in _QUOTED
+    ]
+    decoded = {key: unquote(str(attributes[key])) for key in quoted if not key.startswith(_QUOTED_BY_DEFINITION)}
+    return {**attributes, **decoded} if decoded else attributes
 
 
 _SIDES = ("input", "output")

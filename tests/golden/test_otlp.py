@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from truth import PAYLOADS, complaints, folders, truth_of
+from made_up import ASSEMBLER
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from truth import PAYLOADS, complaints, even, folders, truth_of
 
-from collector.commands.normalize import main, normalize
+from collector.assemble.collect_trace import TracePiece
+from collector.commands.normalize import main, normalize, pieces_in
 from collector.config.settings import AssembleSettings
 from collector.records.json import turn_from_json
 from collector.service.assembly_builder import link_turns
@@ -36,6 +40,34 @@ def test_feedback_is_kept_with_the_turn_it_is_about() -> None:
             ("user_feedback", True)
         ]
         assert with_feedback[0].input == "Hello, I am Maren. Do you rent sea kayaks in March?"
+
+
+def encoded_again(piece: TracePiece, most: int | None) -> TracePiece:
+    """A request whose documents were encoded once too often, and maybe cut."""
+    request = ExportTraceServiceRequest.FromString(piece.value)
+    spans = [span for each in request.resource_spans for scope in each.scope_spans for span in scope.spans]
+    for holder in [*spans, *(event for span in spans for event in span.events)]:
+        for pair in holder.attributes:
+            if pair.value.string_value[:1] in {"[", "{"}:
+                pair.value.string_value = json.dumps(pair.value.string_value)[:most]
+    return piece._replace(value=request.SerializeToString())
+
+
+@pytest.mark.parametrize("most", [None, 300])
+@pytest.mark.parametrize("folder", folders())
+def test_documents_encoded_once_too_often_are_not_judged_with_their_quotes(folder: str, most: int | None) -> None:
+    for pieces in pieces_in([PAYLOADS / folder]).values():
+        again = [encoded_again(piece, most) if piece.signal == "traces" else piece for piece in pieces]
+        read, wanted = (
+            {
+                (even(turn.turn.input), even(turn.turn.actual_output))
+                for turn in ASSEMBLER.assemble(each).turns
+                if turn.turn.error is None and turn.turn.incomplete is None
+            }
+            for each in (again, pieces)
+        )
+        if "truncated" not in folder:  # cut and then encoded: the cut cannot be seen
+            assert read == wanted if most is None else read <= wanted
 
 
 def test_a_voice_that_was_cut_off_is_told_from_a_session_that_ended() -> None:
