@@ -21,7 +21,7 @@ from typing import get_args
 from collector.export.exporter import MonitoredEvaluator
 from collector.statistics.bounded_sums import BoundedSums, Weight
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import CORRECTED_SHIFT, CORRECTED_W2Y, CORRECTED_W2Y2, CORRECTED_WY, ESCALATIONS
+from collector.telemetry.series import CORRECTED_SHIFT, CORRECTED_SUMS, ESCALATIONS
 from evaluators.results import Escalation, EscalationReason, Evaluation
 
 
@@ -56,7 +56,7 @@ class CorrectedSums:
         labels = (watched.evaluator, watched.evaluator_version, watched.monitor)
         self._shifts[labels] = shift = 1.0 / watched.cascade_share - 1.0
         self._telemetry.gauge(CORRECTED_SHIFT, *labels).set(shift)
-        for series in (CORRECTED_WY, CORRECTED_W2Y, CORRECTED_W2Y2):
+        for series in CORRECTED_SUMS:
             self._telemetry.counter(series, *labels, segment)
 
     def count(self, evaluation: Evaluation, score: float, labels: Sequence[str]) -> None:
@@ -75,9 +75,8 @@ class CorrectedSums:
             score=_corrected(escalation, score) + shift,
             time=evaluation.ended_at.timestamp(),
         ).mean
-        self._telemetry.counter(CORRECTED_WY, *labels).inc(grown.wy)
-        self._telemetry.counter(CORRECTED_W2Y, *labels).inc(grown.w2y)
-        self._telemetry.counter(CORRECTED_W2Y2, *labels).inc(grown.w2y2)
+        for series, growth in zip(CORRECTED_SUMS, (grown.wy, grown.w2y, grown.w2y2), strict=True):
+            self._telemetry.counter(series, *labels).inc(growth)
 
 
 def _corrected(escalation: Escalation | None, score: float) -> float:

@@ -26,15 +26,6 @@ from collector.telemetry import series as metrics
 from collector.telemetry.registry import OTHER, Telemetry
 from evaluators.results import Evaluation
 
-_ESTIMATOR = (
-    metrics.ESTIMATOR_W,
-    metrics.ESTIMATOR_WY,
-    metrics.ESTIMATOR_W2,
-    metrics.ESTIMATOR_W2Y,
-    metrics.ESTIMATOR_W2Y2,
-)
-_EVIDENCE = (metrics.EVIDENCE_W, metrics.EVIDENCE_WY, metrics.EVIDENCE_W2, metrics.EVIDENCE_W2Y, metrics.EVIDENCE_W2Y2)
-_FEEDBACK = (metrics.FEEDBACK_W, metrics.FEEDBACK_WY, metrics.FEEDBACK_W2, metrics.FEEDBACK_W2Y, metrics.FEEDBACK_W2Y2)
 _GOOD = 0.5
 _MODELS = 1000
 """Names and fingerprints remembered of one judge."""
@@ -162,7 +153,7 @@ class PrometheusExporter:
             weight, time = Weight.of(subject.sampling), joined.received_at.timestamp()
             key = ("feedback", *labels)  # in the sums beside those of evaluators, which have four labels, too
             grown = self._sums.add(key, subject.conversation_id, weight=weight, score=score, time=time)
-            self._count_sums(_FEEDBACK, labels, grown.mean)
+            self._count_sums(metrics.FEEDBACK_SUMS, labels, grown.mean)
 
     def _count_backfill(self, evaluation: Evaluation) -> None:
         labels = (evaluation.evaluator, evaluation.evaluator_version, evaluation.monitor, evaluation.outcome)
@@ -213,8 +204,8 @@ class PrometheusExporter:
         conversation, time = evaluation.subject.conversation_id, evaluation.ended_at.timestamp()
         weight = Weight.of(evaluation.sampling)
         grown = self._sums.add(labels, conversation, weight=weight, score=score, time=time)
-        self._count_sums(_ESTIMATOR, labels, grown.mean)
-        self._count_sums(_EVIDENCE, labels, grown.evidence)
+        self._count_sums(metrics.ESTIMATOR_SUMS, labels, grown.mean)
+        self._count_sums(metrics.EVIDENCE_SUMS, labels, grown.evidence)
         self._telemetry.counter(metrics.ESTIMATOR_CLIPPED, *labels).inc(grown.clipped)
         return grown
 
@@ -253,7 +244,7 @@ class PrometheusExporter:
             self._telemetry.histogram(metrics.SCORE, *series).observe(audit.score, _exemplar(evaluation))
             weight = audited_weight(evaluation.sampling, audit)
             evidence = self._sums.add(series, conversation, weight=weight, score=audit.score, time=time)
-            self._count_sums(_EVIDENCE, series, evidence.evidence)
+            self._count_sums(metrics.EVIDENCE_SUMS, series, evidence.evidence)
 
     def _count_sums(self, of: Sequence[metrics.Series], labels: Sequence[str], grown: Sums) -> None:
         for series, amount in zip(of, grown.values, strict=True):
@@ -339,12 +330,12 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
     shares = (share_name(watched.evaluator, label) for label in watched.watched_labels)
     for name in (watched.evaluator, *shares):
         telemetry.histogram(metrics.SCORE, name, *labels[1:])
-        for of in (*_ESTIMATOR, *_EVIDENCE, metrics.ESTIMATOR_CLIPPED):
+        for of in (*metrics.ESTIMATOR_SUMS, *metrics.EVIDENCE_SUMS, metrics.ESTIMATOR_CLIPPED):
             telemetry.counter(of, name, *labels[1:])
     if watched.audit_version:
         series = (audit_name(watched.evaluator), watched.audit_version, *labels[2:])
         telemetry.histogram(metrics.SCORE, *series)
-        for of in (*_EVIDENCE, metrics.ESTIMATOR_CLIPPED):
+        for of in (*metrics.EVIDENCE_SUMS, metrics.ESTIMATOR_CLIPPED):
             telemetry.counter(of, *series)
         for name in SUM_NAMES:
             telemetry.counter(metrics.AUDITED_SUMS, *series, name)

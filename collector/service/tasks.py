@@ -9,7 +9,7 @@ operator costs a line in the log and a metric, and starts again.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
@@ -26,27 +26,14 @@ logger = logging.getLogger(__name__)
 
 Failing = Literal["ends the process", "pauses", "starts again"]
 
-TASKS: dict[str, Failing] = {
-    "receive": "ends the process",
-    "files": "ends the process",
-    "assemble": "ends the process",
-    "link": "ends the process",
-    "evaluate": "ends the process",
-    "configuration": "ends the process",
-    "export": "pauses",
-    "watch": "pauses",
-    "page": "pauses",
-    "lag": "starts again",
-    "log probe": "starts again",
-    "retention": "starts again",
-    "topic notes": "starts again",
-    "alerts": "starts again",
-    "releases": "starts again",
-    "agreement": "starts again",
-    "golden": "starts again",
-    "feedback": "starts again",
-    "corrections": "starts again",
+_OF_THE_LOGS = ("lag", "log probe", "retention", "topic notes")
+_OF_THE_FIGURES = ("alerts", "releases", "agreement", "golden", "feedback", "corrections")
+_BY_FAILING: Mapping[Failing, tuple[str, ...]] = {
+    "ends the process": ("receive", "files", "assemble", "link", "evaluate", "configuration"),
+    "pauses": ("export", "watch", "page"),
+    "starts again": (*_OF_THE_LOGS, *_OF_THE_FIGURES),
 }
+TASKS = {task: failing for failing, tasks in _BY_FAILING.items() for task in tasks}
 """The meaning of each task's failure; concepts.md has the same table with what each is for."""
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0

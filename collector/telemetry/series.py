@@ -83,6 +83,8 @@ ESTIMATOR_W2Y = counter("evalstream_estimator_w2y_total", _EVALUATION)
 """Sum over conversations of (sum of w) times (sum of w times score), for the mean's standard error."""
 ESTIMATOR_W2Y2 = counter("evalstream_estimator_w2y2_total", _EVALUATION)
 """Sum over conversations of (sum of w times score) squared, for the mean's standard error."""
+ESTIMATOR_SUMS = (ESTIMATOR_W, ESTIMATOR_WY, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMATOR_W2Y2)
+"""The counters of the sums of scores, in the order of `collector.statistics.estimator.Sums`."""
 AUDITED_SUMS = counter("evalstream_audited_sums_total", (*_EVALUATION, "sum"))
 """The twenty sums by which audits correct a mean: totals, and products of two of them, over conversations."""
 AUDITS = counter("evalstream_audits_total", ("evaluator", "monitor", "outcome"))
@@ -98,6 +100,8 @@ CORRECTED_W2Y = counter("evalstream_corrected_w2y_total", _EVALUATION)
 """Of cascades: sum over conversations of (sum of w) times (sum of w times (corrected score + shift))."""
 CORRECTED_W2Y2 = counter("evalstream_corrected_w2y2_total", _EVALUATION)
 """Of cascades: sum over conversations of (sum of w times (corrected score + shift)) squared."""
+CORRECTED_SUMS = (CORRECTED_WY, CORRECTED_W2Y, CORRECTED_W2Y2)
+"""The counters of the corrected sums of cascades, in the same order."""
 CORRECTED_SHIFT = gauge("evalstream_corrected_shift", ("evaluator", "evaluator_version", "monitor"))
 """The amount that is added to the corrected scores of a cascade, so that their sums never fall: 1 / share - 1."""
 ESCALATIONS = counter("evalstream_escalations_total", ("evaluator", "monitor", "reason"))
@@ -112,6 +116,8 @@ EVIDENCE_W2Y = counter("evalstream_evidence_w2y_total", _EVALUATION)
 """Sum over conversations of (sum of v) times (sum of v times score)."""
 EVIDENCE_W2Y2 = counter("evalstream_evidence_w2y2_total", _EVALUATION)
 """Sum over conversations of (sum of v times score) squared."""
+EVIDENCE_SUMS = (EVIDENCE_W, EVIDENCE_WY, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2)
+"""The counters of the drop detector's sums, in the same order."""
 VERDICTS = counter("evalstream_verdicts_total", (*_EVALUATION, "verdict"))
 """Scores by verdict on their threshold, pass or fail; exemplars on failures carry the trace id."""
 VERDICT_WEIGHT = counter("evalstream_verdict_weight_total", (*_EVALUATION, "verdict"))
@@ -317,6 +323,8 @@ FEEDBACK_W2Y = counter("evalstream_feedback_w2y_total", ("feedback", "source", "
 """Sum over conversations of (sum of w) times (sum of w times feedback), for that mean's error."""
 FEEDBACK_W2Y2 = counter("evalstream_feedback_w2y2_total", ("feedback", "source", "monitor"))
 """Sum over conversations of (sum of w times feedback) squared, for that mean's error."""
+FEEDBACK_SUMS = (FEEDBACK_W, FEEDBACK_WY, FEEDBACK_W2, FEEDBACK_W2Y, FEEDBACK_W2Y2)
+"""The counters of the sums of feedback, in the same order."""
 REFERENCES = counter("evalstream_references_total", ("outcome",))
 """References by outcome: received (each once), duplicate (again), joined (with the first evaluation that needed it).
 Those received and not joined within the wait came for nobody, or for what was not sampled."""

@@ -16,15 +16,9 @@ from collector.alerting.rules.targets import INTERVAL, Target
 from collector.config.alerts import DAY, AlertSettings
 from collector.statistics.drop_detector import MOST_INTERVALS, DropDetector
 from collector.statistics.incident import recovery_threshold
-from collector.telemetry.series import EVIDENCE_W, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2, EVIDENCE_WY
+from collector.telemetry.series import EVIDENCE_SUMS
 
-COUNTERS = {
-    "w": EVIDENCE_W.name,
-    "wy": EVIDENCE_WY.name,
-    "w2": EVIDENCE_W2.name,
-    "w2y": EVIDENCE_W2Y.name,
-    "w2y2": EVIDENCE_W2Y2.name,
-}
+COUNTERS = {key: counter.name for key, counter in zip(series.SUMS, EVIDENCE_SUMS, strict=True)}
 
 SETTLED = 10.0
 """Seconds after which a scrape that began is in, or has failed: Prometheus' default `scrape_timeout`.

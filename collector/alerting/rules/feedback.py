@@ -11,10 +11,10 @@ from collector.alerting.rules import series
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Timing
 from collector.config.alerts import DAY, AlertSettings
 from collector.statistics.estimator import VARIANCE_FLOOR
-from collector.telemetry.series import FEEDBACK, FEEDBACK_W, FEEDBACK_W2, FEEDBACK_W2Y, FEEDBACK_W2Y2, FEEDBACK_WY
+from collector.telemetry.series import FEEDBACK, FEEDBACK_SUMS
 
 WORSE, LOST = "EvalstreamFeedbackWorse", "EvalstreamFeedbackLost"
-BY = FEEDBACK_W.labels
+BY = FEEDBACK_SUMS[0].labels
 _ERRORS = 4.0
 _NOW, _BEFORE = "24h", "week before"
 
@@ -27,10 +27,8 @@ def feedback_group(alerts: AlertSettings, timing: Timing) -> RuleGroup:
 def _rules(alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule | AlertingRule]:
     day, week = timing.text(DAY), timing.text(7 * DAY)
     for window, over in ((_NOW, f"[{day}]"), (_BEFORE, f"[{week}] offset {day}")):
-        w, wy, w2, w2y, w2y2 = (
-            f"sum by ({', '.join(BY)}) (increase({each.name}{over}))"
-            for each in (FEEDBACK_W, FEEDBACK_WY, FEEDBACK_W2, FEEDBACK_W2Y, FEEDBACK_W2Y2)
-        )
+        grouped = f"sum by ({', '.join(BY)})"
+        w, wy, w2, w2y, w2y2 = (f"{grouped} (increase({counter.name}{over}))" for counter in FEEDBACK_SUMS)
         mean, here = f"({wy} / ({w} > 0))", {"window": window}
         squares = f"clamp_min({w2y2} - 2 * {mean} * {w2y} + {mean} ^ 2 * {w2}, 0) + {VARIANCE_FLOOR:.4f} * {w2}"
         yield RecordingRule(series.FEEDBACK_MEAN, mean, here)

@@ -15,13 +15,7 @@ from collector.alerting.rules.targets import Target
 from collector.statistics.audited_sums import PEOPLE_WINDOW
 from collector.telemetry import series as metrics
 
-_OF_SCORES = {
-    "w": metrics.ESTIMATOR_W,
-    "wx": metrics.ESTIMATOR_WY,
-    "w_w": metrics.ESTIMATOR_W2,
-    "w_wx": metrics.ESTIMATOR_W2Y,
-    "wx_wx": metrics.ESTIMATOR_W2Y2,
-}
+_OF_SCORES = dict(zip(("w", "wx", "w_w", "w_wx", "wx_wx"), metrics.ESTIMATOR_SUMS, strict=True))
 
 
 def people_rules(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:

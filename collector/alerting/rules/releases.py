@@ -1,9 +1,8 @@
 """The rule on releases: a version is worse than the one before it, for sure."""
 
-import re
 from collections.abc import Sequence
 
-from collector.alerting.rules.model import AlertingRule, Fact, RuleGroup, Timing, quoted
+from collector.alerting.rules.model import AlertingRule, Fact, RuleGroup, Timing, any_of
 from collector.config.alerts import AlertSettings
 from collector.telemetry.series import RELEASE_BOUND, RELEASE_DIFFERENCE, RELEASE_WORSE
 
@@ -13,11 +12,10 @@ WORSE = "EvalstreamReleaseWorse"
 def release_group(monitors: Sequence[str], alerts: AlertSettings, timing: Timing) -> RuleGroup:
     """The alert on the releases of monitors; the comparison itself is the service's."""
     by = RELEASE_WORSE.labels
-    chosen = quoted("|".join(re.escape(monitor).replace("\\-", "-") for monitor in monitors))
     rule = AlertingRule(
         name=WORSE,
         board="quality",
-        expr=f"max by ({', '.join(by)}) ({RELEASE_WORSE.name}{{monitor=~{chosen}}}) > 0",
+        expr=f"max by ({', '.join(by)}) ({RELEASE_WORSE.name}{{monitor=~{any_of(monitors)}}}) > 0",
         severity="warning",
         summary="{label:evaluator} of {label:monitor}: {label:version} is worse than {label:baseline}",
         description=(

@@ -15,13 +15,7 @@ from collector.statistics.estimator import VARIANCE_FLOOR
 from collector.statistics.intervals import PRIOR, UNSEEN, Z
 from collector.telemetry import series as metrics
 
-COUNTERS = {
-    "w": metrics.ESTIMATOR_W.name,
-    "wy": metrics.ESTIMATOR_WY.name,
-    "w2": metrics.ESTIMATOR_W2.name,
-    "w2y": metrics.ESTIMATOR_W2Y.name,
-    "w2y2": metrics.ESTIMATOR_W2Y2.name,
-}
+COUNTERS = {key: counter.name for key, counter in zip(series.SUMS, metrics.ESTIMATOR_SUMS, strict=True)}
 BURN, DOMINATED = "EvalstreamPassBudgetBurn", "EvalstreamMeanDominated"
 _FEW, _MANY_SCORES = 5, 100
 """Effective conversations that are too few for so many scores: one of them has at least a fifth of the weight."""
@@ -124,11 +118,7 @@ def _corrected_means(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRul
     """The means of cascades, corrected by what their second judges say, as in collector.export.corrected_sums."""
     sums, of = series.CORRECTED_INCREASES, series.ESTIMATOR_INCREASES
     for window, length in series.WINDOWS.items():
-        for key, counter in (
-            ("wy", metrics.CORRECTED_WY),
-            ("w2y", metrics.CORRECTED_W2Y),
-            ("w2y2", metrics.CORRECTED_W2Y2),
-        ):
+        for key, counter in zip(series.CORRECTED, metrics.CORRECTED_SUMS, strict=True):
             increase = f"sum by ({', '.join(by)}) (increase({counter.name}[{timing.text(length)}]))"
             yield RecordingRule(sums[key], increase, {"window": window})
     shifted = f"{sums['wy']} / ({of['w']} > 0)"

@@ -12,13 +12,12 @@ WINDOWS = {"15m": 900.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0}
 WEEK = "7d"
 """That of means by people's labels, and of the means by audits that they correct: no alert looks at it."""
 
-ESTIMATOR_INCREASES = {
-    "w": "evalstream:estimator_w:increase",
-    "wy": "evalstream:estimator_wy:increase",
-    "w2": "evalstream:estimator_w2:increase",
-    "w2y": "evalstream:estimator_w2y:increase",
-    "w2y2": "evalstream:estimator_w2y2:increase",
-}
+SUMS = ("w", "wy", "w2", "w2y", "w2y2")
+"""The five sums of a mean and its error, as `collector.statistics.estimator.Sums` names them."""
+CORRECTED = ("wy", "w2y", "w2y2")
+"""Those of them in which the corrected mean of a cascade differs."""
+
+ESTIMATOR_INCREASES = {key: f"evalstream:estimator_{key}:increase" for key in SUMS}
 """Growth of the five sums over a window. Label `window`."""
 ESTIMATOR_CLIPPED_INCREASE = "evalstream:estimator_clipped:increase"
 """Growth of the weight that is left out of them. Label `window`."""
@@ -31,11 +30,7 @@ SCORE_SQUARES = "evalstream:score_squares"
 """Weighted squares by which a window's conversations differ from that mean. Label `window`."""
 SCORE_STDERR = "evalstream:score_stderr"
 """Standard error of that mean, conversations as clusters; no less than the day lets expect. Label `window`."""
-CORRECTED_INCREASES = {
-    "wy": "evalstream:corrected_wy:increase",
-    "w2y": "evalstream:corrected_w2y:increase",
-    "w2y2": "evalstream:corrected_w2y2:increase",
-}
+CORRECTED_INCREASES = {key: f"evalstream:corrected_{key}:increase" for key in CORRECTED}
 """Growth of the corrected sums of cascades over a window. Label `window`."""
 CORRECTED_MEAN = "evalstream:score_corrected_mean"
 """Mean that the second judge of a cascade would have given everything. Label `window`."""
@@ -90,13 +85,7 @@ PASS_SHARE = "evalstream:pass_share"  # noqa: S105 - no password
 PASS_OBJECTIVE = "evalstream:pass_objective"  # noqa: S105 - no password
 """The share that must pass, where one is configured. Labels `evaluator`, `monitor` only."""
 
-EVIDENCE_DELTAS = {
-    "w": "evalstream:evidence_w:delta",
-    "wy": "evalstream:evidence_wy:delta",
-    "w2": "evalstream:evidence_w2:delta",
-    "w2y": "evalstream:evidence_w2y:delta",
-    "w2y2": "evalstream:evidence_w2y2:delta",
-}
+EVIDENCE_DELTAS = {key: f"evalstream:evidence_{key}:delta" for key in SUMS}
 """Exact growth of the detector's five sums since the last evaluation of the rules, without replicas that restarted."""
 DROP_LOG_E = "evalstream:drop_log_e"
 """The drop detector's state while no alert fires, one for each bet. Label `lambda`."""

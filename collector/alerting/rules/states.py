@@ -53,7 +53,7 @@ class States:
 
     def deltas(self) -> tuple[str, str, str, str, str]:
         """The growth of the five sums: w, wy, w2, w2y and w2y2."""
-        w, wy, w2, w2y, w2y2 = (self.now(series.EVIDENCE_DELTAS[key]) for key in ("w", "wy", "w2", "w2y", "w2y2"))
+        w, wy, w2, w2y, w2y2 = (self.now(series.EVIDENCE_DELTAS[key]) for key in series.SUMS)
         return w, wy, w2, w2y, w2y2
 
     @property

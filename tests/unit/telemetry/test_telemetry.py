@@ -7,7 +7,6 @@ from pathlib import Path
 from prometheus_client import generate_latest
 from promtool import tool
 
-from collector.export import prometheus
 from collector.telemetry import series as telemetry
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS, EVALUATIONS, LABEL_OVERFLOW, OTHER, SCORE, TOTAL_BUDGET_SPENT
@@ -23,7 +22,12 @@ def test_every_series_is_fed_somewhere():
         name for chosen in re.findall(r"return (series\..+)", sources) for name in re.findall(r"[A-Z0-9_]{4,}", chosen)
     }
     names = {name for name, value in vars(telemetry).items() if isinstance(value, telemetry.Series)}
-    in_tuples = (*prometheus._ESTIMATOR, *prometheus._EVIDENCE, *prometheus._FEEDBACK)
+    in_tuples = (
+        *telemetry.ESTIMATOR_SUMS,
+        *telemetry.EVIDENCE_SUMS,
+        *telemetry.FEEDBACK_SUMS,
+        *telemetry.CORRECTED_SUMS,
+    )
     assert names - fed == {name for name, value in vars(telemetry).items() if value in in_tuples}
 
 
