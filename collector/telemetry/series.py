@@ -42,10 +42,12 @@ class Series:
 def _helps() -> Mapping[str, str]:
     """The docstrings below the series of this module, by the names of the metrics."""
     source = files("collector.telemetry").joinpath("series.py").read_text(encoding="utf-8")
-    return {name: " ".join(text.split()) for name, text in _DECLARED.findall(source)}
+    parts = source.split('"' * 3)
+    declared = [(_NAME.findall(code), text) for code, text in zip(parts[::2], parts[1::2], strict=False)]
+    return {names[-1]: " ".join(text.split()) for names, text in declared if names}
 
 
-_DECLARED = re.compile(r'^[A-Z0-9_]+ = [a-z]+\(\s*"(\w+)"[^#]*?\)\n"""(.+?)"""$', re.MULTILINE | re.DOTALL)
+_NAME = re.compile(r'^[A-Z0-9_]+ = [a-z]+\(\s*"(\w+)"', re.MULTILINE)
 
 
 def counter(name: str, labels: tuple[str, ...] = ()) -> Series:
