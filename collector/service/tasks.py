@@ -33,7 +33,7 @@ _BY_FAILING: Mapping[Failing, tuple[str, ...]] = {
     "pauses": ("export", "watch", "page"),
     "starts again": (*_OF_THE_LOGS, *_OF_THE_FIGURES),
 }
-TASKS = {task: failing for failing, tasks in _BY_FAILING.items() for task in tasks}
+TASKS: Mapping[str, Failing] = {task: failing for failing, tasks in _BY_FAILING.items() for task in tasks}
 """The meaning of each task's failure; concepts.md has the same table with what each is for."""
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
