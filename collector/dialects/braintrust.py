@@ -6,7 +6,7 @@ from collector.dialects.attributes import find_error, find_sources, find_text, f
 from collector.dialects.call import Call, Kind, read_by_kind
 from collector.dialects.decode import as_dict, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import parse_content
+from collector.dialects.free_form import exchanged, parse_content
 from collector.dialects.parts import parse_arguments
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json, ToolCall
@@ -46,10 +46,7 @@ def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json) -> C
     return Call(
         dialect="braintrust",
         kind=kind,
-        input=question.messages,
-        output=answer.messages,
-        input_incomplete=question.incomplete,
-        output_incomplete=answer.incomplete,
+        **exchanged(question, answer),
         error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,
         model=find_text(metadata, "model"),
         tool=ToolCall(name=span.name, arguments=parse_arguments(arguments), result=decode(result))

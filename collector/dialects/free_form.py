@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from collector.dialects.attributes import find_redaction, looks_like_repr
 from collector.dialects.call import ChatMessage, Kind
@@ -35,6 +35,25 @@ class Content(NamedTuple):
 def parse_question(value: Json) -> Content:
     """Find the question in a text, a JSON document, or a value."""
     return _parse_content(value, "user", QUESTION_KEYS)
+
+
+class Exchanged(TypedDict):
+    """The fields of a `Call` that a question and its answer fill."""
+
+    input: tuple[ChatMessage, ...] | None
+    output: tuple[ChatMessage, ...] | None
+    input_incomplete: Incomplete | None
+    output_incomplete: Incomplete | None
+
+
+def exchanged(question: Content, answer: Content) -> Exchanged:
+    """The fields of a `Call` for its question and answer, each with why it is missing."""
+    return {
+        "input": question.messages,
+        "output": answer.messages,
+        "input_incomplete": question.incomplete,
+        "output_incomplete": answer.incomplete,
+    }
 
 
 def parse_answer(value: Json) -> Content:

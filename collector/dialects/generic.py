@@ -18,7 +18,7 @@ from collector.dialects.attributes import (
 from collector.dialects.call import Call, Kind, as_messages
 from collector.dialects.decode import as_list, decode
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
+from collector.dialects.free_form import Content, exchanged, parse_answer, parse_query, parse_question
 from collector.dialects.messages import parse_messages, split_system_prompt
 from collector.dialects.parts import parse_arguments
 from collector.otlp.span import Attributes, LogRecord, Span
@@ -73,10 +73,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         dialect="generic",
         kind=kind,
         system=system,
-        input=as_messages(rest),
-        output=answer.messages,
-        input_incomplete=question.incomplete,
-        output_incomplete=answer.incomplete,
+        **exchanged(question._replace(messages=as_messages(rest)), answer),
         error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,
         model=find_text(attributes, *_MODELS) if kind in {"model", "chain"} else None,
         usage=find_usage(attributes, _TOKENS_IN, _TOKENS_OUT) if kind == "model" else None,

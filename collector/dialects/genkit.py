@@ -6,7 +6,7 @@ from collector.dialects.attributes import find_error, find_sources, find_text, p
 from collector.dialects.call import Call, Kind, as_messages, parse_finish_reason, read_by_kind
 from collector.dialects.decode import as_dict, decode_json
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import parse_content, parse_query
+from collector.dialects.free_form import exchanged, parse_content, parse_query
 from collector.dialects.messages import split_system_prompt
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import ToolCall
@@ -45,10 +45,7 @@ def _read_as(kind: Kind, span: Span) -> Call:
         dialect="genkit",
         kind=kind,
         system=system,
-        input=as_messages(rest),
-        output=answer.messages,
-        input_incomplete=question.incomplete,
-        output_incomplete=answer.incomplete,
+        **exchanged(question._replace(messages=as_messages(rest)), answer),
         finish_reason=parse_finish_reason(response.get("finishReason")) if kind == "model" else None,
         error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,
         model=name if kind == "model" and "message" in response else None,

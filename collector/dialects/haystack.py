@@ -6,7 +6,7 @@ from collector.dialects.attributes import find_error, find_sources, find_text, p
 from collector.dialects.call import Call, Kind, as_messages
 from collector.dialects.decode import as_dict, as_list, decode
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import parse_answer, parse_question
+from collector.dialects.free_form import exchanged, parse_answer, parse_question
 from collector.dialects.messages import parse_messages, split_system_prompt
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json
@@ -91,10 +91,7 @@ def _read_enclosing(span: Span, kind: Kind, input_key: str, output_key: str) -> 
     return Call(
         dialect="haystack",
         kind=kind,
-        input=question.messages,
-        output=answer.messages,
-        input_incomplete=question.incomplete,
-        output_incomplete=answer.incomplete,
+        **exchanged(question, answer),
         error=find_error(span, answered=answer.messages is not None) if kind == "agent" else None,
         sources=find_sources(span.attributes, input=input_key, output=output_key),
     )

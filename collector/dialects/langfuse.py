@@ -6,7 +6,7 @@ from collector.dialects.attributes import find_error, find_sources, find_text, f
 from collector.dialects.call import Call, Kind, read_by_kind
 from collector.dialects.decode import as_dict, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import Content, parse_content, parse_query
+from collector.dialects.free_form import Content, exchanged, parse_content, parse_query
 from collector.dialects.messages import parse_messages
 from collector.dialects.parts import parse_arguments
 from collector.otlp.span import LogRecord, Span
@@ -52,10 +52,7 @@ def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json) -> C
     return Call(
         dialect="langfuse",
         kind=kind,
-        input=question.messages,
-        output=answer.messages,
-        input_incomplete=question.incomplete,
-        output_incomplete=answer.incomplete,
+        **exchanged(question, answer),
         error=_find_error(span, answer) if kind not in {"chain", "workflow"} else None,
         model=find_text(attributes, "langfuse.observation.model.name"),
         usage=parse_usage(attributes.get("langfuse.observation.usage_details")) if kind == "model" else None,

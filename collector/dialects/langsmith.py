@@ -6,7 +6,7 @@ from collector.dialects.attributes import find_error, find_sources, find_text, p
 from collector.dialects.call import Call, Kind, read_by_kind
 from collector.dialects.decode import as_dict, decode
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import parse_content, parse_query
+from collector.dialects.free_form import exchanged, parse_content, parse_query
 from collector.dialects.messages import parse_messages
 from collector.dialects.parts import parse_arguments
 from collector.otlp.span import LogRecord, Span
@@ -40,10 +40,7 @@ def _read_as(kind: Kind, span: Span, name: str) -> Call:
     return Call(
         dialect="langsmith",
         kind=kind,
-        input=question.messages,
-        output=answer.messages,
-        input_incomplete=question.incomplete,
-        output_incomplete=answer.incomplete,
+        **exchanged(question, answer),
         error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,
         model=find_text(
             attributes, "gen_ai.response.model", "gen_ai.request.model", "langsmith.metadata.ls_model_name"

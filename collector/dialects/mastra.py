@@ -9,7 +9,7 @@ from collector.dialects.attributes import find_error, find_redaction, find_sourc
 from collector.dialects.call import Call, ChatMessage, Kind, as_messages
 from collector.dialects.decode import as_dict, as_text, decode
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import Content, parse_question
+from collector.dialects.free_form import Content, exchanged, parse_question
 from collector.dialects.messages import parse_messages, parse_tool_calls, split_system_prompt
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json
@@ -41,10 +41,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         dialect="mastra",
         kind=kind,
         system=system or find_text(attributes, "gen_ai.system_instructions"),
-        input=as_messages(messages),
-        output=answer.messages,
-        input_incomplete=question.incomplete,
-        output_incomplete=answer.incomplete,
+        **exchanged(question._replace(messages=as_messages(messages)), answer),
         error=find_error(span, answered=answer.messages is not None) if kind in {"agent", "model"} else None,
         agent=find_text(attributes, "gen_ai.agent.name") if kind == "agent" else None,
         conversation_id=find_text(attributes, "gen_ai.conversation.id", "mastra.metadata.threadId"),

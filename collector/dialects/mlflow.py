@@ -6,7 +6,7 @@ from collector.dialects.attributes import find_error, find_sources, parse_passag
 from collector.dialects.call import Call, Kind, read_by_kind
 from collector.dialects.decode import decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import parse_content, parse_query
+from collector.dialects.free_form import exchanged, parse_content, parse_query
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import ToolCall
 
@@ -41,10 +41,7 @@ def _read_as(kind: Kind, span: Span) -> Call:
     return Call(
         dialect="mlflow",
         kind=kind,
-        input=question.messages,
-        output=answer.messages,
-        input_incomplete=question.incomplete,
-        output_incomplete=answer.incomplete,
+        **exchanged(question, answer),
         error=find_error(span, answered=answer.messages is not None) if kind in {"model", "agent"} else None,
         model=_find_json_text(attributes, "mlflow.llm.model") or _find_json_text(attributes, "model"),
         usage=parse_usage(attributes.get("mlflow.chat.tokenUsage")) if kind == "model" else None,

@@ -18,7 +18,7 @@ from collector.dialects.attributes import (
 from collector.dialects.call import Call, ChatMessage, Kind, Passage, as_messages, parse_finish_reason
 from collector.dialects.decode import as_dict, as_list, decode, parse_repr
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
+from collector.dialects.free_form import Content, exchanged, parse_answer, parse_query, parse_question
 from collector.dialects.messages import parse_messages, parse_printed
 from collector.dialects.parts import is_free_of_tools, parse_arguments
 from collector.dialects.plain_messages import convert_plain_messages
@@ -129,10 +129,7 @@ def _read_model(span: Span, kind: Kind) -> Call:
     return _make_call(
         span,
         kind=kind,
-        input=input_.messages,
-        output=output.messages,
-        input_incomplete=input_.incomplete,
-        output_incomplete=output.incomplete,
+        **exchanged(input_, output),
         finish_reason=parse_finish_reason(attributes.get("llm.finish_reason")),
         error=find_error(span, answered=output.messages is not None),
         response_id=_find_response_id(attributes),

@@ -19,7 +19,7 @@ from collector.dialects.attributes import (
 from collector.dialects.call import Call, ChatMessage, Kind, Passage, as_messages, parse_finish_reason
 from collector.dialects.decode import as_dict, as_list, decode, decode_json, parse_repr
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
+from collector.dialects.free_form import Content, exchanged, parse_answer, parse_query, parse_question
 from collector.dialects.indexed_messages import COMPLETION, PROMPT, parse_indexed_messages
 from collector.dialects.messages import parse_messages, split_system_prompt
 from collector.dialects.parts import parse_arguments
@@ -163,10 +163,7 @@ def _read_entity(span: Span, kind: Kind) -> Call:
     return Call(
         dialect="traceloop",
         kind=kind,
-        input=question.messages,
-        output=answer.messages,
-        input_incomplete=question.incomplete,
-        output_incomplete=answer.incomplete,
+        **exchanged(question, answer),
         error=find_error(span, answered=answer.messages is not None) if kind == "agent" else None,
         agent=find_text(attributes, "traceloop.entity.name") if kind in {"agent", "workflow"} else None,
         tool=_parse_tool(span, input_value, output_value) if kind == "tool" else None,

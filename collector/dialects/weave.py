@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from collector.dialects.attributes import find_sources, find_value
 from collector.dialects.call import Call
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.free_form import parse_answer, parse_question
+from collector.dialects.free_form import exchanged, parse_answer, parse_question
 from collector.otlp.span import LogRecord, Span
 
 
@@ -20,10 +20,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     return Call(
         dialect="weave",
         kind="workflow",
-        input=question.messages,
-        output=answer.messages,
-        input_incomplete=question.incomplete,
-        output_incomplete=answer.incomplete,
+        **exchanged(question, answer),
         sources=find_sources(attributes, input=input_key, output=output_key),
     )
 
