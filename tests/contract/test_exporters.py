@@ -22,6 +22,7 @@ from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_EVALUATIONS
+from evaluators.descriptions import described_fields
 
 WATCHED = MonitoredEvaluator(
     evaluator="answers_question", evaluator_version="0123456789ab", monitor="helpdesk", threshold=0.5
@@ -98,7 +99,7 @@ def test_settings_are_strict_and_described(name: str):
     assert issubclass(settings, ExporterSettings)
     assert settings.model_config["frozen"]
     assert settings.model_config["extra"] == "forbid"
-    assert all(field.description for field in settings.model_fields.values())
+    assert all(field.description for field in described_fields(settings).values())
 
 
 @every_exporter
