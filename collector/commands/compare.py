@@ -11,7 +11,7 @@ from collector.alerting.releases.gate import Decision, GateQuestion, decide
 from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, HourlyScores
 from collector.alerting.releases.releases import Release, ReleaseRules, releases
 from collector.alerting.releases.stage import MEMORY
-from collector.commands.options import require_known, require_window
+from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.past.evaluations import EvaluationFilter, selected_in

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from collector.commands.options import require_known
+from collector.config.command_options import require_known
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.evaluate.sampling.draw_key import draw_key

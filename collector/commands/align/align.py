@@ -12,9 +12,9 @@ from collector.commands.align.candidates import changes_of
 from collector.commands.align.replays import ReplayBench
 from collector.commands.align.report import AlignReport, as_json, as_text, as_yaml
 from collector.commands.align.search import AlignOptions, ProposingJudge, Search
-from collector.commands.options import require_known, write_new
 from collector.commands.score.runner import guarded_run
 from collector.commands.score.spend_limit import require_prices
+from collector.config.command_options import require_known, write_new
 from collector.config.configured import Config, Configured, without_audits
 from collector.errors import ConfigError
 from collector.judging.open_judges import open_judges

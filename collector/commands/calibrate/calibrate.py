@@ -13,7 +13,7 @@ from rich.table import Table
 from collector.calibration.labels import HumanLabel, judged_pairs, read_labels, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.calibration.random_labels import DRIFT_ERRORS, WEAKEST, random_labels, withheld
-from collector.commands.options import require_known
+from collector.config.command_options import require_known
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.logs.whole_log import read_records

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from collector.commands.cases.formats import FORMATS
 from collector.commands.cases.selection import SelectedCase, Which, candidates, diverse
-from collector.commands.options import require_known, require_window, write_new
+from collector.config.command_options import require_known, require_window, write_new
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.past.evaluations import EvaluationFilter, evaluations_in, select

@@ -11,7 +11,7 @@ import orjson
 from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, SliceDrop, explain_drop, in_words
 from collector.alerting.diagnosis.recent_scores import worst_of
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem
-from collector.commands.options import require_known
+from collector.config.command_options import require_known
 from collector.config.configured import Config
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Log

@@ -17,7 +17,7 @@ from collector.backoff import Backoff
 from collector.commands.fetch import jaeger, langfuse, mlflow, phoenix, tempo
 from collector.commands.fetch.api_reader import LONGEST, TIMEOUT, ApiReader, Document, authorization
 from collector.commands.fetch.source import Source, Wanted, objects
-from collector.commands.options import require_window
+from collector.config.command_options import require_window
 from collector.errors import BadInput, ConfigError
 from collector.otlp.decode import read_request, request_from_protobuf, split_by_trace
 from collector.wording import plural, unknown

@@ -14,10 +14,10 @@ from rich.table import Table
 
 from collector.commands.judges.bench import Attempt, Bench, Figure, JudgedCase, JudgeFigures, LossScale, bench
 from collector.commands.judges.labelled_cases import LabelledCase, read_labelled_cases
-from collector.commands.options import require_known
 from collector.commands.score.runner import RunResult, guarded_run, run_jobs
 from collector.commands.score.score import limit_message
 from collector.commands.score.spend_limit import require_prices
+from collector.config.command_options import require_known
 from collector.config.configured import Config, Configured
 from collector.errors import ConfigError
 from collector.evaluate.job_builder import command_job

@@ -14,8 +14,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
-from collector.commands.options import require_window
 from collector.commands.parquet.columns import EVALUATION_COLUMNS, LABEL_COLUMNS, Columns, evaluation_row, label_row
+from collector.config.command_options import require_window
 from collector.config.configured import Config
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, StoredRecord

@@ -10,7 +10,6 @@ import orjson
 import yaml
 
 from collector.calibration.page_labels import LabelIndex
-from collector.commands.options import require_known, require_window
 from collector.commands.plan.allocation import Allocation, cheapest, cheapest_boosts, rounded
 from collector.commands.plan.past_figures import (
     PastFigures,
@@ -19,6 +18,7 @@ from collector.commands.plan.past_figures import (
     figures_of,
     with_second_phase,
 )
+from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config
 from collector.config.settings import BoostSettings, PlannedRate, UseSettings
 from collector.errors import ConfigError, EvalstreamError

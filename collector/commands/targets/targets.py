@@ -18,7 +18,7 @@ import orjson
 
 from collector.alerting.rules.series import WINDOWS
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
-from collector.commands.options import require_known, require_window
+from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config
 from collector.errors import EvalstreamError
 from collector.logs.log import Log
