@@ -62,7 +62,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     kind = "agent" if "crew_inputs" in attributes else _KINDS.get(name.upper(), "chain")  # CrewAI's root is a CHAIN
     if "instructor.response_model" in attributes:
         return _read_structured(span)
-    if kind == "auxiliary" and attributes.get("type") in _GUARDED:
+    if kind == "auxiliary" and find_text(attributes, "type") in _GUARDED:
         return _read_guarded(span)
     if name.upper() == "AUDIO":
         return _read_spoken(span)

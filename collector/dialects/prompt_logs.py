@@ -20,7 +20,7 @@ _EVENTS = ("user_prompt", "api_request", "api_response", "api_error")
 NAMES = frozenset({"codex.user_prompt", *(begin + event for begin in tuple(_PROGRAMS)[:2] for event in _EVENTS)})
 """The events that are read."""
 
-_MAIN = frozenset({None, "", "main"})
+_MAIN = (None, "", "main")  # a sequence: what a log says may be no text
 """Roles of the calls that answer the user; others choose a model, shorten the history, or are sub-agents."""
 
 

@@ -126,7 +126,9 @@ def _turns(document: dict[str, Any], place: str) -> Iterator[Turn]:
 
 def _conversation(document: Mapping[str, Any], place: str) -> Iterator[Turn]:
     conversation = conversation_fields(document)
-    turns = conversation["turns"]
+    turns = conversation.get("turns")
+    if not isinstance(turns, list):
+        raise BadInput("turns must be an array of objects")
     identity = conversation.get("conversation_id") or (_hash(("conversation", place)) if turns else None)
     if not isinstance(identity, str):
         raise BadInput("conversation_id must be a string")
@@ -186,7 +188,7 @@ def _chat(document: Mapping[str, Any], place: str) -> Iterator[Turn]:
     A chat is a conversation, also one without a name: it then gets one from its place and its first words.
     """
     document = chat_fields(document)
-    system, messages = split_system_prompt(parse_messages(document["messages"]).messages)
+    system, messages = split_system_prompt(parse_messages(document.get("messages")).messages)
     if not messages:
         raise BadInput("messages must be an array of objects with role and content")
     for message in messages:

@@ -107,7 +107,7 @@ FAILED = frozenset(
 )
 """Reasons why an answer ended, without `_` and in lower case: at its length limit, by a filter, by a fault."""
 
-THOUGHTS = frozenset({"thinking", "reasoning", "redacted_thinking", "thought", "reasoning_text", "summary_text"})
+THOUGHTS = ("thinking", "reasoning", "redacted_thinking", "thought", "reasoning_text", "summary_text")
 """Types of an answer's parts that are not the answer."""
 REASONING = ("reasoning_content", "reasoning")
 """Places in a message where servers with a parser of reasoning leave an answer."""

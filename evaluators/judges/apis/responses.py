@@ -99,7 +99,7 @@ def _made(payload: Mapping[str, Any]) -> Completion:
     ended = ending(mapping(payload.get("incomplete_details")).get("reason"))
     if payload.get("error"):
         raise error_inside(orjson.dumps({"error": payload["error"]}))
-    written = [part for part in parts if part.get("type") not in {*THOUGHTS, "refusal"}]
+    written = [part for part in parts if part.get("type") not in (*THOUGHTS, "refusal")]
     choice = Choice(
         text=text_in(written) or next((text_in(item.get("arguments")) for item in items if "arguments" in item), ""),
         finish_reason="length" if ended == "length" else "stop",
