@@ -13,7 +13,6 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from urllib.parse import unquote
 
 from pydantic_core import SchemaValidator, core_schema
@@ -137,10 +136,15 @@ class Matcher:
     def __init__(self, alternatives: Sequence[str], *, whole: bool = True) -> None:
         self._alternatives = alternatives
         self._whole = whole
+        self._search: Callable[[str], bool] | None = None
 
-    @cached_property
-    def occurs_in(self) -> Callable[[str], bool]:
-        """Whether it occurs in a text."""
+    def occurs_in(self, text: str) -> bool:
+        """Whether it occurs in the text."""
+        if self._search is None:
+            self._search = self._compile()
+        return self._search(text)
+
+    def _compile(self) -> Callable[[str], bool]:
         branches = [one for line in self._alternatives for one in _top_level(line)]
         if self._whole:
             apart = "|".join(one for one in branches if not _BEGINS_SPACELESS.match(one))
