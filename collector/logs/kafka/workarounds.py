@@ -5,9 +5,11 @@ and `replace_decoding` refuses another one at the start.
 """
 
 import math
+import socket
 import threading
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
+from traceback import walk_tb
 from typing import Any
 
 from kafka import structs
@@ -36,7 +38,43 @@ def client_without_topic_creation(**options: Any) -> KafkaNetClient:
     client: Any = KafkaNetClient(**options)
     client.cluster.config["allow_auto_create_topics"] = False
     read_last_answers(client._manager)  # noqa: SLF001 - see the module
+    close_failed_connections(client._manager)  # noqa: SLF001
     return client
+
+
+def close_failed_connections(manager: Any) -> None:
+    """Close the socket of each connection that fails.
+
+    The library leaves it to the garbage collector: while a broker is down, one more file is open after each second.
+    Can go when the library closes what it could not connect, log in to, or agree on TLS with.
+    """
+    build = manager._build_transport  # noqa: SLF001 - see the module
+
+    async def build_transport(*arguments: Any, **named: Any) -> Any:
+        try:
+            return await build(*arguments, **named)
+        except Exception as error:
+            _close_sockets(error)
+            raise
+
+    manager._build_transport = build_transport  # noqa: SLF001
+
+
+def _close_sockets(failed: BaseException) -> None:
+    """Close the sockets that stand in variables of the frames of an error, and of the errors that led to it."""
+    errors, seen = [failed], set[int]()
+    while errors:
+        error = errors.pop()
+        if id(error) in seen:
+            continue
+        seen.add(id(error))
+        errors += [error.__context__] if error.__context__ else []
+        for frame, _ in walk_tb(error.__traceback__):
+            errors += frame.f_locals.get("exceptions", ())  # of the server's other addresses
+            for value in frame.f_locals.values():
+                connection = getattr(value, "_sock", value)  # of a transport
+                if isinstance(connection, socket.socket):
+                    connection.close()
 
 
 def read_last_answers(manager: Any) -> None:

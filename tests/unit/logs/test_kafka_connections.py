@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import ssl
 import threading
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaConnectionError
+from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 
 from collector.logs.kafka.workarounds import (
+    close_failed_connections,
     poll_in_one_thread,
     read_last_answers,
     wait_in_thread,
@@ -70,6 +77,70 @@ def test_what_came_before_the_end_is_read_before_it(network, pair, repaired: boo
     *data, end = got
     assert b"".join(data) == (b"a" * SENT if repaired else b"")
     assert "disconnected" in str(end)
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+@pytest.fixture
+def port_without_tls() -> Iterator[int]:
+    """A port whose server sends words in clear to each who connects."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.sendall(b"220 ready\r\n")
+                    connection.recv(1 << 12)
+
+        answering = threading.Thread(target=answer, daemon=True)
+        answering.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        answering.join()
+
+
+def _open_files() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize(
+    ("fixture", "repaired"), [("closed_port", False), ("closed_port", True), ("port_without_tls", True)]
+)
+def test_connections_that_fail_are_closed_without_the_garbage_collector(
+    network: NetworkSelector, request: pytest.FixtureRequest, fixture: str, repaired: bool, host: str
+) -> None:
+    """kafka-python leaves them open; when this fails without the workaround, `close_failed_connections` can go."""
+    port = request.getfixturevalue(fixture)
+    protocol = {"security_protocol": "SSL", "ssl_context": ssl.create_default_context()}
+    manager: Any = KafkaConnectionManager(network, **(protocol if fixture == "port_without_tls" else {}))
+    if repaired:
+        close_failed_connections(manager)
+
+    async def connect() -> None:
+        with pytest.raises(KafkaConnectionError):
+            await manager._build_transport(SimpleNamespace(host=host, port=port))
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = _open_files()
+        for _ in range(10):
+            manager.run(connect)
+        left = _open_files() - before
+    finally:
+        gc.enable()
+        with warnings.catch_warnings(action="ignore"):
+            gc.collect()
+    assert left == 0 if repaired else left >= 10
 
 
 def consumer_over(network: NetworkSelector, asked: list[float | None], *, knows: bool) -> Any:

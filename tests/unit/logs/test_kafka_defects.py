@@ -20,6 +20,8 @@ from kafka.coordinator.base import BaseCoordinator
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
 from kafka.net.compat import KafkaNetClient
+from kafka.net.inet import KafkaNetSocket, create_connection
+from kafka.net.manager import KafkaConnectionManager
 from kafka.producer.kafka import KafkaProducer
 from kafka.producer.sender import Sender
 from kafka.producer.transaction_manager import TransactionManager
@@ -28,6 +30,10 @@ from collector.logs.kafka import workarounds
 
 KNOWN: dict[str, tuple[list[Any], str]] = {
     "client_without_topic_creation": ([KafkaNetClient, ClusterMetadata], "c24b9f4bf1b361ff"),
+    "close_failed_connections": (
+        [create_connection, KafkaNetSocket, KafkaConnectionManager._build_transport],
+        "66156710cf57c26d",
+    ),
     "replace_decoding": ([Fetcher.PartitionRecords], "cf2214c6a21884be"),
     "skip_failed_record": ([Fetcher.fetched_records], "bf91319f1a2fda46"),
     "report_out_of_range": ([SubscriptionState.request_offset_reset], "528607d1e010b989"),
