@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from collector.assemble.model_calls import ModelCall, find_answer, find_question_index, normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan, SpanTree
+from collector.assemble.speech import was_interrupted
 from collector.assemble.tools import FINAL_ANSWER
 from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.call import Call, ChatMessage
@@ -200,8 +201,11 @@ def _match(
     question, answer = find_question(enclosing_span.call), find_answer(enclosing_span.call.output, run=True)
     if answer:
         candidates = free or [draft for draft in same_answer if draft.enclosing_span is None]
-        confirmed = [draft for draft in candidates if _confirms(draft, question, answer)]
+        is_cut_off = was_interrupted(enclosing_span.span)
+        confirmed = [draft for draft in candidates if _confirms(draft, question, answer, cut_off=is_cut_off)]
         if confirmed:
+            if is_cut_off:
+                confirmed[-1].answer = answer  # what was heard of it
             return _attach(confirmed[-1], enclosing_span, question)
         if question and free and _has_scaffolding_only(free[-1], question):
             free[-1].answer = answer
@@ -253,12 +257,13 @@ def _match_interrupted(enclosing_span: ParsedSpan, free: Sequence[TurnDraft]) ->
     return _attach(last, enclosing_span, find_question(enclosing_span.call))
 
 
-def _confirms(draft: TurnDraft, question: str | None, answer: str) -> bool:
+def _confirms(draft: TurnDraft, question: str | None, answer: str, *, cut_off: bool = False) -> bool:
     if not draft.answer or draft.error is not None:
         return False
     whole, beginning = normalize_whitespace(draft.answer), normalize_whitespace(answer)
     # a cut answer on the enclosing span is confirmed, too
-    if whole != beginning and not (len(beginning) >= _DISTINCTIVE_LENGTH and whole.startswith(beginning)):
+    is_known = cut_off or len(beginning) >= _DISTINCTIVE_LENGTH
+    if whole != beginning and not (is_known and whole.startswith(beginning)):
         return False
     return question is None or draft.question is None or is_same_question(question, draft.question)
 

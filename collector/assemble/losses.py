@@ -23,7 +23,7 @@ _USUAL_LIMITS = frozenset((*(1 << power for power in range(6, 17)), *range(50, 1
 _ENDS = frozenset(".!?。！？…\"'`)]}>|*:;\n")
 _SHORTEST_PROSE = 50
 _DISTINCTIVE_LENGTH = 16
-_PROMPT_FIELDS = ("history", "system_prompt")
+PROMPT_FIELDS = ("history", "system_prompt")
 _SEARCH_FIELDS = ("retrieval_context", "tools_called")
 
 
@@ -55,7 +55,7 @@ class Losses:
         """The fields of a turn that may not be whole, given the ids of its spans."""
         if not self.spans:
             return ()
-        return _SEARCH_FIELDS if self.spans.isdisjoint(own) else (*_PROMPT_FIELDS, *_SEARCH_FIELDS)
+        return _SEARCH_FIELDS if self.spans.isdisjoint(own) else (*PROMPT_FIELDS, *_SEARCH_FIELDS)
 
 
 NO_LOSSES = Losses()

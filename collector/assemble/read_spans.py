@@ -109,12 +109,41 @@ _PARTS = frozenset({"tool", "retrieval", "auxiliary", "other"})
 def _with_kinds(parsed_spans: list[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
     """Give the spans the kinds that their content shows: calls that a chat program makes for itself answer nobody."""
     lone: list[ParsedSpan] = []
+    if any(_BASE in span.attributes for span, _ in parsed_spans):
+        parsed_spans = _with_whole_inputs(parsed_spans)
     for index, (span, call) in enumerate(parsed_spans):
         if call.kind in _ANSWERS and find_task(call):
             parsed_spans[index] = ParsedSpan(span, call._replace(kind="auxiliary"))
         elif call.kind == "chain" and _may_be_call(parsed_spans[index]):
             lone.append(parsed_spans[index])
     return _with_lone_calls(parsed_spans, lone, tree) if lone else parsed_spans
+
+
+_BASE = "lk.input.base_span_id"
+"""LiveKit's name for the call whose input a call continues, where it records only what is new in each."""
+_MOST_CONTINUED = 400
+"""Messages of a continued input, at most: each call of a hostile trace would repeat them."""
+
+
+def _with_whole_inputs(parsed_spans: Iterable[ParsedSpan]) -> list[ParsedSpan]:
+    """The spans, by start, each with the input of the call that it continues before its own."""
+    whole: dict[str, ParsedSpan] = {}
+    for span, call in parsed_spans:
+        base = whole.get(str(span.attributes.get(_BASE)))
+        continued = _continue_input(span, call, base and base.call) if _BASE in span.attributes else call
+        whole[span.span_id] = ParsedSpan(span, continued)
+    return list(whole.values())
+
+
+def _continue_input(span: Span, call: Call, base: Call | None) -> Call:
+    """The call with its whole input, or marked as one whose beginning has not arrived."""
+    dropped = span.attributes.get("lk.input.dropped_from_base")
+    if base is None or base.input_begins_elsewhere or not base.input or not isinstance(dropped, int):
+        return call._replace(input_begins_elsewhere=True)
+    beginning = base.input[: max(len(base.input) - dropped, 0)]
+    if len(beginning) > _MOST_CONTINUED or any(message.role == "tool" for message in base.input[len(beginning) :]):
+        return call._replace(input_begins_elsewhere=True)  # several results may have been one message
+    return call._replace(input=(*beginning, *(call.input or ())), system=call.system or base.system)
 
 
 def _with_lone_calls(parsed_spans: list[ParsedSpan], lone: list[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:

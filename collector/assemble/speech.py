@@ -26,6 +26,11 @@ NAMES = frozenset((_WAS_INTERRUPTED, "turn.user_bot_latency_seconds", "lk.interr
 _MOST_SPANS = 32
 
 
+def was_interrupted(span: Span) -> bool:
+    """Whether a span says that the user cut the answer off; then its text is what was heard."""
+    return any(span.attributes.get(key) == value for key, value in _INTERRUPTIONS.items()) if span.attributes else False
+
+
 def describe_speech(spans: Iterable[Span], tree: SpanTree) -> dict[str, Json]:
     """The attributes of a turn by voice, from its spans and those around them, nearest first; nothing for others."""
     speech: dict[str, Json] = {}

@@ -108,13 +108,33 @@ def _close_group(group: _Group) -> Iterable[TurnDraft]:
 
 def _group_key(call: ModelCall, groups: dict[tuple[str, int] | str, _Group], tree: SpanTree) -> tuple[str, int] | str:
     if call.question is not None:
-        return normalize_whitespace(call.question), call.user_message_count
+        key = normalize_whitespace(call.question), call.user_message_count
+        return key if key in groups else _find_shortened_group(key[0], call, groups) or key
     continued_key = _find_continued_group(call, groups)
     if continued_key is not None:
         return continued_key
     # no user message is known: the calls of one parent are one request
     ancestors = tree.ancestors(call.span.span_id)
     return f"below {ancestors[0]}" if ancestors else call.span.span_id
+
+
+def _find_shortened_group(
+    question: str, call: ModelCall, groups: dict[tuple[str, int] | str, _Group]
+) -> tuple[str, int] | str | None:
+    """Find the group of the same question that a call with results of tools continues, though older messages are gone.
+
+    Chat memories keep a number of messages, so a call may have fewer messages of the user than the one before.
+    """
+    if not any(message.role == "tool" for message in (call.call.input or ())[call.question_index + 1 :]):
+        return None
+    for key, group in groups.items():
+        if (
+            group.open_steps
+            and key[0] == question
+            and call.user_message_count < group.open_steps[-1].user_message_count
+        ):
+            return key
+    return None
 
 
 def _find_continued_group(call: ModelCall, groups: dict[tuple[str, int] | str, _Group]) -> tuple[str, int] | str | None:

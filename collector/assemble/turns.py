@@ -10,7 +10,7 @@ from collector.assemble.application_attributes import NO_VALUES, ApplicationAttr
 from collector.assemble.attachments import NOTHING_STORED, MediaLimits, collect_attachments
 from collector.assemble.completeness import find_interrupt, missing_reason
 from collector.assemble.identity import ConversationAndUser, IdentityLookup, may_be_made_up, parse_identifier
-from collector.assemble.losses import NO_LOSSES, Losses
+from collector.assemble.losses import NO_LOSSES, PROMPT_FIELDS, Losses
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.speech import KEYS as SPEECH_KEYS
@@ -92,6 +92,8 @@ class TurnBuilder:
         models = frozenset([parsed_span.span.span_id for call in draft.calls for parsed_span in call.parsed_spans])
         own = models | {draft.enclosing_span.span.span_id} if draft.enclosing_span is not None else models
         cut = ",".join(self._losses.parts(own)) if self._losses.spans else ""
+        if not cut and any(model_call.call.input_begins_elsewhere for model_call in draft.calls):
+            cut = ",".join(PROMPT_FIELDS)
         attributes = _collect_attributes(draft, span, call, declared, media.left_out, cut)
         if self._is_spoken:
             attributes = {**describe_speech(self._list_around(draft, span), self._tree), **attributes}

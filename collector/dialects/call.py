@@ -61,8 +61,9 @@ class Call(NamedTuple):
     `output` has one message per choice for a model, and whatever it reports of its run for an agent. `system` is a
     system prompt outside the messages. `input_incomplete` and `output_incomplete` say why one of them is missing or
     cannot be trusted. `usage` counts this call alone. `variables` are the values that filled a prompt template.
-    `uncertain` means that the borders between messages are guessed. `feedback_for` is the response id that `feedback`
-    is about. `sources` maps names of these fields to the attributes that they came from.
+    `uncertain` means that the borders between messages are guessed, `input_begins_elsewhere` that the input has only
+    what is new since a call that has not arrived. `feedback_for` is the response id that `feedback` is about. `sources`
+    maps names of these fields to the attributes that they came from.
     """
 
     dialect: str
@@ -88,6 +89,7 @@ class Call(NamedTuple):
     conversation_id: str | None = None
     user_id: str | None = None
     uncertain: bool = False
+    input_begins_elsewhere: bool = False
     sources: Mapping[str, str] = _EMPTY
 
 
@@ -200,7 +202,9 @@ _FINISH: dict[str, str] = {
     **dict.fromkeys(
         ("stop", "end_turn", "completed", "complete", "stop_sequence", "eos", "end", "length_stop"), "stop"
     ),
-    **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call", "tool-calls", "tool"), "tool"),
+    **dict.fromkeys(
+        ("tool_calls", "tool_call", "tool_use", "function_call", "tool-calls", "tool_execution", "tool"), "tool"
+    ),
     **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "incomplete", "model_length"), "length"),
     **dict.fromkeys(("content_filter", "safety", "guardrail_intervened", "refusal", "content-filter"), "filter"),
     **dict.fromkeys(("error", "failed", "cancelled"), "error"),

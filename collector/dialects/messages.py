@@ -37,6 +37,7 @@ ROLES: Mapping[str, str] = {
     ),
     **dict.fromkeys(("system", "systemmessage", "developer"), "system"),
     **dict.fromkeys(("tool", "toolmessage", "function", "functionmessage", "functionexecutionresultmessage"), "tool"),
+    "tool_execution_result": "tool",
 }
 """Roles of the libraries by lower-case name, with ours; any other role stays as it is."""
 
@@ -209,7 +210,7 @@ def _is_part(item: JsonObject) -> bool:
         return False
     kind = item.get("type")
     if isinstance(kind, str):
-        return kind in PART_TYPES or not ("content" in item or kind in ROLES or kind == "message")
+        return kind in PART_TYPES or not ("content" in item or kind.lower() in ROLES or kind == "message")
     return not PART_KEYS.isdisjoint(item) and _RESPONSE_KEYS.isdisjoint(item)
 
 
@@ -384,7 +385,7 @@ def _add_typed(item: JsonObject, role: str, messages: list[ChatMessage], depth: 
         return False
     if kind in HIDDEN_TYPES:
         return True
-    if kind.lower() in ROLES and ("content" in item or isinstance(item.get("data"), dict)):
+    if kind.lower() in ROLES and (not _TYPED.isdisjoint(item) or isinstance(item.get("data"), dict)):
         return _add_message(item, role, messages)
     if kind in _AUTOGEN_MESSAGES:
         return _add_message({**item, "role": "user" if item.get("source") == "user" else "assistant"}, role, messages)
@@ -394,6 +395,8 @@ def _add_typed(item: JsonObject, role: str, messages: list[ChatMessage], depth: 
     return kind == "message" and "content" in item and _add_message({**item, "type": None}, role, messages, depth)
 
 
+_TYPED = frozenset({"content", "contents", "text", "toolExecutionRequests"})
+"""Keys of a message whose role is its type; all but the first are LangChain4j's."""
 _AUTOGEN_MESSAGES = frozenset(
     {"TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "ToolCallSummaryMessage"}
 )

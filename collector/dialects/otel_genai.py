@@ -38,7 +38,9 @@ _SPOKEN = {
 }
 """LiveKit's names for both, on the turn of an agent that speaks."""
 _PLAIN_TEXT = {_INPUT: "gen_ai.content.prompt", _OUTPUT: "gen_ai.content.completion"}
-"""Quarkus' names for them: the texts of all messages, one after the other, without roles."""
+_QUARKUS = {"gen_ai.prompt": _PLAIN_TEXT[_INPUT], "gen_ai.completion": _PLAIN_TEXT[_OUTPUT]}
+"""Quarkus' present names, and its earlier ones: the texts of all messages, one after the other, without roles."""
+_QUARKUS_SCOPE = "io.quarkus"
 
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("chat", "generate_content", "text_completion", "completion", "generate", "responses"), "model"),
@@ -66,6 +68,8 @@ def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
         attributes, events = _merge_details(span, records), _parse_event_messages(span, records)
         evaluations = _list_evaluations(span, records)
         feedback = tuple(_parse_feedback(each) for each in evaluations) if evaluations else ()
+    if span.scope.startswith(_QUARKUS_SCOPE):
+        attributes = {**attributes, **{name: attributes[key] for key, name in _QUARKUS.items() if key in attributes}}
     kind = _find_kind(attributes, failed=span.failed)
     if kind is None:
         if not (events.input or events.output):
@@ -126,7 +130,7 @@ def _find_kind(attributes: Attributes, *, failed: bool) -> Kind | None:
     if attributes.get("llm.request.type") in _NON_CHAT_REQUESTS:
         return None
     if find_text(attributes, "gen_ai.request.model", "gen_ai.response.model"):
-        ended = ("gen_ai.response.id", "gen_ai.response.finish_reasons", *_USAGE_IN, *_USAGE_OUT, "error.type")
+        ended = ("gen_ai.response.id", _PLAIN_TEXT[_INPUT], *_FINISH, *_USAGE_IN, *_USAGE_OUT, "error.type")
         if has_messages or failed or not attributes.keys().isdisjoint(ended):
             return "model"
     return "chain" if has_messages else None
@@ -169,6 +173,9 @@ def _read_call(
 ) -> Call:
     input_messages, input_incomplete = _parse_content(attributes, _INPUT, "user", events.input)
     output_messages, output_incomplete = _parse_content(attributes, _OUTPUT, "assistant", events.output)
+    uncertain = _PLAIN_TEXT[_INPUT] in attributes and _INPUT not in attributes
+    if uncertain and span.scope.startswith(_QUARKUS_SCOPE) and input_messages and "\n" in input_messages[-1].text:
+        input_messages, input_incomplete = None, "no_content"  # which line the question begins in, nothing says
     if (
         kind == "model"
         and input_messages
@@ -196,7 +203,7 @@ def _read_call(
         agent=find_text(attributes, "gen_ai.agent.name", "gen_ai.workflow.name"),
         variables=_find_variables(attributes),
         feedback=feedback,
-        uncertain=_PLAIN_TEXT[_INPUT] in attributes and _INPUT not in attributes,
+        uncertain=uncertain,
         sources=_find_message_sources(attributes, events),
     )
 

@@ -214,7 +214,8 @@ def parse_arguments(value: Json) -> Json:
 def find_tool_calls(body: JsonObject) -> tuple[ToolCall, ...]:
     """Find the tool calls beside a message's content, under any of the keys in use."""
     for holder in (body, as_dict(body.get("additional_kwargs"))):
-        parsed_calls = [parse_tool_call(as_dict(tool_call)) for tool_call in as_list(decode(holder.get("tool_calls")))]
+        written = decode(holder.get("tool_calls", holder.get("toolExecutionRequests")))
+        parsed_calls = [parse_tool_call(as_dict(tool_call)) for tool_call in as_list(written)]
         calls = tuple(call for call in parsed_calls if call is not None)
         if calls:
             return calls

@@ -32,8 +32,9 @@ def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
     }
     if logged:
         return _read_logged(span, logged)
-    if "langsmith.span.kind" in attributes or "gen_ai.event.start_time" in attributes:
-        return None  # LangSmith and old Strands write something else under the same names
+    is_other = "langsmith.span.kind" in attributes or "gen_ai.event.start_time" in attributes
+    if is_other or span.scope.startswith("io.quarkus"):
+        return None  # LangSmith, old Strands and Quarkus write something else under the same names
     if _DOCUMENTS in attributes or _QUERY in attributes:
         return Call(
             dialect="spring_ai",

@@ -40,7 +40,10 @@ def capture(driver: Path, environment: Path, output: Path, timeout: float = 120)
             f"{driver.name}: status {run.returncode}, {len(recording.exports)} exports: {run.stderr[-1500:]}"
         )
     private = (environment, Path(folder), DRIVERS, Path(sys.base_prefix), Path.home())
-    _write(output, truth(output.name, versions_of(driver, environment), recording), recording, private)
+    expected = truth(output.name, versions_of(driver, environment), recording)
+    for step, heard in re.findall(r"^heard: (\w+): (.+)$", driver.read_text(), re.MULTILINE):
+        next(exchange for exchange in expected["exchanges"] if exchange["exchange"] == step)["assistant"] = heard
+    _write(output, expected, recording, private)
     return recording
 
 
@@ -59,6 +62,10 @@ def _prepare(driver: Path, environment: Path, folder: Path, port: int) -> list[s
         return [str(environment / "bin" / "python"), str(driver)]
     if driver.suffix == ".go":
         return [str(environment / "driver")]
+    if driver.suffix == ".rs":
+        return [str(environment / "target" / "debug" / "driver")]
+    if driver.suffix == ".java" and (environment / "target" / "quarkus-app").exists():
+        return ["java", "-jar", f"{environment}/target/quarkus-app/quarkus-run.jar"]
     if driver.suffix == ".java":
         return [
             "java",
@@ -99,7 +106,11 @@ def versions_of(driver: Path, environment: Path) -> dict[str, str]:
         return {name: chosen.get(name, "?") for name in packages_of(driver)}
     if driver.suffix == ".java":
         named = (package.split(":") for package in packages_of(driver))
-        return {name: version for _, name, version, *_ in named}
+        return {name: version[0] for _, name, *version in named if version}
+    if driver.suffix == ".rs":
+        locked = re.findall(r'name = "(.+)"\nversion = "(.+)"', (environment / "Cargo.lock").read_text())
+        names = {package.partition("[")[0] for package in packages_of(driver)}
+        return {name: version for name, version in locked if name in names}
     for package in packages_of(driver):
         name = re.split(r"[\[!=<>]", package)[0]
         if driver.suffix == ".py":

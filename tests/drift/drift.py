@@ -45,7 +45,7 @@ class Result:
 
 def drivers() -> list[Path]:
     """The drivers, by name."""
-    found = [each for suffix in ("py", "mjs", "go", "java") for each in DRIVERS.glob(f"*.{suffix}")]
+    found = [each for suffix in ("py", "mjs", "go", "java", "rs") for each in DRIVERS.glob(f"*.{suffix}")]
     return sorted(each for each in found if not each.stem.startswith(("scenario", "talk")))
 
 
@@ -85,6 +85,17 @@ def install(driver: Path, folder: Path) -> Path:
             ["mvn", "-q", "-B", "dependency:copy-dependencies"],
             ["javac", "-parameters", "-cp", "target/dependency/*", "-d", "target/classes", str(driver)],
         ]
+        if any(package.startswith(_QUARKUS) for package in packages):
+            sources = folder / "src" / "main" / "java" / "drift"
+            sources.mkdir(parents=True)
+            shutil.copy(driver, sources)
+            commands = [["mvn", "-q", "-B", "package"]]
+    elif driver.suffix == ".rs":
+        environment = folder
+        (folder / "src").mkdir()
+        shutil.copy(driver, folder / "src" / "main.rs")
+        (folder / "Cargo.toml").write_text(_cargo(packages))
+        commands = [["cargo", "build", "-q"]]
     else:
         environment = folder
         (folder / "package.json").write_text("{}")
@@ -105,12 +116,34 @@ def _pom(packages: Sequence[str]) -> str:
         imported = each.endswith(":pom")
         scope = "<scope>import</scope>" if imported else ""
         listed[imported] += f"<dependency>{fields}{scope}</dependency>"
+    quarkus = next((package.split(":")[2] for package in packages if package.startswith(_QUARKUS)), None)
+    plugin = (
+        "<properties><maven.compiler.source>17</maven.compiler.source><maven.compiler.target>17</maven.compiler.target>"
+        "<maven.compiler.parameters>true</maven.compiler.parameters></properties><build><plugins><plugin>"
+        f"<groupId>io.quarkus</groupId><artifactId>quarkus-maven-plugin</artifactId><version>{quarkus}</version>"
+        "<executions><execution><goals><goal>build</goal></goals></execution></executions></plugin></plugins></build>"
+    )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>drift</groupId>'
-        "<artifactId>driver</artifactId><version>1</version>"
+        f"<artifactId>driver</artifactId><version>1</version>{plugin if quarkus else ''}"
         f"<dependencyManagement><dependencies>{listed[True]}</dependencies></dependencyManagement>"
         f"<dependencies>{listed[False]}</dependencies></project>"
     )
+
+
+_QUARKUS = "io.quarkus:quarkus-bom:"
+
+
+def _cargo(packages: Sequence[str]) -> str:
+    """A Cargo project with the newest releases of packages; `name[a,b]` has these features, `-default` is without any."""
+    lines = ['[package]\nname = "driver"\nversion = "0.1.0"\nedition = "2024"\n\n[dependencies]']
+    for package in packages:
+        name, _, features = package.rstrip("]").partition("[")
+        chosen = [feature for feature in features.split(",") if feature]
+        default = "false" if "-default" in chosen else "true"
+        listed = ", ".join(f'"{feature}"' for feature in chosen if feature != "-default")
+        lines.append(f'{name} = {{ version = "*", default-features = {default}, features = [{listed}] }}')
+    return "\n".join(lines) + "\n"
 
 
 def run(driver: Path, environment: Path, output: Path) -> Result:

@@ -32,6 +32,8 @@ WITHOUT_DEFINITIONS = frozenset(
         "otel-genai-openai-event",
         "otel-openai-v2-events",
         "otel-openai-v2-latest-span",
+        "quarkus-langchain4j",
+        "rig",
         "spring-ai-1.1-logs",
         "spring-ai-2",
         "traceloop-openai-events",
@@ -40,7 +42,7 @@ WITHOUT_DEFINITIONS = frozenset(
     }
 )
 """Payloads whose spans do not define the tools."""
-WITHOUT_ARGUMENTS = frozenset({"livekit-agents"})
+WITHOUT_ARGUMENTS = frozenset({"livekit-agents", "livekit-voice"})
 """Payloads whose definitions do not say what arguments a tool takes."""
 
 

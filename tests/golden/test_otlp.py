@@ -93,3 +93,11 @@ def test_a_conversation_that_the_library_does_not_name_is_known_by_its_history(f
     assert sorted(by_conversation.values()) == [1, 1, 3], "the talk of three turns, a question by itself, a failure"
     [talk] = [each for each, count in by_conversation.items() if count == 3]
     assert [len(turn.history) for turn in turns if turn.conversation_id == talk] == [0, 2, 4]
+
+
+def test_inputs_that_livekit_records_in_parts_are_whole() -> None:
+    turns = [turn for turn in normalize([PAYLOADS / "livekit-voice"]) if turn.error is None]
+    system = "You are Borealis, the support assistant of the Larkspur kayak rental. Answer in one short sentence."
+    assert [turn.system_prompt for turn in turns[:4]] == [system] * 4
+    assert [len([each for each in turn.history if each.role == "user"]) for turn in turns] == [0, 1, 2, 3, 0]
+    assert [turn.attributes.get("speech_interrupted") for turn in turns] == [None, "true", None, None, None]

@@ -11,6 +11,7 @@ _SETTINGS = (
     ("@arizeai/openinference", "OPENINFERENCE_HIDE_INPUTS=false and OPENINFERENCE_HIDE_OUTPUTS=false"),
     ("openlit", "openlit.init(capture_message_content=True)"),
     ("org.springframework", "spring.ai.chat.observations.log-prompt=true and log-completion=true, with logs exported"),
+    ("io.quarkus", "quarkus.langchain4j.tracing.include-completion=true, and a bean that writes messages with roles"),
     ("com.anthropic.claude_code", "OTEL_LOG_USER_PROMPTS=1 and OTEL_LOG_RAW_API_BODIES=1"),
     ("gcp.vertex.agent", "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=true"),
     ("pydantic-ai", "InstrumentationSettings(include_content=True)"),

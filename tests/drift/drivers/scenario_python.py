@@ -14,15 +14,16 @@ from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 
 scenario = SimpleNamespace(**json.loads(Path(os.environ["DRIFT_SCENARIO"]).read_text(encoding="utf-8")))
 
 
-def tracing() -> TracerProvider:
-    """The provider of this process, which exports each span as it ends."""
+def tracing(*, batch: bool = False) -> TracerProvider:
+    """The provider of this process, which exports each span as it ends, or many at once."""
     provider = TracerProvider(resource=Resource({"service.name": scenario.service}))
-    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter()))
+    processor = BatchSpanProcessor if batch else SimpleSpanProcessor
+    provider.add_span_processor(processor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
     return provider
 

@@ -47,3 +47,13 @@ def test_a_call_without_an_answer_that_failed_has_its_question() -> None:
     turn = trace.turn()
     assert turn.error
     assert turn.input == "Is it windy?"
+
+
+def test_a_memory_that_dropped_the_oldest_messages_between_request_and_answer() -> None:
+    earlier = [{"role": "user", "content": "Are you open?"}, {"role": "assistant", "content": "Yes."}]
+    asked = {"role": "user", "content": "Is it windy?"}
+    trace = Trace()
+    trace.span(1, "llm", {**call([*earlier, asked]), "gen_ai.response.finish_reasons": "tool_calls"})
+    trace.span(2, "llm", call([earlier[1], asked, *ROUND], "Yes, 11 m/s."))
+    turn = trace.turn()
+    assert (turn.input, turn.actual_output, turn.model_calls) == ("Is it windy?", "Yes, 11 m/s.", 2)

@@ -309,6 +309,41 @@ def test_quarkus_tells_texts_without_roles() -> None:
     assert turn.attributes["input_uncertain"] is True
 
 
+@pytest.mark.parametrize(
+    "names", [("gen_ai.prompt", "gen_ai.completion"), ("gen_ai.content.prompt", "gen_ai.content.completion")]
+)
+def test_quarkus_texts_of_several_messages_are_no_question(names: tuple[str, str]) -> None:
+    prompt, completion = names
+    held = {"gen_ai.request.model": "m-1", "gen_ai.response.id": "r-1", "gen_ai.response.finish_reasons": "STOP"}
+    scope = "io.quarkus.opentelemetry"
+    turn = (
+        Trace()
+        .span(1, "completion m-1", {**held, prompt: f"Be brief.\n{QUESTION}", completion: ANSWER}, scope=scope)
+        .turn()
+    )
+    assert (turn.input, turn.incomplete) == (None, "no_content")
+    turn = Trace().span(1, "completion m-1", {**held, prompt: QUESTION, completion: ANSWER}, scope=scope).turn()
+    assert (turn.input, turn.actual_output, turn.incomplete) == (QUESTION, ANSWER, None)
+
+
+def test_langchain4js_own_json_of_messages() -> None:
+    called = {"id": "c1", "name": "get_wind", "arguments": '{"place": "Laeso"}'}
+    messages = [
+        {"text": "Be brief.", "type": "SYSTEM"},
+        {"contents": [{"text": "Windy?", "type": "TEXT"}], "attributes": {}, "type": "USER"},
+        {"toolExecutionRequests": [called], "attributes": {}, "type": "AI"},
+        {"id": "c1", "toolName": "get_wind", "contents": [{"text": "calm", "type": "TEXT"}], "type": "TOOL_EXECUTION_RESULT"},
+        {"toolExecutionRequests": [], "text": "No.", "type": "AI"},
+        {"contents": [{"text": QUESTION, "type": "TEXT"}], "type": "USER"},
+    ]  # fmt: skip
+    turn = Trace().span(1, "chat", {**chat("", ANSWER), "gen_ai.input.messages": json.dumps(messages)}).turn()
+    assert (turn.input, turn.system_prompt) == (QUESTION, "Be brief.")
+    assert [(each.role, each.content) for each in turn.history] == [
+        ("user", "Windy?"), ("assistant", ""), ("tool", "calm"), ("assistant", "No."),
+    ]  # fmt: skip
+    assert turn.history[1].tool_calls[0].arguments == {"place": "Laeso"}
+
+
 # --- Logfire's clients before they followed the conventions
 
 

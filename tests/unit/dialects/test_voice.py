@@ -61,3 +61,27 @@ def test_pipecats_turn_is_around_the_model() -> None:
 def test_a_latency_that_is_none_is_left_out(latency: Any) -> None:
     held = {**chat("Windy?", "Yes."), "time_to_first_token_ms": latency, "end_reason": True}
     assert _spoken(Trace().span(1, "llm", held).turn()) == (None, None)
+
+
+@pytest.mark.parametrize("heard", ["Yes, nine metres", "Yes"])
+def test_an_answer_that_was_cut_off_ends_where_the_user_cut_in(heard: str) -> None:
+    held = {"gen_ai.operation.name": "invoke_agent", "lk.generation_id": "g1", "lk.interrupted": True}
+    words = {"lk.pii.user_input": "Windy?", "lk.pii.response.text": heard}
+    trace = Trace().span(1, "agent_turn", {**held, **words}, took=9)
+    turn = trace.span(2, "llm_request", chat("Windy?", "Yes, nine metres a second."), parent=1).turn()
+    assert (turn.input, turn.actual_output, turn.incomplete) == ("Windy?", heard, None)
+
+
+def test_an_input_that_continues_another_calls_is_put_together() -> None:
+    before, system = (
+        chat("Windy?", "Yes."),
+        {"gen_ai.system_instructions": '[{"type": "text", "content": "Be brief."}]'},
+    )
+    new = '[{"role": "assistant", "content": "Yes."}, {"role": "user", "content": "And at Laeso?"}]'
+    after = {**chat("And at Laeso?", "Calm."), "gen_ai.input.messages": new, "lk.input.dropped_from_base": 0}
+    whole = Trace().span(1, "llm_request", {**before, **system})
+    turn = whole.span(2, "llm_request", {**after, "lk.input.base_span_id": f"{1:016x}"}).turns()[-1]
+    assert (turn.input, turn.system_prompt, len(turn.history)) == ("And at Laeso?", "Be brief.", 2)
+    assert "truncated_fields" not in turn.attributes
+    turn = Trace().span(2, "llm_request", {**after, "lk.input.base_span_id": f"{1:016x}"}).turn()
+    assert (turn.input, turn.attributes["truncated_fields"]) == ("And at Laeso?", "history,system_prompt")
