@@ -326,9 +326,8 @@ def check(
     """
     from collector.commands.check.check import report
     from collector.commands.check.deferred_plan import batch_lines
-    from collector.commands.check.kafka_plan import kafka_lines
+    from collector.commands.check.kafka_plan import kafka_lines, retention_lines
     from collector.commands.check.plan_json import plan_json
-    from collector.commands.check.retention import retention_lines
     from collector.commands.check.summary import summary
     from collector.commands.check.traffic import counts_of, trace_lines, traffic
     from collector.config.named_files import elsewhere_notes

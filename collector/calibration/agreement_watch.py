@@ -26,7 +26,7 @@ from collector.calibration.random_labels import (
 from collector.export.segments import Dimension, Segments
 from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import IncrementalReader
-from collector.statistics.agreement import FEWEST
+from collector.statistics.agreement import FEWEST, Interval, ScoreScale, agreement
 from collector.statistics.audited_sums import (
     PEOPLE_WINDOW,
     SUM_NAMES,
@@ -37,7 +37,6 @@ from collector.statistics.audited_sums import (
 )
 from collector.statistics.bias import biases
 from collector.statistics.confusion import VerdictAgreement
-from collector.statistics.score_scale import Interval, ScoreScale, agreement
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
 

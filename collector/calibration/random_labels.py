@@ -13,11 +13,11 @@ from typing import Literal, NamedTuple
 
 from collector.calibration.labels import HumanLabel
 from collector.records.audits import FEWEST_AUDITS
+from collector.statistics.agreement import ScoreScale
 from collector.statistics.audited_sums import SUM_NAMES, TOTALS, AuditedSums, growth
+from collector.statistics.bounded_sums import VARIANCE_FLOOR
 from collector.statistics.confusion import Bounded, Confusion, VerdictAgreement
-from collector.statistics.estimator import VARIANCE_FLOOR
 from collector.statistics.intervals import Z, share_interval
-from collector.statistics.score_scale import ScoreScale
 
 WEAKEST = 0.2
 """Sensitivity + specificity - 1 below which a judge tells too little of what people would say to be corrected."""

@@ -13,7 +13,7 @@ from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.evaluate.sampling.draw_key import draw_key
 from collector.logs.log import Log
-from collector.page.label_draw import Draw, LabelQueueSettings, draw, place
+from collector.page.label_queue import Draw, LabelQueueSettings, draw, place
 from collector.past.evaluations import evaluations_in
 from collector.past.turns import case_of, labels_in, turns_in_log
 from collector.records.numbered_lines import numbered_lines

@@ -1,4 +1,7 @@
-"""The configuration file's keys, as models. Each part of the service declares its own; this file puts them together."""
+"""The configuration file's keys, as models. Each part of the service declares its own; this file puts them together.
+
+The configuration of feedback: how long it waits, whose is believed, and what its numbers mean.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +14,6 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator, model_va
 from collector.config.alerts import AlertSettings, GoldenSettings, MonitorAlertSettings
 from collector.config.dialects import DialectSettings
 from collector.config.endpoints import checked_endpoint, checked_key, list_prices, only_by_client, pair_named
-from collector.config.feedback import FeedbackSettings
 from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
 from collector.evaluate.guardrails import CanarySettings
@@ -23,6 +25,7 @@ from collector.page.settings import PageSettings
 from collector.receive.access import AuthSettings
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.attributes import is_reserved
+from collector.records.sent_documents import LONGEST_NAME
 from collector.redact.open_redactor import RedactSettings
 from collector.section import Section
 from evaluators.asking.sight import Sight
@@ -31,6 +34,34 @@ from evaluators.judges.local_embeddings import LOCAL_MODEL, local_model
 from evaluators.judges.requests import subject_first_model
 from evaluators.packs.packed_prompt import MOST_QUESTIONS
 from evaluators.questions import deciding_model
+
+
+class FeedbackNameSettings(Section):
+    """The scale of feedback with one name."""
+
+    scale: tuple[float, float] = (0.0, 1.0)
+    """The worst and the best number, like [1, 5] for stars; [5, 1] where low numbers are good."""
+
+    def _mistakes(self) -> Iterator[str]:
+        if self.scale[0] == self.scale[1]:
+            yield "scale: the worst and the best number are the same; write for instance [1, 5]"
+
+
+class FeedbackSettings(Section):
+    """Feedback of users, experts and programs: by OTLP, `POST /v1/feedback`, topics and files, at any time."""
+
+    wait: Seconds = Field(default=7 * 86_400.0, gt=0, le=90 * 86_400.0)
+    """How long feedback waits for an evaluation of what it is about, and how far back it finds one; then it is counted
+    as unmatched."""
+    names: dict[Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)], FeedbackNameSettings] = Field(
+        default_factory=dict, max_length=50
+    )
+    """Names of feedback that are labels of metrics, with the scale of their numbers; others are `other`, and their
+    numbers count from 0 to 1."""
+    experts: Literal["never", "always"] | list[str] = "never"
+    """Senders whose feedback of source expert over HTTP becomes a label: none, all, or the named tenants. Topics and
+    files are always trusted."""
+
 
 _EVENT_NAME = re.compile(EVENT_NAME)
 _PROXY_URL = re.compile(r"https?://[^/]")

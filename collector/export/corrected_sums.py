@@ -6,7 +6,7 @@ fall, so the sums are of z + c:
 
     mean = WZ / W - c,    error = sqrt(W2Z2 - 2 m W2Z + m² W2) / W    with m = WZ / W
 
-where W and W2 are those of the estimator (`collector.statistics.estimator`); the error is that of z, as adding c shifts
+where W and W2 are the sums of `collector.statistics.bounded_sums`; the error is that of z, as adding c shifts
 all. Weights are bounded as those of the scores are, by sums that saw the same conversations.
 
 Shares of labels as scores: 1 where an evaluation has the label, else 0, so that a share is a mean like any other.

@@ -19,9 +19,8 @@ from collector.logs.addresses import ListeningHost
 from collector.records.audits import audit_of, audit_outcome
 from collector.records.feedback import FeedbackSubject, JoinedFeedback
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, audit_name, audited_weight
-from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Weight
+from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Sums, Weight
 from collector.statistics.conversations import PAUSE
-from collector.statistics.estimator import Sums
 from collector.telemetry import series as metrics
 from collector.telemetry.registry import OTHER, Telemetry
 from evaluators.results import Evaluation

@@ -12,8 +12,7 @@ from functools import partial
 from heapq import nsmallest
 
 from collector.backoff import FailureLog
-from collector.golden.asking import GoldenTarget, Requests, results_of, score_of
-from collector.golden.cases import GoldenCase
+from collector.golden.runner import GoldenCase, GoldenTarget, Requests, results_of, score_of
 from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import first_offsets
 from collector.past.evaluations import REPLAY_OF, key_of, readable_evaluation

@@ -5,30 +5,39 @@ when single cases, a share of the judge's live calls, deviate (`Drip`).
 Their scores are stored beside the evaluation steps in the definitions log, so that a restart evaluates nothing again: a
 run under evaluator, version, configured model and the number of its period, runs after a reported change under their
 number in that period, too, references under evaluator and case.
+
+Questions to judges beside the traffic: the targets, a few cases at a time, and alerts that wait for an answer.
+
+The cases of the golden set, read from a file and validated.
+
+Notes on a golden set before it is scored: cases that lack what an evaluator needs, and too few cases.
 """
 
+import asyncio
+import hashlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import orjson
 
 from collector.backoff import FailureLog
-from collector.errors import BadInput
+from collector.errors import BadInput, ConfigError
 from collector.evaluate.plan import Assignment
-from collector.golden.asking import GoldenTarget, Requests, results_of, score_of
-from collector.golden.cases import GoldenCase
 from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import IncrementalReader, end_offsets
-from collector.records.json import evaluation_from_json
+from collector.records.json import evaluation_from_json, record_of
+from collector.records.numbered_lines import numbered_lines
 from collector.statistics.intervals import Z
 from collector.statistics.judge_change import (
+    MIN_PAIRS,
     Drip,
     GoldenRun,
     JudgeVerdict,
@@ -39,11 +48,173 @@ from collector.statistics.judge_change import (
 )
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import GOLDEN_CASES, GOLDEN_LAST_RUN, GOLDEN_SHIFT, GOLDEN_SHIFT_STDERR
-from collector.wording import plural
+from collector.wording import listed, plural, unknown
+from evaluators.asking.judge_input import is_missing
+from evaluators.cases import Conversation, Scope, Turn
 from evaluators.evaluation import Result, evaluate
+from evaluators.evaluator import Evaluator
 from evaluators.judges.definition_cache import AnswerStore
 from evaluators.packs.evaluate_pack import evaluate_pack
-from evaluators.results import Failure, JudgeStamp, Skipped
+from evaluators.results import Failure, JudgeStamp, Score, Skipped
+from evaluators.texts.exact_json import parse_exactly
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenCase:
+    """A frozen case. `scores` are its references by evaluator; an evaluator's first run gives the missing ones.
+
+    `case_id` is a hash of the case: a changed case is a new one.
+    """
+
+    case_id: str
+    case: Turn | Conversation
+    scores: Mapping[str, float]
+
+    @property
+    def scope(self) -> Scope:
+        """The evaluators that it is for."""
+        return "turn" if isinstance(self.case, Turn) else "conversation"
+
+
+def read_cases(path: Path) -> tuple[GoldenCase, ...]:
+    """Read the file: a turn or conversation record a line, with `scores` beside its fields.
+
+    Raises:
+        ConfigError: it cannot be read, or a line is not right; says which and why, not what was in it.
+    """
+    lines = numbered_lines(path, "golden.path: ", remedy="")
+    cases = [_case(line, f"{path}, line {number}") for number, line in lines]
+    if not cases:
+        raise ConfigError(f"golden.path: {path}: has no cases")
+    return tuple(cases)
+
+
+def _case(line: bytes, where: str) -> GoldenCase:
+    try:
+        values: Any = parse_exactly(line)
+    except orjson.JSONDecodeError as error:
+        raise ConfigError(f"golden.path: {where}: is not JSON; write one object a line") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"golden.path: {where}: should be an object: a turn or a conversation, with scores")
+    values = dict(values)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    scores = _scores(values.pop("scores", {}), where)  # pyright: ignore[reportUnknownArgumentType]
+    case_id = hashlib.sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+    try:
+        case = record_of(values, Conversation if "turns" in values else Turn)
+    except BadInput as error:
+        raise ConfigError(f"golden.path: {where}: {error}") from None
+    return GoldenCase(case_id, case, scores)
+
+
+def _scores(scores_by_name: Any, where: str) -> dict[str, float]:
+    if not isinstance(scores_by_name, dict):
+        raise ConfigError(f"golden.path: {where}: scores should be an object: evaluator to score")
+    scores: dict[str, float] = {}
+    for name, score in scores_by_name.items():  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+            raise ConfigError(f"golden.path: {where}: scores.{name}: should be a number from 0 to 1")
+        scores[str(name)] = float(score)  # pyright: ignore[reportUnknownArgumentType]
+    return scores
+
+
+def case_notes(cases: Sequence[GoldenCase], evaluators: Mapping[str, Evaluator[Any]]) -> Iterator[str]:
+    """A line for each evaluator whose judge the set cannot watch, and for references of none.
+
+    `evaluators` are those in use that ask a judge, by name.
+    """
+    for name, evaluator in evaluators.items():
+        own = [case for case in cases if case.scope == evaluator.scope]
+        lacking = [fields for case in own if (fields := _lacking(case, evaluator))]
+        if len(own) - len(lacking) < MIN_PAIRS:
+            fields = sorted({field for each in lacking for field in each})
+            why = f" ({len(lacking)} lack {listed(fields)})" if fields else ""
+            usable = f"{len(own) - len(lacking)} of {plural(len(cases), 'case')}"
+            yield f"golden.path: {name} can score {usable}{why}; a shift of its judge is seen with {MIN_PAIRS} or more"
+    for name in sorted({name for case in cases for name in case.scores} - set(evaluators)):
+        yield f"golden.path: scores names an {unknown('evaluator', name, evaluators)}"
+
+
+def _lacking(case: GoldenCase, evaluator: Evaluator[Any]) -> list[str]:
+    """The fields without which the case is skipped."""
+    if isinstance(case.case, Turn) and case.case.incomplete is not None:
+        return ["content"]
+    return sorted(name for name in evaluator.requires if is_missing(case.case, name))
+
+
+CONCURRENCY = 4
+"""Cases evaluated at once: few, since traffic has priority."""
+ANSWERED_WITHIN = 30.0
+"""Seconds for which an alert waits for the run that it asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenTarget:
+    """An evaluator whose judge is checked. `judge` is the judge's name in the configuration, `monitor` who pays."""
+
+    assignment: Assignment
+    judge: str
+    monitor: str = ""
+
+    @property
+    def key(self) -> str:
+        """Evaluator, version and model: what a run belongs to."""
+        return f"{self.assignment.evaluator.name}/{self.assignment.version}/{self.assignment.judge.model}"
+
+    @property
+    def definition(self) -> tuple[str, str]:
+        """Evaluator and version."""
+        return self.assignment.evaluator.name, self.assignment.version
+
+
+R = TypeVar("R", bound=Result | None)
+
+
+async def results_of(cases: Iterable[GoldenCase], ask: Callable[[GoldenCase], Awaitable[R]]) -> dict[str, R]:
+    """The result of every case by its id."""
+    slots = asyncio.Semaphore(CONCURRENCY)
+
+    async def score(case: GoldenCase) -> tuple[str, R]:
+        async with slots:
+            return case.case_id, await ask(case)
+
+    return dict(await asyncio.gather(*map(score, cases)))
+
+
+def score_of(result: Result | None) -> float | None:
+    """Its score, if it has one."""
+    return result.outcome.value if result is not None and isinstance(result.outcome, Score) else None
+
+
+class Requests:
+    """Requests for work of a task that otherwise runs by the clock."""
+
+    def __init__(self) -> None:
+        self._request, self._answer = asyncio.Event(), asyncio.Event()
+        self._answer.set()
+
+    def ask(self) -> None:
+        """Have the work done at once."""
+        self._answer.clear()
+        self._request.set()
+
+    async def wait_for_answer(self) -> bool:
+        """Wait a little until it is done; whether it was asked for, and not done before."""
+        if self._answer.is_set():
+            return False
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._answer.wait(), ANSWERED_WITHIN)
+        return True
+
+    async def serve(self, work: Callable[[], Awaitable[None]], every: float) -> None:
+        """Do the work every so many seconds, and when it is asked for."""
+        while True:
+            self._request.clear()
+            await work()
+            if not self._request.is_set():
+                self._answer.set()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._request.wait(), every)
+
 
 JudgeName = tuple[str, str | None]
 """A judge's model as it names itself, and its fingerprint if it has one."""

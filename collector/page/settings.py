@@ -8,7 +8,7 @@ from pydantic import Field
 
 from collector.durations import Seconds
 from collector.logs.addresses import ListeningHost
-from collector.page.label_draw import LabelQueueSettings
+from collector.page.label_queue import LabelQueueSettings
 from collector.receive.access import AuthSettings, TlsSettings, is_loopback
 from collector.section import Section
 

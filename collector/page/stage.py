@@ -13,8 +13,7 @@ from functools import partial
 
 from collector.errors import BadInput
 from collector.logs.log import Committed, StoredRecord
-from collector.page.score_series import MINUTE
-from collector.page.sums_history import SumsHistory
+from collector.page.score_series import MINUTE, SumsHistory
 from collector.page.view import View
 from collector.records.feedback import is_joined_feedback, parse_joined_feedback
 from collector.records.json import evaluation_from_json, label_from_json, turn_from_json

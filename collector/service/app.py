@@ -2,47 +2,253 @@
 
 Downstream stages start first, so that none sends to one that is not there yet; upstream stages stop first, so that each
 can hand over what it has.
+
+How many partitions the topics had when the service first used them: more of them send conversations elsewhere.
+
+A record goes to the partition that its key's hash selects. With another number of partitions, turns of an open
+conversation go to another partition than its earlier ones, and what is done is looked for where it is not.
+
+The guard of a process against records that end it: its journal, and what earlier processes ended in.
+
+The health checks of a process: its logs, their disk and their consumers. Judges and exporters add their own.
+
+Retention: records that nobody needs any more are removed from the logs.
 """
 
 import asyncio
 import logging
 import os
+import shutil
 import signal
-from collections.abc import AsyncGenerator, Callable, Collection
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from collector.backoff import Backoff, FailureLog
 from collector.config.configured import Config
+from collector.config.settings import KafkaLogSettings, LogSettings, Settings
 from collector.errors import ConfigError
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.stage import GROUP
-from collector.logs.journal.stall_watchdog import exit_stalled
+from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
+from collector.logs.journal.guard import FatalUnits, Guard
+from collector.logs.journal.journal_file import JournalFile, private_folder
+from collector.logs.journal.stall_watchdog import StallWatchdog, exit_stalled
+from collector.logs.log import Log, LogError, LogUnavailable
 from collector.logs.sqlite_shares import PartitionShare
-from collector.service.assembly_builder import start_assemble, start_link
+from collector.page.score_series import RETENTION
+from collector.service.assembly_builder import follow_wanted, start_assemble, start_link
 from collector.service.evaluate import Evaluating
 from collector.service.export import Exporters, open_exporters, serving_metrics, start_exporters, start_feedback_exports
 from collector.service.gauges import show_build
-from collector.service.health_checks import start_health_checks, start_retention
 from collector.service.live.exchange import OpenedJudges
 from collector.service.live.history import ConfigurationHistory
 from collector.service.live.reload import Reload, start_reload
 from collector.service.live.status import ConfigurationStatus
-from collector.service.open_guard import open_guard
 from collector.service.open_logs import Logs, open_logs, own_items
 from collector.service.page import start_page
-from collector.service.partition_numbers import require_partitions
 from collector.service.process import PrepareChange, Process, unprepared
 from collector.service.process_resources import ProcessResources
 from collector.service.receive import start_receive
 from collector.service.tasks import open_tasks
-from collector.service.wanted import follow_wanted
 from collector.service.watch import Watching, start_watch
 from collector.service.workers.worker import Worker
 from collector.telemetry.logging import LogLevel, level_of, log_as_json, set_level
 from collector.telemetry.registry import Telemetry
 from collector.wording import unknown
+
+PROBE_EVERY, PROBE_TOPICS_EVERY = 1.0, 5.0
+"""Seconds between two probes of the logs in a file, and in topics."""
+
+ANSWERS_WITHIN = 5.0
+"""Seconds after which a probe that has not ended is a problem."""
+
+LOW_DISK = 256 << 20
+"""Free bytes below which the disk of a file is nearly full: it may grow by 64 MiB at once."""
+
+
+def start_health_checks(process: Process) -> None:
+    """Add the checks of logs, consumers and disk, and start probing."""
+    health, settings = process.resources.health, process.config.settings.log
+    probe = LogProbe(process.logs)
+    health.add("log", probe.problem, vital=True)
+    health.add("consumers", process.tasks.stalled_consumers, vital=False)
+    health.add("tasks", process.tasks.problem, vital=False)
+    if settings.kind == "sqlite":
+        health.add("disk", partial(disk_problem, Path(settings.path)), vital=False)
+    process.tasks.start("log probe", partial(probe.run_forever, _interval(settings)))
+
+
+def _interval(settings: LogSettings) -> float:
+    return PROBE_TOPICS_EVERY if settings.kind == "kafka" else PROBE_EVERY
+
+
+class LogProbe:
+    """Sees again and again that the logs can be written."""
+
+    def __init__(self, logs: Iterable[Log], clock: Callable[[], float] = time.monotonic) -> None:
+        self._logs = list(logs)
+        self._clock = clock
+        self._problem: str | None = None
+        self._started: float | None = None
+
+    def problem(self) -> str | None:
+        """The finding of the last probe, or that the one in progress takes long."""
+        if self._started is not None and (waited := self._clock() - self._started) > ANSWERS_WITHIN:
+            return f"has not answered for {waited:.0f} s"
+        return self._problem
+
+    async def run_forever(self, interval: float) -> None:
+        """Probe until cancelled, with `interval` seconds between."""
+        while True:
+            await self.probe()
+            await asyncio.sleep(interval)
+
+    async def probe(self) -> None:
+        """Probe each log once, up to the first that cannot be written."""
+        self._started = self._clock()
+        try:
+            for log in self._logs:
+                await log.probe()
+        except LogError as error:
+            self._problem = str(error)
+        except Exception as error:
+            self._problem = repr(error)
+            raise
+        else:
+            self._problem = None
+        finally:
+            self._started = None
+
+
+def disk_problem(path: Path) -> str | None:
+    """Whether the disk of a file is nearly full."""
+    try:
+        free = shutil.disk_usage(path.parent).free
+    except OSError as error:
+        return f"{path.parent}: {error.strerror}"
+    return f"{free >> 20} MiB are free at {path.parent}" if free < LOW_DISK else None
+
+
+TRUNCATE_EVERY = 600.0
+"""Seconds between two truncations."""
+TRUNCATE_TEXT_EVERY = 10.0
+"""The same where no text is stored."""
+
+
+def start_retention(process: Process) -> None:
+    """Truncate the logs periodically; topics have a retention of their own."""
+    if process.config.settings.log.kind != "kafka":
+        process.tasks.start("retention", partial(_truncate_forever, process.logs, process.config.settings))
+
+
+async def _truncate_forever(logs: Logs, settings: Settings) -> None:
+    consumed: list[tuple[Log, str]] = [(logs.spans, "assemble"), (logs.turns, "evaluate")]
+    if logs.unlinked is not None:
+        consumed.append((logs.unlinked, "link"))
+    if logs.judged_spans is not None:
+        consumed.append((logs.judged_spans, JUDGED_SPANS_GROUP))
+    failures = {log.name: FailureLog(f"removing old records of {log.name}") for log in logs}
+    while True:
+        for log, consumer in (*consumed, *((log, None) for log in (logs.evaluations, logs.history) if log is not None)):
+            try:
+                age = RETENTION if log is logs.history else settings.log.retention
+                await log.truncate(time.time() - age)
+                # Not before the consumer has read them: it may start later.
+                if consumer is not None and not settings.store_text:
+                    await log.truncate(time.time(), (consumer,))
+            except LogUnavailable as error:
+                failures[log.name].failed(error)
+            else:
+                failures[log.name].succeeded()
+        await asyncio.sleep(TRUNCATE_EVERY if settings.store_text else TRUNCATE_TEXT_EVERY)
+
+
+@asynccontextmanager
+async def open_guard(
+    settings: Settings, logs: Logs, on_stall: Callable[[], None] | None = None
+) -> AsyncGenerator[Guard]:
+    """The guard, until left. With `on_stall` a record that holds the event loop is noticed, too.
+
+    Logs in memory end with the process, so nothing can come back.
+    """
+    fatal = FatalUnits(logs.definitions, settings.dead_letters.max_ends)
+    prefix = _journal_prefix(settings.log)
+    file = JournalFile.open(prefix) if prefix is not None else None
+    with ExitStack() as stack:
+        if file is not None:
+            stack.callback(file.close)
+            ends = file.ended_in()
+            await Backoff(cap=1.0).repeat(
+                lambda: fatal.record_ends(ends), LogUnavailable, action="writing down what was in process"
+            )
+            file.begin()
+        guard = Guard(file.journal if file is not None else None, fatal)
+        if on_stall is not None:
+            watchdog = StallWatchdog(guard.journal, settings.dead_letters.stall_after, on_stall)
+            stack.enter_context(watchdog.watching())
+        yield guard
+
+
+def _journal_prefix(settings: LogSettings) -> Path | None:
+    """How the paths of the journals begin; None if there can be none."""
+    match settings.kind:
+        case "memory":
+            return None
+        case "sqlite":
+            path = Path(settings.path)
+            return path.with_name(f"{path.name}-in-process")
+        case "kafka":
+            assert settings.kafka is not None  # the configuration is checked
+            if settings.kafka.state_directory is not None:
+                return Path(settings.kafka.state_directory) / f"{settings.kafka.prefix}-in-process"
+            folder = private_folder(settings.kafka.prefix, *settings.kafka.bootstrap_servers)
+            return None if folder is None else folder / "in-process"
+
+
+_KEY = "log.kafka.partitions"
+
+
+async def require_partitions(notes: GeneratedStepsStore, settings: KafkaLogSettings) -> None:
+    """See that the topics have the partitions that they had before, or that a change is meant.
+
+    Raises:
+        ConfigError: somebody has added partitions to the topics.
+    """
+    before = await _noted(notes)
+    if before is None:
+        await notes.save(_key(None), str(settings.partitions))
+    elif before != settings.partitions:
+        if settings.repartitioned_from != before:
+            raise ConfigError(
+                f"log.kafka.partitions: the topics had {before} partitions and have {settings.partitions}: "
+                "conversations that are open would be judged in two halves, and turns that come again twice; stop the "
+                "senders until evalstream_open_conversations and evalstream_evaluations_in_flight are 0 with the old "
+                f"configuration, or use another prefix; then, or to accept it, set repartitioned_from: {before}"
+            )
+        await notes.save(_key(before), str(settings.partitions))
+
+
+async def _noted(notes: GeneratedStepsStore) -> int | None:
+    """The number after all changes that were meant; None before the first start."""
+    number: int | None = None
+    while (after := await notes.load(_key(number))) is not None:
+        number = int(after)
+    return number
+
+
+def is_note(key: bytes | None) -> bool:
+    """Whether a record of the definitions log says how many partitions the topics had."""
+    return key is not None and key.startswith(_KEY.encode())
+
+
+def _key(before: int | None) -> str:
+    return _KEY if before is None else f"{_KEY} after {before}"
+
 
 logger = logging.getLogger(__name__)
 

@@ -34,9 +34,8 @@ from collector.judging.open_judges import judges_in_use, open_judges
 from collector.logs.exchangeable_folds import ExchangeableFolds
 from collector.logs.log import OpenFold
 from collector.service import gauges
-from collector.service.fold_layers import FoldNeeds, layered
 from collector.service.plan_builder import build_plan
-from collector.service.process import Process, unprepared
+from collector.service.process import FoldNeeds, Process, layered, unprepared
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BATCH_CALLS_FAILED, BATCH_REQUESTS, BATCHES, UNDEFERRED
 from evaluators.errors import JudgeError

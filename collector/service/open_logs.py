@@ -19,7 +19,7 @@ from collector.errors import ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import Log, LogError, LogUnavailable
 from collector.otlp.own_items import OwnItems
-from collector.page.sums_history import RETENTION
+from collector.page.score_series import RETENTION
 from collector.service.kafka_settings import settings_of_log
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECORDS_LOST

@@ -16,8 +16,7 @@ from collector.evaluate.guardrails import RedactedCase
 from collector.evaluate.judge_questions import judge_questions
 from collector.evaluate.sampling.draw_key import PUBLIC, draw_key
 from collector.page import providers
-from collector.page.security import Login
-from collector.page.server import Page, PageLogs
+from collector.page.server import Login, Page, PageLogs
 from collector.page.settings import PageSettings
 from collector.page.sources import AlertView, BudgetView
 from collector.receive.access import BearerTokens

@@ -32,13 +32,11 @@ from collector.receive.otlp_ingest import IngestRules, SenderLimits
 from collector.receive.parsed_request import TurnNoting
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.ready_made import Incoming
-from collector.service.assembly_builder import build_turn_notes
-from collector.service.fold_layers import FoldNeeds, layered
+from collector.service.assembly_builder import WantedConversations, build_turn_notes
 from collector.service.kafka_settings import group_of, settings_of_source
 from collector.service.open_logs import loss_counter
-from collector.service.process import Process
+from collector.service.process import FoldNeeds, Process, layered
 from collector.service.process_resources import raise_descriptor_limit, with_descriptors
-from collector.service.wanted import WantedConversations
 
 if TYPE_CHECKING:
     from kafka.structs import TopicPartition

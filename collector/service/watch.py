@@ -38,10 +38,8 @@ from collector.evaluate.references.subject import OUTCOME
 from collector.evaluate.scheduling.dispatch import utc_now
 from collector.export.corrected_sums import share_name
 from collector.export.prometheus import PrometheusSettings
-from collector.golden.asking import GoldenTarget
-from collector.golden.cases import GoldenCase, read_cases
 from collector.golden.own_past import OwnPast
-from collector.golden.runner import GoldenRules, GoldenRuns, ReportedJudges
+from collector.golden.runner import GoldenCase, GoldenRules, GoldenRuns, GoldenTarget, ReportedJudges, read_cases
 from collector.judging.layers import without_answer_cache
 from collector.page.sources import AlertView, PeopleView
 from collector.records.attributes import STANDARD
@@ -50,9 +48,9 @@ from collector.service.plan_builder import audit_version_in
 from collector.service.process import Apply, Process, unprepared
 from collector.service.releases import ComparedReleases, start_releases
 from collector.service.tasks import Work
+from collector.statistics.agreement import ScoreScale
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.judge_change import JudgeVerdict
-from collector.statistics.score_scale import ScoreScale
 from evaluators.evaluation import Result
 from evaluators.judges.audited import Audited
 from evaluators.wire.http_client import HttpClient

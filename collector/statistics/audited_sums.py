@@ -33,9 +33,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 
 from collector.records.audits import FEWEST_AUDITS, AuditScore
-from collector.statistics.bounded_sums import Weight
+from collector.statistics.bounded_sums import VARIANCE_FLOOR, Sums, Weight
 from collector.statistics.conversations import PAUSE, Conversations, fading
-from collector.statistics.estimator import VARIANCE_FLOOR, Sums
 from collector.statistics.intervals import UNSEEN, MeanInterval, mean_interval
 from evaluators.results import Sampling
 

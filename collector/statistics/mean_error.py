@@ -1,7 +1,7 @@
 """The standard error of a window's mean, where what is missing from the window may weigh most.
 
 With the residual squares r = Σ (b - mean · a)² + v · Σ a² over a window's conversations (a, b and the five sums as in
-`collector.statistics.estimator`, v = `VARIANCE_FLOOR`), N its number of scores and W the sum of its weights,
+`collector.statistics.bounded_sums`, v = `VARIANCE_FLOOR`), N its number of scores and W the sum of its weights,
 
     error = √ max(r, N / N_day · r_day) / W
 
@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from collector.statistics.estimator import Sums
+from collector.statistics.bounded_sums import Sums
 
 
 @dataclass(frozen=True, slots=True)

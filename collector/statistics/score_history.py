@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from math import cos, hypot, pi, sin, sqrt
 from typing import NamedTuple
 
-from collector.statistics.bounded_sums import BoundedSums, Weight
-from collector.statistics.estimator import Sums
+from collector.statistics.bounded_sums import BoundedSums, Sums, Weight
 
 HOUR = 3600.0
 DAY = 86_400.0

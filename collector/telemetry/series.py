@@ -86,7 +86,7 @@ ESTIMATOR_W2Y = counter("evalstream_estimator_w2y_total", _EVALUATION)
 ESTIMATOR_W2Y2 = counter("evalstream_estimator_w2y2_total", _EVALUATION)
 """Sum over conversations of (sum of w times score) squared, for the mean's standard error."""
 ESTIMATOR_SUMS = (ESTIMATOR_W, ESTIMATOR_WY, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMATOR_W2Y2)
-"""The counters of the sums of scores, in the order of `collector.statistics.estimator.Sums`."""
+"""The counters of the sums of scores, in the order of `collector.statistics.bounded_sums.Sums`."""
 AUDITED_SUMS = counter("evalstream_audited_sums_total", (*_EVALUATION, "sum"))
 """The twenty sums by which audits correct a mean: totals, and products of two of them, over conversations."""
 AUDITS = counter("evalstream_audits_total", ("evaluator", "monitor", "outcome"))

@@ -55,7 +55,7 @@ class Selected:
         return f"{self.total(ESTIMATOR_WY)} / ({self.total(ESTIMATOR_W)} > 0)"
 
     def error(self) -> str:
-        """The standard error of the mean: Hájek's estimator, see collector/statistics/estimator.py."""
+        """The standard error of the mean: Hájek's estimator, see collector/statistics/bounded_sums.py."""
         mean = f"({self.mean()})"
         squares = (
             f"{self.total(ESTIMATOR_W2Y2)} - 2 * {mean} * {self.total(ESTIMATOR_W2Y)}"

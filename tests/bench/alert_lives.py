@@ -12,8 +12,18 @@ import numpy as np
 
 from collector.config.alerts import DAY as SECONDS_OF_A_DAY
 from collector.config.alerts import AlertSettings
-from collector.statistics.drop_detector import MOST_INTERVALS, NOTHING, DropDetector, fans_coefficient
-from collector.statistics.incident import CONTINUES, LARGEST_MARGIN, LEAST_SPAN, ROOM, STAKES, recovery_threshold
+from collector.statistics.incident import (
+    CONTINUES,
+    LARGEST_MARGIN,
+    LEAST_SPAN,
+    MOST_INTERVALS,
+    NOTHING,
+    ROOM,
+    STAKES,
+    DropDetector,
+    fans_coefficient,
+    recovery_threshold,
+)
 
 RECOVERS = recovery_threshold(AlertSettings().false_recovery_days * SECONDS_OF_A_DAY, 60.0)
 _CURVES = np.array([fans_coefficient(stake) * stake**2 for stake in STAKES])

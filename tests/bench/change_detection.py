@@ -30,8 +30,8 @@ from streams import LEVELS, MEAN, shares
 from test_long_conversations import KINDS as LONG
 from test_long_conversations import stream as lasting
 
-from collector.statistics.drop_detector import DropDetector, threshold
-from collector.statistics.estimator import VARIANCE_FLOOR
+from collector.statistics.bounded_sums import VARIANCE_FLOOR
+from collector.statistics.incident import DropDetector, threshold
 
 HOURS, WEEK, WEEKS, DAYS = 6, 168, 4, 90
 FALLS = (0.03, 0.06, 0.12, 0.25)

@@ -1,7 +1,7 @@
 """False alarms and delays of the alerts on scores, simulated: `python tests/bench/drop_detection.py [--quick]`.
 
 Prints the tables of tests/bench/ALERTS.md. Scores on five levels, in control of mean 0.80 and standard deviation 0.27, held
-to 0.77; Poisson arrivals; one look a minute. The detector is the service's own (collector.statistics.drop_detector): its bets,
+to 0.77; Poisson arrivals; one look a minute. The detector is the service's own (collector.statistics.incident): its bets,
 coefficients and threshold; `alert_lives.py` runs many streams of it at once. False alarms are notifications per 30 days
 and series: two belong together if less than five minutes lie between. "edge" is a mean of exactly 0.77: as bad as it may
 be without being wrong.
@@ -23,8 +23,8 @@ from alert_lives import Minutes, begun, fall_numbers
 from stream_sums import COLUMNS, Turns, sums_and_gains
 from streams import LEVELS, MEAN, shares
 
-from collector.statistics.drop_detector import DropDetector, threshold
-from collector.statistics.estimator import VARIANCE_FLOOR
+from collector.statistics.bounded_sums import VARIANCE_FLOOR
+from collector.statistics.incident import DropDetector, threshold
 
 DAY = 1440
 TARGET = 0.77

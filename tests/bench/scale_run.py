@@ -39,8 +39,7 @@ from processes import Process, processes
 from quick_judge import serving
 from whole_way import PER_REQUEST, STAGES
 
-from collector.commands.check.capacity import capacity_of
-from collector.commands.check.cpu_costs import FLOOR, costs_here
+from collector.commands.check.capacity import FLOOR, capacity_of, costs_here
 from collector.config.loading import load
 
 WITHIN = 0.2

@@ -13,7 +13,7 @@ import numpy as np
 
 from collector.statistics.bounded_sums import LARGEST
 from collector.statistics.conversations import FADE_DAY, PAUSE
-from collector.statistics.drop_detector import DropDetector
+from collector.statistics.incident import DropDetector
 
 HISTORY, ENOUGH, COVERED, SCORES, STEPS = 1000, 20, 0.95, 4.0, 8
 """As in `collector.statistics.bounded_sums`."""
@@ -54,7 +54,7 @@ def sums_and_gains(turns: Turns, minutes: int, of: DropDetector | None) -> tuple
 
 
 def _grown(w: np.ndarray, wy: np.ndarray, weight: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, ...]:
-    """What scores add to the five sums, as in `collector.statistics.estimator.increments`."""
+    """What scores add to the five sums, as in `collector.statistics.bounded_sums.increments`."""
     more = weight * score
     return weight, more, weight * (2.0 * w + weight), more * (w + weight) + weight * wy, more * (2.0 * wy + more)
 

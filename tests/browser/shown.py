@@ -17,8 +17,7 @@ from evaluation_samples import failed, scored, skipped
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
-from collector.page.security import Login
-from collector.page.server import Page, PageLogs
+from collector.page.server import Login, Page, PageLogs
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.view import EvaluatorView

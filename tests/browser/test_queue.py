@@ -10,7 +10,7 @@ import pytest
 from chromium import Chromium
 from shown import ASKED, showing
 
-from collector.page.label_draw import LabelQueueSettings
+from collector.page.label_queue import LabelQueueSettings
 from collector.page.settings import PageSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")  # where the browser runs

@@ -25,8 +25,7 @@ from collector.evaluate.conversations.packed_turn import user_message_hash
 from collector.evaluate.guardrails import CanarySettings, EvaluationGuardrails
 from collector.evaluate.plan import Assignment, Plan
 from collector.evaluate.sampling.draw import draw, upstream_of
-from collector.golden.asking import GoldenTarget
-from collector.golden.cases import read_cases
+from collector.golden.runner import GoldenTarget, read_cases
 from collector.judging.open_judges import open_judges
 from collector.link.conversation_linker import ConversationLinker
 from collector.link.turn_router import TurnRouter

@@ -56,9 +56,7 @@ from collector.evaluate.transfer.transfer_records import (
     parse_job,
     parse_start,
 )
-from collector.golden.asking import GoldenTarget
-from collector.golden.cases import read_cases
-from collector.golden.runner import GoldenRules, GoldenRuns, ReportedJudges
+from collector.golden.runner import GoldenRules, GoldenRuns, GoldenTarget, ReportedJudges, read_cases
 from collector.logs.kafka import KafkaLog, KafkaSource
 from collector.logs.kafka.commits import from_kafka, to_kafka, topic_id_in
 from collector.logs.log import TICK, Committed, Record, StoredRecord

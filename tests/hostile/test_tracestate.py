@@ -18,7 +18,7 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.sampling.draw import UpstreamTrust
 from collector.logs.log import StoredRecord
 from collector.records.json import evaluation_to_json, turn_to_json
-from collector.statistics.drop_detector import DropDetector, threshold
+from collector.statistics.incident import DropDetector, threshold
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
 from evaluators.judge import NoJudge

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.config.settings import LogSettings
-from collector.golden.cases import read_cases
+from collector.golden.runner import read_cases
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.records.turns import turn_record

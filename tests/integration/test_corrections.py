@@ -21,7 +21,7 @@ from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.receive.feedback_ingest import FeedbackRules
 from collector.records.json import evaluation_to_json, label_from_json
-from collector.service.corrections import CorrectionReader, Ownership
+from collector.service.export import CorrectionReader, Ownership
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS
 from evaluators.results import Label

@@ -17,7 +17,7 @@ from kafka_logs import fresh, numbered, produce, settings_for
 from log_stores import TIMING
 from prometheus_client import generate_latest
 
-from collector.commands.check.retention import lost_lines, retention_lines
+from collector.commands.check.kafka_plan import lost_lines, retention_lines
 from collector.logs.consumer_lag import ConsumerLag
 from collector.logs.kafka import KafkaLog, KafkaSettings, KafkaSource, LostRecords
 from collector.logs.kafka.retention_room import retention_rooms

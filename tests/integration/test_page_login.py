@@ -14,7 +14,7 @@ from shown import Shown, showing
 
 from collector.config.loading import check
 from collector.errors import ConfigError
-from collector.page.security import COOKIE, SESSION, Login
+from collector.page.server import COOKIE, SESSION, Login
 from collector.receive.access import AuthSettings, BearerTokens
 from collector.service.app import running
 

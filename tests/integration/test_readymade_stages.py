@@ -15,7 +15,7 @@ from collector.config.loading import check
 from collector.demo.judge import serve_judge
 from collector.logs.log import Log
 from collector.records.json import evaluation_from_json, turn_from_json
-from collector.service import health_checks
+from collector.service import app
 from collector.service.app import running
 from evaluators.results import Evaluation
 
@@ -24,7 +24,7 @@ TURN = {"conversation_id": "c", "input": "Hi", "actual_output": "Hello", "expect
 
 @pytest.fixture(autouse=True)
 def _truncating_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health_checks, "TRUNCATE_TEXT_EVERY", 0.01)
+    monkeypatch.setattr(app, "TRUNCATE_TEXT_EVERY", 0.01)
 
 
 def configured(folder: Path, **log: Any) -> Config:

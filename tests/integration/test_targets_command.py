@@ -21,7 +21,7 @@ from collector.logs.log import Record
 from collector.records.json import evaluation_to_json
 from collector.service.open_logs import open_logs
 from collector.statistics.bounded_sums import Weight
-from collector.statistics.drop_detector import DropDetector, threshold
+from collector.statistics.incident import DropDetector, threshold
 from collector.statistics.score_history import PastScore, history_of
 from evaluators.results import Evaluation, Sampling, Subject
 

@@ -58,7 +58,7 @@ TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "weighting": (
-        ("evaluators/answers/expected_score.py", "collector/statistics/estimator.py"),
+        ("evaluators/answers/expected_score.py", "collector/statistics/bounded_sums.py"),
         ("tests/unit/evaluators/test_expected_score.py", "tests/unit/statistics/test_estimator.py"),
     ),
     "turns": (
@@ -76,7 +76,7 @@ TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("tests/unit/evaluate/budget", "tests/unit/evaluate/test_stage.py", PINS),
     ),
     "drops": (
-        ("collector/statistics/drop_detector.py", "collector/alerting/rules/drops.py"),
+        ("collector/statistics/incident.py", "collector/alerting/rules/drops.py"),
         ("tests/unit/statistics/test_drop_detector.py", "tests/unit/alerting/rules/test_drops.py"),
     ),
 }

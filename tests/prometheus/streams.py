@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from collector.statistics.bounded_sums import BoundedSums, Weight
-from collector.statistics.estimator import Sums
+from collector.statistics.bounded_sums import BoundedSums, Sums, Weight
 from collector.statistics.mean_error import WindowSums
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)

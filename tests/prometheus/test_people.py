@@ -27,7 +27,7 @@ from collector.statistics.audited_sums import (
     sums_of_scores,
     totals_of,
 )
-from collector.statistics.estimator import Clusters, Sums
+from collector.statistics.bounded_sums import Clusters, Sums
 
 EVALUATOR = {"kind": "g_eval", "criteria": "Does it help?", "evaluation_params": ["actual_output"], "threshold": 0.77}
 MINUTES = 30

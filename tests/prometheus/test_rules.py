@@ -21,9 +21,8 @@ from collector.commands.init import QUESTIONS, answers_of, configuration
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.config.settings import CascadeSettings
-from collector.statistics.drop_detector import DropDetector
-from collector.statistics.estimator import Sums
-from collector.statistics.incident import DropLife, Fall, recovery_threshold
+from collector.statistics.bounded_sums import Sums
+from collector.statistics.incident import DropDetector, DropLife, Fall, recovery_threshold
 
 DAY = 1440
 EVERYTHING = ".+"

@@ -49,7 +49,7 @@ from collector.records.shared_records import divide_records, is_shared
 from collector.records.tenants import tenant_in_key, trace_key
 from collector.redact.open_redactor import RedactSettings, open_redactor
 from collector.redact.redactor import Redactor
-from collector.service.wanted import can_be_wanted
+from collector.service.assembly_builder import can_be_wanted
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
 from evaluators.conversation.completeness import Completeness

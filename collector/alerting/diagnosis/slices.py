@@ -1,7 +1,7 @@
 """Slices of the traffic: values of attributes, alone and in pairs, with the weighted sums of their scores.
 
-The sums are those of the estimator (collector/statistics/estimator.py): scores weigh 1 / sampling probability, and the
-scores of one conversation are one cluster.
+The sums are those of the estimator (collector/statistics/bounded_sums.py): scores weigh 1 / sampling probability, and
+the scores of one conversation are one cluster.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from itertools import combinations
 from math import sqrt
 from typing import NamedTuple
 
-from collector.statistics.estimator import Sums
+from collector.statistics.bounded_sums import Sums
 
 Label = tuple[str, str]
 """An attribute's name and value."""

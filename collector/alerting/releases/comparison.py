@@ -27,8 +27,8 @@ from math import hypot
 from typing import Literal
 
 from collector.alerting.releases.hourly_scores import total
+from collector.statistics.bounded_sums import Sums
 from collector.statistics.confidence_sequence import radius
-from collector.statistics.estimator import Sums
 
 BLOCK = 20.0
 """Effective conversations of each version in a block: with fewer, variances and weighted means are too uncertain."""

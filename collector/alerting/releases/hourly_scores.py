@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from collector.export.segments import text_of
-from collector.statistics.bounded_sums import BoundedSums, Weight
-from collector.statistics.estimator import Sums
+from collector.statistics.bounded_sums import BoundedSums, Sums, Weight
 from evaluators.cases import Json
 from evaluators.results import Evaluation
 from evaluators.skip_reasons import SkipReason

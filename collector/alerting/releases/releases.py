@@ -20,7 +20,7 @@ from collector.alerting.releases.hourly_scores import (
     merge,
     total,
 )
-from collector.statistics.estimator import Sums
+from collector.statistics.bounded_sums import Sums
 
 FEWEST = 5
 """Conversations before a version is one."""

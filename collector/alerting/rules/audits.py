@@ -12,7 +12,7 @@ from collector.alerting.rules import series
 from collector.alerting.rules.model import RecordingRule, Timing
 from collector.records.audits import FEWEST_AUDITS
 from collector.statistics.audited_sums import product_name
-from collector.statistics.estimator import VARIANCE_FLOOR
+from collector.statistics.bounded_sums import VARIANCE_FLOOR
 from collector.statistics.intervals import UNSEEN
 from collector.telemetry.series import AUDITED_SUMS, AUDITS, ESTIMATOR_CLIPPED
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
 from collector.config.configured import Config
 from collector.config.settings import PlannedRate
-from collector.statistics.drop_detector import DropDetector
+from collector.statistics.incident import DropDetector
 from collector.wording import plural
 
 DEVIATION = 0.27

@@ -3,20 +3,218 @@
 The state covers all replicas and is in Prometheus. Increments are exact differences of the counters. Why not
 `increase()`: it extrapolates to the ends of the window, and the bound on false alarms needs the exact sums. A replica
 that restarted is left out for two intervals. The meaning of a state, the restart of evidence and the end of an
-alert are as in `collector.statistics.incident`; the states within an incident are `incidents.py`, the alert `falls.py`.
+alert are as in `collector.statistics.incident`, and so are the states within an incident; the alert is `falls.py`.
+
+A state is a series that refers to its own last value. It is written in every interval in which some process is
+scraped. Its last value is looked for within an hour, so that it outlives a restart of the only process, and one of
+Prometheus. Why `last_over_time` and not the series itself:
+an interval without a value ends a series for Prometheus (it is stale), and with it the state would be gone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from collector.alerting.rules import series
-from collector.alerting.rules.incidents import ending_rules, following_rules, incident_rules
-from collector.alerting.rules.model import AlertingRule, RecordingRule, RuleGroup, Timing
-from collector.alerting.rules.states import States
+from collector.alerting.rules.model import AlertingRule, RecordingRule, RuleGroup, Timing, selector
 from collector.alerting.rules.targets import INTERVAL, Target
 from collector.config.alerts import DAY, AlertSettings
-from collector.statistics.drop_detector import MOST_INTERVALS, DropDetector
-from collector.statistics.incident import recovery_threshold
+from collector.statistics.incident import (
+    CONTINUES,
+    LARGEST_MARGIN,
+    LEAST_SPAN,
+    MOST_INTERVALS,
+    NOTHING,
+    ROOM,
+    STAKES,
+    DropDetector,
+    fans_coefficient,
+    recovery_threshold,
+)
 from collector.telemetry.series import EVIDENCE_SUMS
+
+MEMORY = 3600.0
+"""Seconds for which the last value of a state counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """The states of one target's detector, as PromQL. Every vector here has the labels `by` alone."""
+
+    monitor: str
+    evaluator: str
+    by: tuple[str, ...]
+    timing: Timing
+
+    @property
+    def where(self) -> dict[str, str]:
+        """The labels of the target."""
+        return {"evaluator": self.evaluator, "monitor": self.monitor}
+
+    @property
+    def memory(self) -> str:
+        """How far back a state is looked for."""
+        return self.timing.text(MEMORY)
+
+    def rule(self, record: str, expr: str, labels: Mapping[str, str] | None = None) -> RecordingRule:
+        """A rule that writes a series of the target."""
+        return RecordingRule(record, expr, self.where | dict(labels or {}))
+
+    def now(self, name: str) -> str:
+        """The value that an earlier rule of the same interval has written."""
+        return f"{name}{selector(**self.where)}"
+
+    def recent(self, name: str, labels: Mapping[str, str] | None = None) -> str:
+        """The newest value within the memory, with all its labels."""
+        return f"last_over_time({name}{selector(**self.where, **(labels or {}))}[{self.memory}])"
+
+    def last(self, name: str, labels: Mapping[str, str] | None = None) -> str:
+        """The newest value within the memory: that of the interval before, until this one's is written."""
+        return f"sum by ({', '.join(self.by)}) ({self.recent(name, labels)})"
+
+    def deltas(self) -> tuple[str, str, str, str, str]:
+        """The growth of the five sums: w, wy, w2, w2y and w2y2."""
+        w, wy, w2, w2y, w2y2 = (self.now(series.EVIDENCE_DELTAS[key]) for key in series.SUMS)
+        return w, wy, w2, w2y, w2y2
+
+    @property
+    def scraped(self) -> str:
+        """Something for every series that has counters in this interval and the one before."""
+        return self.now(series.EVIDENCE_DELTAS["w"])
+
+    @property
+    def in_incident(self) -> str:
+        """Whether the alert fires since an earlier interval."""
+        return f"({self.now(series.DROP_INCIDENT)} > 0)"
+
+    @property
+    def starts_over(self) -> str:
+        """Whether the evidence starts over in this interval."""
+        return f"({self.now(series.DROP_STARTS_OVER)} > 0)"
+
+    def only_with_scrapes(self, expr: str, otherwise: float) -> str:
+        """The expression, or a number where it has no value yet; nothing for series without counters."""
+        return f"(({expr}) and {self.scraped}) or {self.number(otherwise)}"
+
+    def number(self, value: float) -> str:
+        """A number for every series that has counters."""
+        return f"{self.scraped} * 0 + {value:g}"
+
+    def before_or(self, name: str, start: float) -> str:
+        """The last value of a state, or its start where it has none."""
+        return f"({self.last(name)} or {self.number(start)})"
+
+    def before(self, name: str, start: float, labels: Mapping[str, str] | None = None) -> str:
+        """The last value of a state, or its start where it starts over."""
+        return f"({self.last(name, labels)} unless {self.starts_over} or {self.number(start)})"
+
+    def advance(self, name: str, labels: Mapping[str, str], gain: str, ceiling: float) -> str:
+        """The logarithm of a bet's state after this interval, with those before it that had no scores."""
+        before = self.before(name, NOTHING, labels)
+        return f"clamp(ln(exp({before}) + {self.now(series.DROP_INTERVALS)}) + {gain}, {NOTHING:g}, {ceiling:.4f})"
+
+    def evidence(self, name: str) -> str:
+        """The logarithm of the mean of all bets' states."""
+        return f"ln(avg by ({', '.join(self.by)}) (exp({self.now(name)})))"
+
+
+def incident_rules(detector: DropDetector, states: States, recovers: float) -> Iterator[RecordingRule]:
+    """Within an incident: the levels that are tested, the states of their bets, and the evidence of a recovery."""
+    lower, target = detector.lower_is_better, detector.target
+    level = states.last(series.DROP_LEVEL)
+    fallen = f"{level} - {target:g}" if lower else f"{target:g} - {level}"
+    margin = f"clamp_max(({fallen}) / 2, {LARGEST_MARGIN:g})"
+    worse = "+" if lower else "-"
+    yield states.rule(
+        series.DROP_NULL,
+        f"(clamp({level} {worse} {margin}, 0, 1) and {states.in_incident} and {states.scraped})"
+        f" or {states.number(target)}",
+    )
+    yield states.rule(
+        series.RECOVERY_NULL, f"({target:g} {worse} {margin}) and {states.in_incident} and {states.scraped}"
+    )
+    for name, null, at_most, ceiling in (
+        (series.FURTHER_LOG_E, series.DROP_NULL, lower, detector.threshold + ROOM),
+        (series.RECOVERY_LOG_E, series.RECOVERY_NULL, not lower, recovers + ROOM),
+    ):
+        for stake in STAKES:
+            gain = _gain(states, null, stake, at_most=at_most)
+            label = {"stake": f"{stake:g}"}
+            advanced = states.advance(name, label, gain, ceiling)
+            yield states.rule(name, f"{advanced} and {states.in_incident}", label)
+    yield states.rule(
+        series.RECOVERY_EVIDENCE,
+        states.only_with_scrapes(
+            f"{states.evidence(series.RECOVERY_LOG_E)} and {states.in_incident}", otherwise=NOTHING
+        ),
+    )
+
+
+def _gain(states: States, null: str, stake: float, *, at_most: bool) -> str:
+    """The lower bound of what an interval adds to a bet's state, against a level that is a series."""
+    *_, w2, w2y, w2y2 = states.deltas()
+    value = states.now(null)
+    span = f"clamp_min({value if at_most else f'1 - {value}'}, {LEAST_SPAN:g})"
+    squares = f"({value} ^ 2 * {w2} - 2 * {value} * {w2y} + {w2y2})"
+    quadratic = fans_coefficient(stake) * stake**2
+    return f"{stake:g} * {_short(states, null, at_most=at_most)} / {span} - {quadratic:.10g} * {squares} / {span} ^ 2"
+
+
+def _short(states: States, null: str, *, at_most: bool) -> str:
+    w, wy, *_ = states.deltas()
+    value = states.now(null)
+    return f"({wy} - {value} * {w})" if at_most else f"({value} * {w} - {wy})"
+
+
+def following_rules(detector: DropDetector, states: States) -> Iterator[RecordingRule]:
+    """Since when the mean has been short of the level that is tested, by how much, and what it was before."""
+    short = _short(states, series.DROP_NULL, at_most=detector.lower_is_better)
+    yield states.rule(series.DROP_SHORTFALL, f"clamp_min({states.before(series.DROP_SHORTFALL, 0)} + {short}, 0)")
+    shortfall = states.now(series.DROP_SHORTFALL)
+    yield states.rule(
+        series.DROP_WEIGHT, f"({states.before(series.DROP_WEIGHT, 0)} + {states.scraped}) * ({shortfall} > bool 0)"
+    )
+    now, interval = f"{states.number(0)} + time()", states.timing.seconds(INTERVAL)
+    yield states.rule(
+        series.DROP_START,
+        f"({now} and ({shortfall} == 0)) or ({now} - {interval:g} and {states.starts_over})"
+        f" or ({states.last(series.DROP_START)} and {states.scraped}) or {now}",
+    )
+    mean = f"sum by ({', '.join(states.by)}) ({series.SCORE_MEAN}{selector(**states.where, window='24h')})"
+    yield states.rule(
+        series.DROP_USUAL,
+        f"({mean} and ({shortfall} == 0)) or ({states.last(series.DROP_USUAL)} and {states.scraped})"
+        f" or ({mean} and {states.scraped})",
+    )
+
+
+def ending_rules(states: States, detector: DropDetector, recovers: float) -> Iterator[RecordingRule]:
+    """When the alert begins: since when, from which level to which; and when it ends."""
+    fires = f"({states.now(series.DROP_EVIDENCE)} > {detector.threshold:.4f})"
+    ends = f"({states.now(series.RECOVERY_EVIDENCE)} > {recovers:.4f})"
+
+    def fixed(record: str, value: str) -> RecordingRule:
+        """The values recorded when the alert fires; they stay the same afterwards."""
+        stays = f"{states.last(record)} and {states.in_incident} and {states.scraped}"
+        return states.rule(record, f"(({value}) and {fires}) or ({stays})")
+
+    yield fixed(series.DROP_SINCE, states.now(series.DROP_START))
+    earlier = f"{states.last(series.DROP_LEVEL)} and {states.in_incident}"
+    yield fixed(series.DROP_BEFORE, f"({earlier}) or {states.now(series.DROP_USUAL)}")
+    null = states.now(series.DROP_NULL)
+    short = f"{states.now(series.DROP_SHORTFALL)} / ({states.now(series.DROP_WEIGHT)} > 0)"
+    yield fixed(series.DROP_LEVEL, f"({null} {'+' if detector.lower_is_better else '-'} {short}) or {null}")
+    incident, day = states.now(series.DROP_INCIDENT), states.timing.text(CONTINUES * INTERVAL)
+    recent = f"sum by ({', '.join(states.by)}) (max_over_time({states.now(series.DROP_FALLS)}[{day}]))"
+    earlier = f"({incident} == bool 0) * ({recent} or {states.number(0)})"
+    began = f"({states.now(series.DROP_EVIDENCE)} > bool {detector.threshold:.4f})"
+    falls = f"({incident} + {began} * (1 + {earlier}))"
+    goes_on = f"(1 - ({states.now(series.RECOVERY_EVIDENCE)} > bool {recovers:.4f}))"
+    yield states.rule(series.DROP_FALLS, f"({falls} * {goes_on}) and {states.scraped}")
+    yield states.rule(
+        series.DROP_RECOVERED,
+        f"({states.number(0)} + time() and {ends}) or ({states.last(series.DROP_RECOVERED)} and {states.scraped})",
+    )
+
 
 COUNTERS = {key: counter.name for key, counter in zip(series.SUMS, EVIDENCE_SUMS, strict=True)}
 
@@ -81,7 +279,7 @@ def detector_rules(
 
 
 def _recursion(detector: DropDetector, bet: float, states: States, label: dict[str, str]) -> str:
-    """Log M ← min(log(1 + M) + bound, ceiling), as in collector.statistics.drop_detector."""
+    """Log M ← min(log(1 + M) + bound, ceiling), as in collector.statistics.incident."""
     w, wy, w2, w2y, w2y2 = states.deltas()
     target = detector.target
     short = f"{target:g} * {w} - {wy}"

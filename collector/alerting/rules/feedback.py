@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from collector.alerting.rules import series
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Timing
 from collector.config.alerts import DAY, AlertSettings
-from collector.statistics.estimator import VARIANCE_FLOOR
+from collector.statistics.bounded_sums import VARIANCE_FLOOR
 from collector.telemetry.series import FEEDBACK, FEEDBACK_SUMS
 
 WORSE, LOST = "EvalstreamFeedbackWorse", "EvalstreamFeedbackLost"

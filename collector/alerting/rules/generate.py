@@ -22,7 +22,7 @@ _KNOWN = 90_000.0
 """Seconds for which a version is known that is replaced: as long as a window may hold its scores."""
 
 INHIBITIONS = (
-    # What these explain of a mean is in the expressions of its alerts (doubt.py); of a pass share nothing is known.
+    # What these explain of a mean is in the expressions of its alerts (falls.py); of a pass share nothing is known.
     Inhibition((SHIFT,), (BURN,), ("evaluator",)),
     Inhibition((UNSCORED, WEIGHTS), (BURN,), ("evaluator", "monitor")),
     Inhibition((STALE,), _SCORES, ("evaluator", "monitor")),  # a page, too: means are old

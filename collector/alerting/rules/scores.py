@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from collector.alerting.rules import series
 from collector.alerting.rules.agreement import by_proof, uncalibrated_alert
 from collector.alerting.rules.audits import CorrectedMeans, audit_rules, clipped_rules, corrected_means, part_rules
-from collector.alerting.rules.doubt import doubt_rule
+from collector.alerting.rules.falls import doubt_rule
 from collector.alerting.rules.model import AlertingRule, Fact, Listing, RecordingRule, RuleGroup, Timing, selector
 from collector.alerting.rules.people import people_rules
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings, BurnRate
 from collector.statistics.audited_sums import PEOPLE_WINDOW
-from collector.statistics.estimator import VARIANCE_FLOOR
+from collector.statistics.bounded_sums import VARIANCE_FLOOR
 from collector.statistics.intervals import PRIOR, UNSEEN, Z
 from collector.telemetry import series as metrics
 

@@ -13,7 +13,7 @@ WEEK = "7d"
 """That of means by people's labels, and of the means by audits that they correct: no alert looks at it."""
 
 SUMS = ("w", "wy", "w2", "w2y", "w2y2")
-"""The five sums of a mean and its error, as `collector.statistics.estimator.Sums` names them."""
+"""The five sums of a mean and its error, as `collector.statistics.bounded_sums.Sums` names them."""
 CORRECTED = ("wy", "w2y", "w2y2")
 """Those of them in which the corrected mean of a cascade differs."""
 

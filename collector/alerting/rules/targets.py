@@ -11,7 +11,7 @@ from collector.export.corrected_sums import share_name
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
 from collector.statistics.audited_sums import audit_name, scored_name
-from collector.statistics.drop_detector import DropDetector, threshold
+from collector.statistics.incident import DropDetector, threshold
 from evaluators.cases import Scope
 from evaluators.evaluator import Evaluator
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from collector.alerting.rules.series import WINDOWS
 from collector.alerting.watch.buckets import Bucket
-from collector.statistics.drop_detector import DropDetector
-from collector.statistics.estimator import Sums
-from collector.statistics.incident import DropLife
+from collector.statistics.bounded_sums import Sums
+from collector.statistics.incident import DropDetector, DropLife
 from collector.statistics.intervals import MeanInterval, bounds_of_all
 from collector.statistics.mean_error import WindowSums
 

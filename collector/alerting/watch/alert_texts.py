@@ -11,8 +11,7 @@ from collector.alerting.watch.alert_evaluation import FallOfMean, TargetMiss
 from collector.alerting.watch.notifier import AlertInstance
 from collector.config.alerts import AlertSettings
 from collector.page.sources import Cause
-from collector.statistics.drop_detector import DropDetector
-from collector.statistics.incident import margin
+from collector.statistics.incident import DropDetector, margin
 from collector.statistics.intervals import mean_text
 
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 from collector.records.audits import AuditScore
 from collector.statistics.audited_sums import AuditedClusters, AuditedSums, audited_weight
-from collector.statistics.bounded_sums import BoundedSums, Weight
-from collector.statistics.drop_detector import DropDetector
-from collector.statistics.estimator import Sums
+from collector.statistics.bounded_sums import BoundedSums, Sums, Weight
+from collector.statistics.incident import DropDetector
 from evaluators.results import Sampling
 
 Series = tuple[str, str, str]

@@ -1,8 +1,11 @@
 """The watch stage: a fold over the evaluations log that alerts when scores are off their targets.
 
 Its state is what the log held within its memory, read back at a start. Of several processes that run it the owner of
-one partition watches, and reads those of the others, too: see `other_partitions`. Minutes are those in which the log
-took the scores, so that partitions may be read in any order.
+one partition watches, and reads those of the others, too. Minutes are those in which the log took the scores, so that
+partitions may be read in any order.
+
+Consumers of a group divide the partitions of the evaluations log. A watcher that saw its share alone would tell a mean
+of half of the scores, and another watcher that of the other half.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from collector.alerting.diagnosis.recent_scores import Explanation, RecentScores, explanation_of
 from collector.alerting.memory_fold import MemoryFold
@@ -21,21 +24,76 @@ from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert, shift_alert
 from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
-from collector.alerting.watch.other_partitions import DECIDES, OtherPartitions
+from collector.backoff import FailureLog
 from collector.config.alerts import DAY, AlertSettings
 from collector.export.corrected_sums import label_scores, share_name
-from collector.logs.log import Committed, Log
+from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord
+from collector.logs.whole_log import first_offset
 from collector.records.audits import audit_of, lost_audit
+from collector.records.epochs import valid_evaluations
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.bounded_sums import Weight
-from collector.statistics.drop_detector import DropDetector
-from collector.statistics.incident import recovery_threshold
+from collector.statistics.incident import DropDetector, recovery_threshold
 from collector.statistics.judge_change import JudgeVerdict
 from collector.telemetry.plain import in_chat
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE, JUDGE_MOVED
 from evaluators.results import Evaluation
 from evaluators.skip_reasons import LOSSES
+
+DECIDES = 0
+"""The partition whose owner watches."""
+_BATCH = 500
+
+
+class _TakesRecords(Protocol):
+    async def deliver(self, records: Sequence[StoredRecord]) -> None: ...
+
+
+F = TypeVar("F", bound=_TakesRecords)
+
+
+class OtherPartitions(Generic[F]):
+    """Folds of the partitions of the evaluations log that this process does not own. `memory` is in seconds."""
+
+    def __init__(self, log: Log, make_fold: Callable[[], F], memory: float) -> None:
+        self._log = log
+        self._make_fold = make_fold
+        self._memory = memory
+        self._next: dict[int, int] = {}
+        self._failures = FailureLog("reading the evaluations of other processes")
+        self.folds: dict[int, F] = {}
+
+    async def read_on(self, owned: Collection[int], now: float) -> None:
+        """Read what was appended since the last time, at `now` (s); forget the partitions that this process owns."""
+        unowned = set(range(self._log.partitions)) - set(owned) if DECIDES in owned else set[int]()
+        for partition in set(self.folds) - unowned:
+            del self.folds[partition], self._next[partition]
+        try:
+            for partition in sorted(unowned):
+                if partition not in self.folds:
+                    self._next[partition] = await first_offset(self._log, partition, now - self._memory)
+                    self.folds[partition] = self._make_fold()
+                await self._read(partition)
+        except LogUnavailable as error:
+            self._failures.failed(error)
+        else:
+            self._failures.succeeded()
+
+    async def _read(self, partition: int) -> None:
+        batch: list[StoredRecord] = []
+        async for record in valid_evaluations(self._log, partition, self._next[partition]):
+            batch.append(record)
+            if len(batch) == _BATCH:
+                await self._take(partition, batch)
+                batch = []
+        await self._take(partition, batch)
+
+    async def _take(self, partition: int, batch: Sequence[StoredRecord]) -> None:
+        if batch:
+            await self.folds[partition].deliver(batch)
+            self._next[partition] = batch[-1].offset + 1
+
 
 ExplainedMiss = Callable[[str, bool], float]
 """How far an evaluator's mean may miss its target by its judge alone; the second: whether lower is better."""

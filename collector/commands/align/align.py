@@ -1,29 +1,262 @@
-"""`evalstream align`: an evaluator that agrees more with people, out of the labels that it disagrees with."""
+"""`evalstream align`: an evaluator that agrees more with people, out of the labels that it disagrees with.
+
+The search goes from labels to one tested candidate, within the spending limit.
+"""
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
-from itertools import count
+from dataclasses import dataclass, replace
+from itertools import chain, count, zip_longest
 from pathlib import Path
 from typing import Any
 
-from collector.commands.align import reading
-from collector.commands.align.candidates import changes_of
-from collector.commands.align.replays import ReplayBench
-from collector.commands.align.report import AlignReport, as_json, as_text, as_yaml
-from collector.commands.align.search import AlignOptions, ProposingJudge, Search
-from collector.commands.score.runner import guarded_run
-from collector.commands.score.spend_limit import require_prices
+from collector.commands.align import gain, proposal, reading
+from collector.commands.align.candidates import AlignCandidate, Definition, candidates_of, changes_of, scale_of
+from collector.commands.align.reading import LabelledSubject, Parts, material_of
+from collector.commands.align.replays import ReplayBench, Replayed, replayed
+from collector.commands.align.report import AlignReport, TriedCandidate, as_json, as_text, as_yaml
+from collector.commands.score.runner import guarded_run, require_prices
 from collector.config.command_options import require_known, write_new
 from collector.config.configured import Config, Configured, without_audits
 from collector.errors import ConfigError
 from collector.judging.open_judges import open_judges
+from collector.records.tenants import tenant_of
+from collector.redact.open_redactor import Redactors, open_redactors
+from collector.redact.redactor import RedactionFailed, redact_case
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
 from collector.telemetry.plain import show
 from collector.wording import plural, unknown
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge, Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class ProposingJudge:
+    """The proposing judge, and its name in the configuration."""
+
+    name: str
+    judge: Judge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignOptions:
+    """The command's options. Without a file the `labels` are those of the page.
+
+    `proposer` is a judge of the configuration, the evaluator's own unless named. At most `candidates` changes are
+    tried. `holdout` is the share of conversations that nothing is learnt from. `random` says that labels that do not
+    say how they were drawn are a random draw. `patience` (s) is how long the proposer is waited for.
+    """
+
+    evaluator: str
+    labels: Path | None = None
+    proposer: str | None = None
+    candidates: int = 4
+    holdout: float = 0.5
+    random: bool = False
+    max_usd: float | None = None
+    output: Path | None = None
+    json: bool = False
+    patience: float = proposal.PATIENCE
+
+
+class _NoGain(Exception):
+    """Nothing is better for sure; the message says why. The report has what was done until then."""
+
+    def __init__(self, why: str, report: AlignReport) -> None:
+        super().__init__(why)
+        self.report = report
+
+
+class Search:
+    """The steps from labels to a tested candidate, and what they have cost."""
+
+    def __init__(
+        self, config: Config, limits: AlignOptions, bench: ReplayBench, proposer: ProposingJudge, parts: Parts
+    ) -> None:
+        self._config = config
+        self._limits = limits
+        self._bench = bench
+        self._proposer = proposer
+        self._parts = parts
+        self._evaluator = config.evaluators[limits.evaluator].evaluator
+        self._spent = 0.0
+
+    async def run(self, report: AlignReport) -> AlignReport:
+        """The report with what came of it; a refusal says why nothing is better for sure."""
+        try:
+            result = await self._run(report)
+        except _NoGain as nothing:
+            result = replace(nothing.report, refusal=str(nothing))
+        return replace(result, spent_usd=self._spent if self._is_priced else None)
+
+    @property
+    def _is_priced(self) -> bool:
+        settings = self._config.settings
+        names = {*settings.members(self._bench.judge_name), self._proposer.name}
+        return all(settings.judges[name].priced for name in names)
+
+    async def _run(self, report: AlignReport) -> AlignReport:
+        parts = self._parts
+        # Afresh, also what the log has scores of: labels may have been picked where the old score was wrong by chance.
+        before = await self._replayed(self._evaluator, (*parts.training, *parts.holdout))
+        wrong = sum(not change.before for change in gain.compared(parts.training, before.passes))
+        report = replace(report, disagreements=wrong, no_score=before.no_score)
+        if (why := self._why_not_begin(before, report)) is not None:
+            raise _NoGain(why, report)
+        try:
+            candidates = await self._candidates(report.name, before)
+        except proposal.NoProposal as error:
+            raise _NoGain(str(error), report) from error
+        trials = [trial async for trial in self._trials(candidates, before)]
+        tried = [TriedCandidate(candidate, one) for candidate, one in zip(candidates, trials, strict=False)]
+        report = replace(report, tried=tuple(tried), proposed=len(candidates))
+        if not trials:
+            raise _NoGain(self._limit_message("a candidate could be tried"), report)
+        best = gain.chosen(trials)
+        if best is None:
+            raise _NoGain("no candidate agrees more with people on the training part", report)
+        after = await self._replayed(candidates[best].definition.evaluator, parts.holdout)
+        tested = gain.holdout_test(parts, before.passes, after.passes)
+        report = replace(report, chosen=candidates[best], tested=tested)
+        if after.left:
+            raise _NoGain(self._limit_message("the candidate was tested on all that was held out"), report)
+        if not tested.gained:
+            raise _NoGain(_why_not(tested), report)
+        return report
+
+    async def _replayed(self, evaluator: Evaluator[Any], subjects: Sequence[LabelledSubject]) -> Replayed:
+        most = self._limits.max_usd
+        left = None if most is None else max(0.0, most - self._spent)
+        made = await replayed(self._bench, evaluator, subjects, left)
+        self._spent += made.spent_usd
+        return made
+
+    def _why_not_begin(self, before: Replayed, report: AlignReport) -> str | None:
+        labels = report.training + report.holdout
+        if before.left:
+            return self._limit_message(f"all {plural(labels, 'label')} were judged as they are")
+        if len(before.passes) < gain.ANSWERING * labels:
+            reasons = ", ".join(f"{count} {why}" for why, count in sorted(before.no_score.items()))
+            return f"{self._limits.evaluator} scores only {len(before.passes)} of {labels} labelled cases: {reasons}"
+        if not report.disagreements:
+            return "it agrees with all labels of the training part, so there is nothing to learn from them"
+        if not gain.can_show_a_gain(self._parts, before.passes):
+            return (
+                "it agrees with so many of the held-out labels that not even a perfect one would have gained for "
+                "sure; label more"
+            )
+        return None
+
+    def _limit_message(self, what: str) -> str:
+        return f"the limit of {self._limits.max_usd:g} USD was reached before {what}; raise --max-usd"
+
+    async def _candidates(self, name: str, before: Replayed) -> Sequence[AlignCandidate]:
+        """The candidates; raises NoProposal: there is none, and why."""
+        allowed = changes_of(self._evaluator, examples=self._config.settings.store_text)
+        labels = list(_labels_to_learn(self._parts.training, before, self._evaluator, self._config))
+        old = Definition(self._config.settings.evaluators[self._limits.evaluator], self._evaluator)
+        request = proposal.ProposalRequest(
+            definition=old.fields,
+            changes=allowed,
+            scale=scale_of(self._evaluator),
+            most=self._limits.candidates,
+            labels=labels,
+        )
+        proposals = await self._proposals(proposal.proposal_prompt(request))
+        cases = {label.number: label for label in labels if not label.right}
+        candidates = candidates_of(old, name, proposals.proposals, cases, allowed)
+        if not candidates:
+            count = plural(len(proposals.proposals), "proposal")
+            raise proposal.NoProposal(
+                f"none of the {count} of {self._proposer.name} makes a valid definition that is new"
+            )
+        return candidates[: self._limits.candidates]
+
+    async def _proposals(self, prompt: Prompt) -> proposal.Proposals:
+        prices = self._config.settings.judges[self._proposer.name].prices
+        most = self._limits.max_usd
+        if most is not None and prices is not None and self._spent + proposal.likely_usd(prompt, prices) > most:
+            raise proposal.NoProposal(self._limit_message("the proposer could be asked"))
+        try:
+            proposals, usd = await proposal.propose(
+                self._proposer.name, self._proposer.judge, prompt, patience=self._limits.patience
+            )
+        except proposal.NoProposal as error:
+            self._spent += error.cost_usd or 0.0
+            raise
+        self._spent += usd or 0.0
+        return proposals
+
+    async def _trials(
+        self, candidates: Sequence[AlignCandidate], before: Replayed
+    ) -> AsyncIterator[gain.TrainingTrial]:
+        """Each candidate on the training part, as many as leave enough of the limit for the test."""
+        training, holdout = self._parts.training, self._parts.holdout
+        per_case = before.spent_usd / (len(training) + len(holdout))
+        most = self._limits.max_usd
+        for candidate in candidates:
+            if most is not None and self._spent + per_case * (len(training) + len(holdout)) > most:
+                return
+            after = await self._replayed(candidate.definition.evaluator, training)
+            if after.left:
+                return
+            yield gain.training_trial(training, before.passes, after.passes)
+
+
+def _why_not(tested: gain.HoldoutTest) -> str:
+    if tested.gain is None or tested.answered < gain.ANSWERING:
+        return f"the candidate scores only {tested.answered:.0%} of the held-out labels"
+    lowest, highest = tested.gain.gain.interval
+    return (
+        f"what the best candidate gained on {plural(tested.gain.labels, 'held-out label')} may be chance: "
+        f"{tested.gain.gain.value:+.3f} ({lowest:+.3f} … {highest:+.3f}, 95 %)"
+    )
+
+
+def _labels_to_learn(
+    training: Sequence[LabelledSubject], before: Replayed, evaluator: Evaluator[Any], config: Config
+) -> Iterator[proposal.LabelToLearn]:
+    """Disagreements, as many of one kind as of the other as far as there are, then some agreements; redacted."""
+    judged = [subject for subject in training if subject.name in before.passes]
+    kinds: dict[tuple[bool, bool], list[LabelledSubject]] = {}
+    for subject in judged:
+        kinds.setdefault((before.passes[subject.name] is subject.passes, subject.passes), []).append(subject)
+    redactors = open_redactors(config.settings.redact)
+    number = 0
+    for right, most in ((False, proposal.MOST_DISAGREEMENTS), (True, proposal.MOST_AGREEMENTS)):
+        both = zip_longest(kinds.get((right, True), ()), kinds.get((right, False), ()))
+        for subject in [each for each in chain.from_iterable(both) if each is not None][:most]:
+            label = _label(subject, number + 1, before, evaluator, redactors)
+            if label is not None:
+                number += 1
+                yield label
+
+
+def _label(
+    labelled: LabelledSubject, number: int, before: Replayed, evaluator: Evaluator[Any], redactors: Redactors
+) -> proposal.LabelToLearn | None:
+    """The part of a label that the proposer is shown; None if it cannot be redacted."""
+    case = labelled.case
+    redactor = redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
+    reason, notes = before.reasons.get(labelled.name, ""), labelled.notes
+    if redactor is not None:
+        try:
+            case = redact_case(case, redactor)
+            reason, notes = redactor.text(reason), tuple(map(redactor.text, notes))
+        except RedactionFailed:
+            return None
+    return proposal.LabelToLearn(
+        number=number,
+        material=material_of(case, evaluator),
+        passes=labelled.passes,
+        right=before.passes[labelled.name] is labelled.passes,
+        reason=reason,
+        notes=notes,
+    )
+
 
 GAINED, NOT_GAINED = 0, 1
 

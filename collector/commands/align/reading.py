@@ -12,13 +12,13 @@ import orjson
 
 from collector.calibration.labels import LabelLine, label_lines
 from collector.calibration.page_labels import human_of
-from collector.commands.judges.labelled_cases import OWN_KEYS, case_in
+from collector.commands.judges.judges import OWN_KEYS, case_in
 from collector.config.configured import Config
 from collector.logs.log import Log
 from collector.past.evaluations import evaluations_in
 from collector.past.turns import case_of, newest_labels, turns_in_log
 from collector.service.open_logs import Logs
-from collector.statistics.score_scale import ScoreScale
+from collector.statistics.agreement import ScoreScale
 from evaluators.asking.judge_input import is_missing, to_json_value
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluator import Evaluator

@@ -9,7 +9,7 @@ from collector.commands.align.reading import LabelledSubject
 from collector.commands.score.runner import Run, run_jobs
 from collector.evaluate.job_builder import command_job
 from collector.evaluate.plan import Assignment, Job, Monitor
-from collector.statistics.score_scale import ScoreScale
+from collector.statistics.agreement import ScoreScale
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version, subject_id_of
 from evaluators.judge import Judge

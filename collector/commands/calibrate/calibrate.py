@@ -22,13 +22,12 @@ from collector.records.audits import AuditScore, audit_of
 from collector.records.labels import tokens_read
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
-from collector.statistics.agreement import FEWEST
+from collector.statistics.agreement import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
 from collector.statistics.bias import JudgedPair, biases, labels_of
 from collector.statistics.certificate import Certificate, JudgedVerdict, VerdictPair, certify
 from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import Estimate, WeightedScore, corrected, weighted_mean
 from collector.statistics.intervals import mean_text
-from collector.statistics.score_scale import ENOUGH, Agreement, ScoreScale, agreement
 from collector.telemetry.wide_console import wide_console
 from collector.wording import plural
 from evaluators.cases import Json

@@ -12,8 +12,7 @@ import orjson
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import AlertingRule
 from collector.alerting.rules.targets import targets
-from collector.commands.check.capacity import capacity_of
-from collector.commands.check.cpu_costs import costs_here
+from collector.commands.check.capacity import capacity_of, costs_here
 from collector.commands.check.summary import usd_per_1000
 from collector.commands.check.traffic import running_sections
 from collector.config.configured import Config

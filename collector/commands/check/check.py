@@ -1,5 +1,9 @@
-"""The plan of a configuration in words, as `evalstream check` prints it."""
+"""The plan of a configuration in words, as `evalstream check` prints it.
 
+A prompt cache is expected to hit where questions about a case begin with the same text.
+"""
+
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,6 @@ from pydantic import BaseModel
 from collector.alerting.rules.detectability import alert_lines
 from collector.commands.check.capacity import capacity_lines
 from collector.commands.check.deferred_plan import deferred_lines
-from collector.commands.check.prompt_cache import cache_lines
 from collector.config.attribute_names import receives_ready_made
 from collector.config.configured import AuditSettings, Config, judges_of
 from collector.config.endpoints import date_of_list
@@ -30,7 +33,7 @@ from collector.config.usual_addresses import address_notes
 from collector.evaluate.references.subject import referenced_fields
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
-from collector.golden.cases import case_notes, read_cases
+from collector.golden.runner import case_notes, read_cases
 from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.open_judges import judges_in_use
 from collector.link.turn_router import EVERY
@@ -38,13 +41,53 @@ from collector.logs.kafka_security import KafkaSecuritySettings
 from collector.receive.access import is_loopback
 from collector.receive.settings import OtlpSettings
 from collector.records.audits import FEWEST_AUDITS
+from collector.service.assembly_builder import why_all_are_wanted
 from collector.service.kafka_settings import security_of
 from collector.service.open_logs import names_of
 from collector.service.plan_builder import build_unasked_plan, reading_usd
-from collector.service.wanted import why_all_are_wanted
 from collector.wording import listed, plural
 from evaluators.asking.reading import ReadingSettings
 from evaluators.evaluator import Evaluator
+
+_FEWEST = 1024
+"""Tokens from which providers cache a prefix, as they say."""
+
+
+def cache_lines(monitor: MonitorSettings, config: Config) -> Iterator[str]:
+    """The expected hits in the caches of a monitor's judges that begin with the subject, or have a price for it."""
+    packed = {name for pack in packs_of(monitor, config.evaluators) for name in pack}
+    apart = [config.evaluators[use.name] for use in monitor.uses if use.name not in packed]
+    for name, judge in config.settings.judges.items():
+        if judge.decides or judge.embeds or judge.kind != "openai":
+            continue
+        if not judge.subject_first and judge.usd_per_million_cached_input_tokens is None:
+            continue
+        for scope in ("turn", "conversation"):
+            asking = [
+                configured.evaluator
+                for configured in apart
+                if configured.evaluator.scope == scope
+                and configured.judge
+                and name in config.settings.members(configured.judge)
+            ]
+            if len(asking) > 1:
+                yield f"cache of {name}: {_expected(asking, scope, judge)}"
+
+
+def _expected(asking: Sequence[Evaluator[Any]], scope: str, judge: JudgeSettings) -> str:
+    """The evaluators behind the first of those that show the judge the same fields find the text in the cache."""
+    hits = sum(count - 1 for count in Counter(evaluator.requires for evaluator in asking).values())
+    evaluators = f"{plural(len(asking), 'evaluator')} of a {scope}"
+    if not hits:
+        return f"{evaluators}: no two show the same fields, so subject_first saves nothing"
+    share = f"{hits} find the {scope} there from {_FEWEST:,} tokens on"
+    if not judge.subject_first:
+        return f"{evaluators} find nothing there: each begins with its instructions. With subject_first {share}"
+    price, cached = judge.usd_per_million_input_tokens, judge.usd_per_million_cached_input_tokens
+    if cached is None:
+        return f"{evaluators}: {share}; without usd_per_million_cached_input_tokens at the price of other input"
+    instead = "" if price is None else f" instead of {price:g}"
+    return f"{evaluators}: {share}, for {cached:g}{instead} USD per million tokens"
 
 
 def report(config: Config) -> Iterator[str]:

@@ -1,24 +1,34 @@
-"""Lines of `check` about Kafka: topics with their settings, groups, permissions, and who is in the groups."""
+"""Lines of `check` about Kafka: topics with their settings, groups, permissions, and who is in the groups.
+
+Another part of the plan: how near retention is to what the service still needs, and what it has deleted already.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
+from collector.commands.check.traffic import running_metrics
 from collector.config.configured import Config
 from collector.config.settings import KafkaLogSettings, KafkaSourceSettings
-from collector.errors import ConfigError
+from collector.errors import ConfigError, EvalstreamError
 from collector.export.feedback import feedback_group_of
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.logs.log import LogError, LogRefused
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
 from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source
 from collector.service.open_logs import names_of, topic_configs
+from collector.telemetry.series import RECORDS_LOST
 from collector.wording import listed, plural
 
 if TYPE_CHECKING:
     from collector.logs.kafka import KafkaSettings
+    from collector.logs.kafka.retention_room import RetentionRoom
+
 
 _ABSENT = "does not exist, or this user may not see it"
 
@@ -101,3 +111,94 @@ def _state(
     for group in groups:
         if members := state.members.get(group):
             yield f"           in {group} now: {', '.join(members)}"
+
+
+NEAR = 0.5
+"""The share of a retention from which it is too near, as in the alert EvalstreamRetentionNear."""
+PATIENCE = 3.0
+"""Seconds that a broker has to answer."""
+
+
+def retention_lines(config: Config) -> Iterator[str]:
+    """Lines of the plan: how near retention is to what each topic's consumer needs, what was lost, and the remedy."""
+    for settings, groups in _clusters(config):
+        yield from _cluster_lines(settings, groups)
+    yield from lost_lines(running_metrics(config)[0])
+
+
+def _clusters(config: Config) -> Iterator[tuple[KafkaSettings, Mapping[str, Sequence[str]]]]:
+    """How to reach each cluster, and the groups that consume its topics."""
+    log = config.settings.log
+    if log.kind == "kafka" and log.kafka is not None:
+        prefix = log.kafka.prefix
+        groups: dict[str, Sequence[str]] = {
+            f"{prefix}.spans": [f"{prefix}.assemble"],
+            f"{prefix}.turns": [f"{prefix}.evaluate"],
+        }
+        if config.settings.assemble.link is not None:
+            groups[f"{prefix}.unlinked"] = [f"{prefix}.link"]
+        groups[f"{prefix}.evaluations"] = [f"{prefix}.export.{name}" for name in config.exporters]
+        yield settings_of_log(log.kafka), groups
+    for source in config.settings.receive.kafka:
+        group = group_of(source, log)
+        consumed = {topic: [f"{group}.{kind}"] for kind, names in source.topics.items() for topic in names}
+        yield settings_of_source(source, log), consumed
+
+
+def _cluster_lines(settings: KafkaSettings, groups: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    from collector.logs.kafka.retention_room import retention_rooms
+
+    try:
+        rooms = retention_rooms(replace(settings, request_timeout=PATIENCE), groups)
+    except EvalstreamError as error:
+        yield f"retention  unknown at {', '.join(settings.bootstrap_servers)}: {error}"
+        return
+    for room in rooms:
+        yield from room_lines(room)
+
+
+def room_lines(room: RetentionRoom) -> Iterator[str]:
+    """The rest of a topic's retention for a consumer, and the remedy if it is short."""
+    nothing = "has all the time: nothing is deleted" if room.readable else "unknown: DescribeConfigs is not granted"
+    yield f"retention  {room.topic}: {room.group} {' and '.join(_uses(room)) or nothing}"
+    if room.lost:
+        yield (
+            f"           {plural(room.lost, 'record')} that {room.group} needs are deleted already: they are lost, and "
+            "counted when it reads on; what the senders still have can be sent again"
+        )
+    near = [name for name, share in _limits(room) if share is not None and share >= NEAR]
+    if near or room.lost:
+        limits = " and ".join(near or [name for name, share in _limits(room) if share is not None])
+        yield (
+            f"           raise {limits} now: kafka-configs.sh --alter --entity-type topics --entity-name {room.topic} "
+            f"--add-config {limits.partition(' ')[0]}=…; then see why {room.group} is behind"
+        )
+
+
+def _limits(room: RetentionRoom) -> Sequence[tuple[str, float | None]]:
+    return ("retention.ms", room.age_share), ("retention.bytes", room.bytes_share)
+
+
+def _uses(room: RetentionRoom) -> Iterator[str]:
+    if room.age_share is not None and room.age is not None:
+        needs = f"more than {room.age_share:.0%}" if room.age_share else "less than 25%"
+        yield f"has used {needs} of retention.ms ({_age(room.age)})"
+    if room.bytes_share is not None and room.bytes is not None:
+        verb = "" if room.age is not None else "has used "
+        yield f"{verb}about {room.bytes_share:.0%} of retention.bytes ({room.bytes:,})"
+
+
+def _age(seconds: float) -> str:
+    return plural(round(seconds / 86400), "day") if seconds >= 2 * 86400 else f"{seconds / 3600:.4g} h"
+
+
+def lost_lines(metrics: str) -> Iterator[str]:
+    """The records that the running service has counted as lost since its start, from the text of its /metrics."""
+    for family in text_string_to_metric_families(metrics):
+        for sample in family.samples:
+            if sample.name == RECORDS_LOST.name and sample.value:
+                labels: Mapping[str, str] = sample.labels
+                yield (
+                    f"lost       {plural(round(sample.value), 'record')} of {labels['log']} that {labels['consumer']} "
+                    f"needed ({labels['reason']}) since the service started; see the runbook EvalstreamRecordsLost"
+                )

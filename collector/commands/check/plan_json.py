@@ -8,13 +8,12 @@ from typing import Any
 import orjson
 
 from collector.alerting.rules.targets import targets
-from collector.commands.check.capacity import capacity_of
-from collector.commands.check.cpu_costs import costs_here
+from collector.commands.check.capacity import capacity_of, costs_here
 from collector.config.configured import Config
 from collector.config.packs import packs_of
 from collector.config.settings import MonitorSettings, PlannedRate, UseSettings
 from collector.config.unused_keys import unused_notes
-from collector.golden.cases import read_cases
+from collector.golden.runner import read_cases
 from collector.service.plan_builder import evaluator_version_in
 
 _PRICES = {"usd_per_million_input_tokens", "usd_per_million_output_tokens"}

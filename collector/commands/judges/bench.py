@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Literal
 
-from collector.statistics.score_scale import ScoreScale
+from collector.statistics.agreement import ScoreScale
 
 ANSWERING = 0.95
 """Share of the cases that a judge must score to be enough."""

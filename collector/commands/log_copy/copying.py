@@ -30,8 +30,8 @@ from collector.export.stage import group_of
 from collector.logs.log import TICK, Committed, CopyableLog, Log, Record, StoredRecord
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
 from collector.records.epochs import CONTROL_HEADERS, Fence, unstamped
+from collector.service.app import is_note
 from collector.service.open_logs import Logs
-from collector.service.partition_numbers import is_note
 
 COPY_NOTE = b"log copy"
 """The key of the first record of the definitions log: it was begun by a copy."""

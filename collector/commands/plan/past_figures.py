@@ -12,8 +12,7 @@ from statistics import fmean
 
 from collector.evaluate.planned_rates.learned_figures import DayFigures, SecondPhase
 from collector.records.audits import FEWEST_AUDITS, AuditScore
-from collector.statistics.bounded_sums import Weight
-from collector.statistics.estimator import VARIANCE_FLOOR
+from collector.statistics.bounded_sums import VARIANCE_FLOOR, Weight
 from collector.statistics.score_history import DAY
 
 _SHORTEST = 3600.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from collector.commands.rejudge.batch_run import BatchRun, make_in_batches, over_for_the_service
 from collector.commands.rejudge.candidates import Candidates, KnownEvaluations, LeftOut, What
 from collector.commands.rejudge.request_window import Money, Progress, RequestWindow
-from collector.commands.score.spend_limit import require_prices
+from collector.commands.score.runner import require_prices
 from collector.config.command_options import require_known
 from collector.config.configured import Config, judges_of
 from collector.errors import ConfigError

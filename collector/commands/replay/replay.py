@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from collector.commands.replay.comparison import EvaluationPair, compare
 from collector.commands.replay.report import EvaluatorComparison, ReplayReport, as_json, as_text, compared_evaluators
-from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
+from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
-from collector.commands.score.spend_limit import require_prices
 from collector.config.configured import Config, Configured, without_audits
 from collector.config.packs import pack_of
 from collector.config.settings import UseSettings

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from collector.assemble.trace import Assembler
 from collector.commands.normalize import normalize
 from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_with_base, read_base
-from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
-from collector.commands.score.spend_limit import judges_of, require_prices
+from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, judges_of, require_prices, run_jobs
 from collector.commands.score.summary import ScoreSummary, as_json, as_table, below, summarize, turned
 from collector.config.configured import Config, without_audits
 from collector.errors import ConfigError

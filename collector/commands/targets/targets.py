@@ -24,9 +24,8 @@ from collector.errors import EvalstreamError
 from collector.logs.log import Log
 from collector.past.evaluations import EvaluationFilter, of_newest_versions
 from collector.service.open_logs import open_stored_logs
-from collector.statistics.bounded_sums import BoundedSums, Weight
-from collector.statistics.drop_detector import DropDetector, evidence
-from collector.statistics.estimator import Sums
+from collector.statistics.bounded_sums import BoundedSums, Sums, Weight
+from collector.statistics.incident import DropDetector, evidence
 from collector.statistics.intervals import mean_text
 from collector.statistics.mean_error import WindowSums
 from collector.statistics.score_history import DAY, HOUR, PastScore, ScoreHistory, history_of

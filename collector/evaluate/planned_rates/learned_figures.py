@@ -8,7 +8,7 @@ The standard error and the cost of a mean at given sampling rates.
 
 A conversation is judged in stratum h where its draw is below p_h, so of strata h and g it is in both with probability
 min(p_h, p_g). With r_h the sum of the residuals (y - mean) of its subjects in h, each weighted 1 / p_h, the sum of
-squares from which the service computes its error (`collector.statistics.estimator`) is expected to be
+squares from which the service computes its error (`collector.statistics.bounded_sums`) is expected to be
 
     Σ_h Σ_g S_hg / max(p_h, p_g),    S_hg = Σ r_h r_g over all conversations,
 

@@ -25,7 +25,7 @@ from collector.export.prometheus import PrometheusExporter, PrometheusSettings
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json
-from collector.statistics.drop_detector import DropDetector
+from collector.statistics.incident import DropDetector
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Evaluation, Sampling
 

@@ -13,10 +13,9 @@ import pytest
 
 from collector.calibration.labels import HumanLabel, weighted_pairs
 from collector.calibration.random_labels import verdict_agreement
-from collector.statistics.agreement import interval, weighted_kappa
+from collector.statistics.agreement import ScoreScale, agreement, interval, weighted_kappa
 from collector.statistics.certificate import JudgedVerdict, VerdictPair, certify
 from collector.statistics.correction import WeightedScore, corrected
-from collector.statistics.score_scale import ScoreScale, agreement
 
 SCALE = ScoreScale(0.5)
 

@@ -16,7 +16,7 @@ from collector.calibration.page_labels import LabelIndex, human_of
 from collector.logs.log import LogUnavailable, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json, label_to_json
-from collector.statistics.score_scale import ScoreScale, agreement
+from collector.statistics.agreement import ScoreScale, agreement
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Label
 

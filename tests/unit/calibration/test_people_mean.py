@@ -14,8 +14,7 @@ from evaluation_samples import START, scored
 from collector.calibration.page_labels import LabelIndex
 from collector.calibration.random_labels import people_sums, random_labels
 from collector.logs.log import StoredRecord
-from collector.page.label_draw import LabelQueueSettings, draw
-from collector.page.label_queue import LabelQueue, QueuedEvaluation, QueueVerdict
+from collector.page.label_queue import LabelQueue, LabelQueueSettings, QueuedEvaluation, QueueVerdict, draw
 from collector.page.view import EvaluatorView, ListedEvaluation, View
 from collector.records.audits import audit_of
 from collector.records.json import label_to_json
@@ -26,8 +25,7 @@ from collector.statistics.audited_sums import (
     corrected_by_people,
     sums_of_scores,
 )
-from collector.statistics.bounded_sums import BoundedSums, Weight
-from collector.statistics.estimator import Sums
+from collector.statistics.bounded_sums import BoundedSums, Sums, Weight
 from evaluators.results import Evaluation, Sampling
 
 THRESHOLD = 0.5

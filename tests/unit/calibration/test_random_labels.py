@@ -17,9 +17,9 @@ from collector.export.segments import Dimension
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.records.json import label_to_json
+from collector.statistics.agreement import ScoreScale
 from collector.statistics.audited_sums import PEOPLE_WINDOW, CorrectedMean, corrected_by_people, sums_of_scores
-from collector.statistics.estimator import Sums
-from collector.statistics.score_scale import ScoreScale
+from collector.statistics.bounded_sums import Sums
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Label, Sampling
 

@@ -12,7 +12,7 @@ from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.records.json import label_to_json
 from collector.records.labels import label_of
-from collector.statistics.score_scale import ScoreScale
+from collector.statistics.agreement import ScoreScale
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Usage
 from evaluators.turn.exact_match import ExactMatch

@@ -10,9 +10,15 @@ from evaluation_samples import scored
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
-from collector.golden.asking import GoldenTarget
-from collector.golden.cases import case_notes, read_cases
-from collector.golden.runner import MOST_CHANGES, GoldenRules, GoldenRuns, ReportedJudges
+from collector.golden.runner import (
+    MOST_CHANGES,
+    GoldenRules,
+    GoldenRuns,
+    GoldenTarget,
+    ReportedJudges,
+    case_notes,
+    read_cases,
+)
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json

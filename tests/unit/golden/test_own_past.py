@@ -11,9 +11,8 @@ import pytest
 from evaluation_samples import scored
 
 from collector.evaluate.plan import Assignment
-from collector.golden.asking import GoldenTarget
-from collector.golden.cases import GoldenCase
 from collector.golden.own_past import CASES, MOST_RUNS, OwnPast
+from collector.golden.runner import GoldenCase, GoldenTarget
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json

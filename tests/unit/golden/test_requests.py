@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from collector.golden.asking import Requests
+from collector.golden.runner import Requests
 
 
 async def test_work_that_has_begun_before_the_wait_is_waited_for() -> None:

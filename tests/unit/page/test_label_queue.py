@@ -12,8 +12,7 @@ from evaluation_samples import label, scored
 
 from collector.calibration.page_labels import LabelIndex
 from collector.logs.log import StoredRecord
-from collector.page.label_draw import LabelQueueSettings, draw, label_doubt
-from collector.page.label_queue import LabelQueue, QueueVerdict
+from collector.page.label_queue import LabelQueue, LabelQueueSettings, QueueVerdict, draw, label_doubt
 from collector.page.view import EvaluatorView, View
 from collector.records.json import label_to_json
 from collector.statistics.correction import LabelledScore, WeightedScore, corrected, weighted_mean

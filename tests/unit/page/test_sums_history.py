@@ -11,12 +11,11 @@ from evaluation_samples import scored
 from collector.errors import BadInput
 from collector.logs.log import StoredRecord
 from collector.logs.memory import MemoryLog
-from collector.page.score_series import Bin, ScoreSums
+from collector.page.score_series import Bin, HistoryStretch, ScoreSums, SumsHistory, stretch_from_json, stretch_to_json
 from collector.page.stage import PageStage
-from collector.page.sums_history import HistoryStretch, SumsHistory, stretch_from_json, stretch_to_json
 from collector.page.view import View
 from collector.records.json import evaluation_to_json
-from collector.statistics.estimator import Sums
+from collector.statistics.bounded_sums import Sums
 from evaluators.results import Evaluation, Sampling, Usage
 
 NOW = 1_795_000_000.0

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from collector.page.turn_cache import OVERHEAD, TurnCache
+from collector.page.view import OVERHEAD, TurnCache
 from evaluators.cases import Turn
 
 

@@ -10,9 +10,9 @@ from evaluation_samples import failed, label, scored, skipped
 from collector.page.api import PageApi
 from collector.page.label_queue import LabelQueue, LabelQueueSettings
 from collector.page.requests import Filters
+from collector.page.score_series import stretch_from_json, stretch_to_json
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
-from collector.page.sums_history import stretch_from_json, stretch_to_json
 from collector.page.view import LABELS, EvaluatorView, View
 from evaluators.cases import Turn
 from evaluators.results import Sampling

@@ -29,7 +29,7 @@ from collector.records.shared_records import (
     needed_pieces,
     share_records,
 )
-from collector.service.fold_layers import FoldNeeds, layered
+from collector.service.process import FoldNeeds, layered
 from collector.telemetry.registry import Telemetry
 
 ASSEMBLER = Assembler(Dialects.installed())

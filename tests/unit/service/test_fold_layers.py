@@ -10,7 +10,7 @@ from collector.logs.journal.guard import Guard
 from collector.logs.memory import MemoryLog
 from collector.records.epochs import fenced
 from collector.records.shared_records import dividing
-from collector.service.fold_layers import FoldNeeds, layers_of
+from collector.service.process import FoldNeeds, layers_of
 from collector.service.process_resources import long_lived
 from collector.telemetry.registry import Telemetry
 

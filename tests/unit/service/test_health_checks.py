@@ -8,8 +8,8 @@ import pytest
 
 from collector.logs.log import LogUnavailable
 from collector.logs.memory import MemoryLog
-from collector.service import health_checks
-from collector.service.health_checks import LogProbe, disk_problem
+from collector.service import app
+from collector.service.app import LogProbe, disk_problem
 
 
 class Unwritable(MemoryLog):
@@ -50,9 +50,9 @@ async def test_a_log_that_does_not_answer_is_a_problem() -> None:
 
 
 def test_a_disk_with_little_room_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health_checks, "LOW_DISK", 0)
+    monkeypatch.setattr(app, "LOW_DISK", 0)
     assert disk_problem(tmp_path / "evalstream.db") is None
-    monkeypatch.setattr(health_checks, "LOW_DISK", 1 << 60)
+    monkeypatch.setattr(app, "LOW_DISK", 1 << 60)
     problem = disk_problem(tmp_path / "evalstream.db")
     assert problem is not None
     assert f"MiB are free at {tmp_path}" in problem

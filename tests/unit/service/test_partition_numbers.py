@@ -8,7 +8,7 @@ from collector.config.settings import KafkaLogSettings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.memory import MemoryLog
-from collector.service.partition_numbers import require_partitions
+from collector.service.app import require_partitions
 
 
 async def start(log: MemoryLog, partitions: int, before: int | None = None) -> None:

@@ -9,9 +9,9 @@ from collector.commands.check.check import report
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.evaluate.sampling.draw import draw
+from collector.service.assembly_builder import WantedConversations
 from collector.service.plan_builder import build_unasked_plan
 from collector.service.process import Process
-from collector.service.wanted import WantedConversations
 
 KEYS = sorted((f"sess-{number}" for number in range(2000)), key=lambda key: draw("evalstream", key))
 

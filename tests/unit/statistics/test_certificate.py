@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from collector.statistics.agreement import ScoreScale
 from collector.statistics.certificate import (
     JudgedVerdict,
     VerdictPair,
@@ -12,7 +13,6 @@ from collector.statistics.certificate import (
     incomplete_beta,
     upper_limit,
 )
-from collector.statistics.score_scale import ScoreScale
 
 
 @pytest.mark.parametrize(

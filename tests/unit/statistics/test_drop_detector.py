@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from collector.statistics.drop_detector import LADDER, NOTHING, DropDetector, evidence, threshold
-from collector.statistics.estimator import Sums
+from collector.statistics.bounded_sums import Sums
+from collector.statistics.incident import LADDER, NOTHING, DropDetector, evidence, threshold
 
 # Three conversations with sums of weights 2, 2 and 4 and with scores of 0.5, 1 and 0.75.
 SUMS = Sums(w=8.0, wy=6.0, w2=24.0, w2y=18.0, w2y2=14.0)

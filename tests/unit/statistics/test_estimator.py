@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.statistics.estimator import Clusters, Sums
+from collector.statistics.bounded_sums import Clusters, Sums
 
 # Three conversations with sums of weights 2, 2 and 4 and with scores of 0.5, 1 and 0.75.
 SUMS = Sums(w=8.0, wy=6.0, w2=24.0, w2y=18.0, w2y2=14.0)

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from streams import MEAN, Stream
 
-from collector.statistics.drop_detector import DropDetector, threshold
-from collector.statistics.estimator import Sums
-from collector.statistics.incident import STAKES, DropLife, Level, margin, recovery_threshold
+from collector.statistics.bounded_sums import Sums
+from collector.statistics.incident import STAKES, DropDetector, DropLife, Level, margin, recovery_threshold, threshold
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))  # after others: some names are in both
 

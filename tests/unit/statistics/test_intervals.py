@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collector.statistics.audited_sums import PRODUCTS, AuditedSums
-from collector.statistics.estimator import VARIANCE_FLOOR
+from collector.statistics.bounded_sums import VARIANCE_FLOOR
 from collector.statistics.intervals import mean_interval, mean_text
 
 SCORES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {

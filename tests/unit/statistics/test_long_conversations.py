@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from collector.statistics.bounded_sums import BoundedSums, Weight
+from collector.statistics.bounded_sums import VARIANCE_FLOOR, BoundedSums, Weight
 from collector.statistics.conversations import FADE_DAY, FADE_WEEK, LONGEST, PAUSE
-from collector.statistics.drop_detector import DropDetector, threshold
-from collector.statistics.estimator import VARIANCE_FLOOR
+from collector.statistics.incident import DropDetector, threshold
 
 HOUR, DAY = 3600.0, 86_400.0
 PER_HOUR = 150.0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from collector.statistics.estimator import Sums
+from collector.statistics.bounded_sums import Sums
 from collector.statistics.mean_error import WindowSums
 
 DAY = WindowSums(Sums(w=400.0, wy=320.0, w2=400.0, w2y=320.0, w2y2=320.0), 400)

@@ -14,7 +14,7 @@ from release_traffic import BEGAN, SAMPLE, Traffic, rules
 from collector.alerting.releases.gate import GateAnswer, GateQuestion, decide
 from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, ComparedPlace, HourlyScores, Judged
 from collector.alerting.releases.releases import ReleaseRules
-from collector.statistics.estimator import Sums
+from collector.statistics.bounded_sums import Sums
 from evaluators.results import ErrorDetail, Retry, Subject
 
 ASKED = GateQuestion(attribute="service_version", version="1.43", against="1.42")

@@ -8,8 +8,8 @@ from release_traffic import BEGAN, Traffic, rules
 
 from collector.alerting.releases.comparison import Pair
 from collector.alerting.releases.hourly_scores import HOUR, SCOPES, VALUES, ComparedAttribute
+from collector.statistics.bounded_sums import Sums
 from collector.statistics.confidence_sequence import radius
-from collector.statistics.estimator import Sums
 
 
 def test_a_version_that_comes_later_is_compared_with_the_one_before_side_by_side():

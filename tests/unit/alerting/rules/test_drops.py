@@ -10,7 +10,7 @@ from collector.alerting.rules.falls import fall_rules
 from collector.alerting.rules.model import RecordingRule, Timing
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings
-from collector.statistics.drop_detector import DropDetector
+from collector.statistics.incident import DropDetector
 
 BY = ("monitor", "evaluator")
 OF = '{evaluator="e",monitor="m"}'

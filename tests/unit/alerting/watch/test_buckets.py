@@ -15,10 +15,8 @@ from collector.alerting.watch.alert_evaluation import (
 )
 from collector.alerting.watch.buckets import Buckets
 from collector.records.audits import AuditScore
-from collector.statistics.bounded_sums import BoundedSums, Weight
-from collector.statistics.drop_detector import DropDetector, evidence, threshold
-from collector.statistics.estimator import Sums
-from collector.statistics.incident import recovery_threshold
+from collector.statistics.bounded_sums import BoundedSums, Sums, Weight
+from collector.statistics.incident import DropDetector, evidence, recovery_threshold, threshold
 from evaluators.results import Sampling
 
 RECOVERS = recovery_threshold(7 * 86400.0, 60.0)

@@ -35,9 +35,8 @@ from collector.service.process import Process
 from collector.service.process_resources import ProcessResources
 from collector.service.tasks import Tasks, open_tasks
 from collector.service.watch import PAGE_INTERVAL, PeopleAgreement, Watching, alerts_for_page
-from collector.statistics.bounded_sums import Weight
-from collector.statistics.estimator import Sums
-from collector.statistics.score_scale import ScoreScale
+from collector.statistics.agreement import ScoreScale
+from collector.statistics.bounded_sums import Sums, Weight
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import CONSUMER_LAG_RECORDS
 

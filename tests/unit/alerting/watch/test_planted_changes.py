@@ -11,9 +11,8 @@ import pytest
 
 from collector.golden.own_past import CASES as OWN_CASES
 from collector.golden.runner import MOST_CHANGES, MOST_RUNS
-from collector.statistics.drop_detector import DropDetector, threshold
-from collector.statistics.estimator import Sums
-from collector.statistics.incident import DropLife, recovery_threshold
+from collector.statistics.bounded_sums import Sums
+from collector.statistics.incident import DropDetector, DropLife, recovery_threshold, threshold
 from collector.statistics.judge_change import Drip, GoldenRun, JudgeVerdict, Suspicion, judge_since, score_shift
 
 DAY, MINUTES, PLANTED = 86_400.0, 1440, 240

@@ -10,8 +10,19 @@ import pytest
 from typer.testing import CliRunner
 
 from collector.cli import app
-from collector.commands.check.capacity import UTILISATION, Capacity, capacity_lines, capacity_of
-from collector.commands.check.cpu_costs import AT_REST, COMPILED, PURE, ROUND, ROUNDS, TURNS_OF_A_ROUND, CpuCosts
+from collector.commands.check.capacity import (
+    AT_REST,
+    COMPILED,
+    PURE,
+    ROUND,
+    ROUNDS,
+    TURNS_OF_A_ROUND,
+    UTILISATION,
+    Capacity,
+    CpuCosts,
+    capacity_lines,
+    capacity_of,
+)
 from collector.config.loading import load
 
 FILE = """
@@ -202,7 +213,7 @@ def test_the_image_needs_fewer_processes_and_pure_python_says_so(
         "one process a stage, either way"
     )
     path = file(tmp_path, 100_000)
-    monkeypatch.setattr("collector.commands.check.cpu_costs.is_compiled", lambda: True)
+    monkeypatch.setattr("collector.commands.check.capacity.is_compiled", lambda: True)
     compiled = "\n".join(capacity_lines(load(path, {})))
     assert "in pure Python" not in compiled
     assert f"assemble {needed(path, COMPILED).stages[1].processes} (" in compiled

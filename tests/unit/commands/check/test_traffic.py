@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from collector.commands.check.retention import retention_lines
+from collector.commands.check.kafka_plan import retention_lines
 from collector.commands.check.traffic import arrival_lines, count_lines, counts_of, parse_counts, traffic
 from collector.config.configured import Config
 from collector.config.loading import check

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from collector.commands.score import runner
-from collector.commands.score.runner import guarded_run, run_jobs
+from collector.commands.score.runner import SpendLimit, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import jobs_of
-from collector.commands.score.spend_limit import SpendLimit, require_prices
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError

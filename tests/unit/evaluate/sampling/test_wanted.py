@@ -9,7 +9,7 @@ import pytest
 from collector.evaluate.budget.rates import RateReduction
 from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.sampling.strata import Boost, Strata, failed
-from collector.service.wanted import can_be_wanted, why_all_are_wanted
+from collector.service.assembly_builder import can_be_wanted, why_all_are_wanted
 from evaluators.conversation.completeness import Completeness
 from evaluators.judge import NoJudge
 from evaluators.turn.exact_match import ExactMatch

@@ -16,8 +16,8 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import exposition, parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.service.workers import joint_metrics
-from collector.service.workers.joint_metrics import join_metrics, join_readiness, serve_joint_metrics
+from collector.service.workers import supervision
+from collector.service.workers.supervision import join_metrics, join_readiness, serve_joint_metrics
 from collector.service.workers.worker import Worker
 
 
@@ -89,9 +89,9 @@ async def test_a_worker_that_stands_still_holds_up_no_probe_and_has_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its socket takes connections, as the kernel does for a stopped process, and nothing answers."""
-    monkeypatch.setattr(joint_metrics, "ASK_EVERY", 0.05)
-    monkeypatch.setattr(joint_metrics, "SILENT_AFTER", 0.2)
-    monkeypatch.setattr(joint_metrics, "_READY_WITHIN", 0.1)
+    monkeypatch.setattr(supervision, "ASK_EVERY", 0.05)
+    monkeypatch.setattr(supervision, "SILENT_AFTER", 0.2)
+    monkeypatch.setattr(supervision, "_READY_WITHIN", 0.1)
     caplog.set_level(logging.INFO)
     stands = asyncio.Event()
 
@@ -130,7 +130,7 @@ async def test_a_worker_that_stands_still_holds_up_no_probe_and_has_interval(
         began = time.monotonic()
         async with session.get(f"http://127.0.0.1:{port}/metrics") as response:
             assert "status" in await response.text(), "the other worker's"
-        assert time.monotonic() - began < joint_metrics._METRICS_WITHIN / 2
+        assert time.monotonic() - began < supervision._METRICS_WITHIN / 2
         stands.clear()
         async with asyncio.timeout(10):
             while "worker 2 answers again" not in caplog.text:
