@@ -6,16 +6,16 @@ from itertools import combinations
 from evaluators.attacks.injection_detection import (
     INJECTION_WORDS,
     Signs,
-    find_together,
+    Ways,
     matchers,
     parts_of,
     signs_in,
-    signs_of,
+    ways_of,
 )
 
 _WITHIN = ("AWAY", "HEADER", "SPEAKS_FOR_OTHERS", "LEAKING_PICTURE")
 _WORDS = {**INJECTION_WORDS, **matchers("attack_words.txt", within=_WITHIN)}
-_OF_ANYBODY: Signs = signs_of(
+_OF_ANYBODY: Ways = ways_of(
     _WORDS,
     {
         "asks_to_ignore_instructions": ("IGNORE INSTRUCTIONS PRIOR", "FORGET", "NEW_TASK", "HEADER"),
@@ -31,9 +31,9 @@ _OF_ANYBODY: Signs = signs_of(
 )
 """The words that one sentence must contain, by any author."""
 
-_OF_OTHERS: Signs = {
-    **_OF_ANYBODY,
-    **signs_of(
+_OF_OTHERS = Signs(
+    _OF_ANYBODY
+    | ways_of(
         _WORDS,
         {
             "addresses_an_assistant": ("CALL ASSISTANT ACT", "ALL_ASSISTANTS"),
@@ -41,16 +41,18 @@ _OF_OTHERS: Signs = {
             "sends_data_away": ("LEAKING_PICTURE", "SEND DATA AWAY"),
             "acts_secretly": ("SECRETLY PEOPLE ACT", "SECRETLY PEOPLE SEND"),
         },
-    ),
-}
+    )
+)
 """The same for passages and results of tools, which have nothing to demand; a user may."""
 
-_OF_USERS: Signs = {
-    **_OF_ANYBODY,
-    "asks_for_instructions": [*_OF_ANYBODY["asks_for_instructions"], (_WORDS["YOUR_PROMPT"],)],
-}
-_ANYWHERE: Signs = signs_of(
-    _WORDS, {"removes_limits": tuple(map(" ".join, combinations(("UNBOUND", "TABOO", "UNREFUSING", "PERSONAS"), 3)))}
+_OF_USERS = Signs(
+    {**_OF_ANYBODY, "asks_for_instructions": [*_OF_ANYBODY["asks_for_instructions"], (_WORDS["YOUR_PROMPT"],)]}
+)
+_ANYWHERE = Signs(
+    ways_of(
+        _WORDS,
+        {"removes_limits": tuple(map(" ".join, combinations(("UNBOUND", "TABOO", "UNREFUSING", "PERSONAS"), 3)))},
+    )
 )
 """A persona without limits is described in many sentences: any three of these in a part of a text."""
 
@@ -68,7 +70,7 @@ def detect_attack(text: str, *, by_user: bool) -> frozenset[str]:
 
 
 def _find(lowered: str, signs: Signs) -> Iterator[str]:
-    yield from find_together(lowered, signs)
-    yield from find_together(lowered, _ANYWHERE, parts_of)
+    yield from signs.find(lowered)
+    yield from _ANYWHERE.find(lowered, parts_of)
     if any(mark in lowered for mark in _MARKS):
         yield "plays_a_role"

@@ -31,7 +31,7 @@ def _matcher(pattern: str) -> SchemaValidator:
 
 _TAGS = re.compile("[\U000e0020-\U000e007e]")
 _UNTAGGED = {code: code - 0xE0000 for code in range(0xE0020, 0xE007F)}
-_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+_UNSEEN = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ud800-\udfff]")
 _MIXED = re.compile("[A-Za-z][\u0370-\u058f]|[\u0370-\u058f][A-Za-z]")
 _LOOK_ALIKES = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u043a\u043c\u0442\u043d\u0432"
@@ -45,14 +45,29 @@ _SPACED = re.compile(r"(?:\b\w[ \u00a0.\-]){5,200}\w\b(?:[ \u00a0]{1,5}\w(?:[ \u
 _BINARY = re.compile(r"\b(?:[01]{8}\s?){8,1000}\b")
 _BYTE = re.compile("[01]{8}")
 _ASSIGNED = re.compile(r"\b\w{1,12} ?= ?[\"'\u2018\u2019]([^\"'\u2018\u2019\n]{1,80})[\"'\u2018\u2019]")
-_MAY_BE_SPACED = _matcher(r"(?:[\pL\d][ \x{a0}.\-]+){5}[\pL\d]")
-_MAY_BE_ENCODED = _matcher(r"[A-Za-z0-9+/_\-]{24}")
+_SPACED_LETTERS = r"(?:[\pL\d][ \x{a0}.\-]+){5}[\pL\d]"
+_MAY_BE_SPACED = _matcher(_SPACED_LETTERS)
+_ENCODED_LETTERS = r"[A-Za-z0-9+/_\-]{24}"
+_MAY_BE_ENCODED = _matcher(_ENCODED_LETTERS)
 _ROT13 = ("vtaber", "qvfertneq", "vafgehpgvba", "rinyhngbe", "tenqre", "fpber", "ireqvpg", "ernfba")
 
 _BACKWARDS = ("snoitcurtsni", "tpmorp", "erocs", "rewsna", "esnopser", "erongi", "etar ", "edarg", "selur", "siht ")
 """Words of such texts from their end."""
 _LEET_WORD = r"[a-z]*(?:[a-z][013457@$]|[013457@$][a-z])[a-z013457@$]*"
-_LEET = _matcher(rf"(?:^|[^a-z0-9]){_LEET_WORD} {_LEET_WORD}(?:$|[^a-z0-9])")
+_LEET_WORDS = rf"(?:^|[^a-z0-9]){_LEET_WORD} {_LEET_WORD}(?:$|[^a-z0-9])"
+_LEET = _matcher(_LEET_WORDS)
+_MAY_HIDE = _matcher(
+    "|".join(
+        (
+            rf"(?i:{'|'.join((*_ROT13, *_BACKWARDS, _LEET_WORDS))})",
+            _SPACED_LETTERS,
+            _ENCODED_LETTERS,
+            "[01]{8}",
+            "&#|%20|=",
+        )
+    )
+)
+"""Has a match in each text in which ASCII hides anything: one look instead of ten."""
 _UNLEET = str.maketrans("013457@$", "oieastas")
 
 
@@ -76,6 +91,8 @@ def decoded(text: str) -> Iterator[str]:
     """The hidden parts of the text: each encoded piece that decodes to text."""
     if not text.isascii() and _TAGS.search(text):
         yield "".join(_TAGS.findall(text)).translate(_UNTAGGED)
+    if not _MAY_HIDE.isinstance_python(text):
+        return
     if "&#" in text:
         yield html.unescape(text)
     if "%20" in text:
@@ -127,30 +144,49 @@ def _as_text(data: bytes) -> Iterator[str]:
 _SPACELESS = "[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 
 
-class Matcher:
-    """Searches in linear time, by the engine of pydantic: whole words, but in scripts without spaces anywhere.
+_LOOSE_WORD = r"[0-9a-z_\x{80}-\x{10ffff}]"
+_COUNTED = re.compile(r"\{(\d+),\d*\}")
 
-    Without `whole` parts of words, too. It is compiled when it is first asked, which takes 2 ms.
+
+class Matcher:
+    """Searches a text in lower case, in linear time, by the engine of pydantic.
+
+    Whole words, but in scripts without spaces anywhere; those of `within` are parts of words, too. A `loose` one also
+    takes what only looks so, but is small: the engine is fast as long as its states fit into its memory. It is compiled
+    when it is first asked, which takes 2 ms.
     """
 
-    def __init__(self, alternatives: Sequence[str], *, whole: bool = True) -> None:
-        self._alternatives = alternatives
-        self._whole = whole
+    def __init__(self, whole: Iterable[str], within: Iterable[str] = (), *, loose: bool = False) -> None:
+        self.whole = tuple(whole)
+        self.within = tuple(within)
+        self._loose = loose
         self._search: Callable[[str], bool] | None = None
 
     def occurs_in(self, text: str) -> bool:
         """Whether it occurs in the text."""
         if self._search is None:
-            self._search = self._compile()
+            self._search = _matcher(self._pattern()).isinstance_python
         return self._search(text)
 
-    def _compile(self) -> Callable[[str], bool]:
-        branches = [one for line in self._alternatives for one in _top_level(line)]
-        if self._whole:
-            apart = "|".join(one for one in branches if not _BEGINS_SPACELESS.match(one))
-            glued = [one for one in branches if _BEGINS_SPACELESS.match(one)]
-            branches = [rf"(?:^|[^\p{{L}}\p{{N}}])(?:{apart})(?:$|[^\p{{L}}\p{{M}}\p{{N}}])", *glued]
-        return _matcher("|".join(branches)).isinstance_python
+    def _pattern(self) -> str:
+        words = [one for line in self.whole for one in _top_level(line)]
+        branches = [*self.within, *(one for one in words if _BEGINS_SPACELESS.match(one))]
+        before, after = ("a-z0-9", "a-z0-9") if self._loose else (r"\p{L}\p{N}", r"\p{L}\p{M}\p{N}")
+        if apart := "|".join(one for one in words if not _BEGINS_SPACELESS.match(one)):
+            branches.append(rf"(?:^|[^{before}])(?:{apart})(?:$|[^{after}])")
+        return _loosened("|".join(branches)) if self._loose else "|".join(branches)
+
+
+def _loosened(pattern: str) -> str:
+    """A pattern that matches more, with fewer states: neither categories of Unicode, nor counting."""
+    return _COUNTED.sub(lambda times: "*" if times[1] == "0" else "+", pattern.replace(r"\w", _LOOSE_WORD))
+
+
+def may_be_any(some: Iterable[Matcher]) -> Matcher:
+    """Occurs where one of some does, and hardly elsewhere: one look at a text instead of many."""
+    distinct = [*dict.fromkeys(some)]
+    whole = [word for matcher in distinct for word in matcher.whole]
+    return Matcher(whole, [word for matcher in distinct for word in matcher.within], loose=True)
 
 
 _BEGINS_SPACELESS = re.compile(rf"(?:10)?(?:\(\?:)*{_SPACELESS}")
@@ -170,55 +206,77 @@ def _top_level(line: str) -> Iterator[str]:
 def matchers(name: str, *, within: Sequence[str] = ()) -> dict[str, Matcher]:
     """The lists of a file of this folder as matchers, by name; those of `within` match parts of words, too."""
     lists = load_words("evaluators.attacks", name)
-    return {list_name: Matcher(words, whole=list_name not in within) for list_name, words in lists.items()}
+    return {kind: Matcher((), words) if kind in within else Matcher(words) for kind, words in lists.items()}
 
 
-Signs = Mapping[str, Sequence[Sequence[Matcher]]]
+Ways = dict[str, list[tuple["Matcher", ...]]]
 """The words that one sentence must contain, by the sign's name: all of one of its ways."""
 
 
-def signs_of(words: Mapping[str, Matcher], signs: Mapping[str, Sequence[str]]) -> Signs:
+def ways_of(words: Mapping[str, Matcher], signs: Mapping[str, Sequence[str]]) -> Ways:
     """Signs whose ways name the lists of words that must come together."""
     return {sign: [tuple(words[name] for name in way.split()) for way in ways] for sign, ways in signs.items()}
 
 
-INJECTION_WORDS = matchers("injection_words.txt", within=("QUALITY",))
-_SIGNS: Signs = signs_of(
-    {**INJECTION_WORDS, "ROLE": Matcher([r"(?m:^)[\s#*]*(?:system|assistant|instruction):"], whole=False)},
-    {
-        "asks_to_ignore_instructions": ("IGNORE INSTRUCTIONS PRIOR",),
-        "asks_for_a_score": (
-            *("DEMAND MAXIMUM", "DEMAND TARGET TEN", "NO_DEDUCTION", "CHOSEN", "WISE GRADING", "WISE JUDGE"),
-            *("MARKED_AS GRADING", "MARKED_AS TARGET", "MARKED_AS JUDGE"),
-            *("APPROVED TARGET", "APPROVED GRADING", "APPROVED MAXIMUM", "APPROVED JUDGE"),
-        ),
-        "addresses_the_judge": (
-            *("ADDRESS JUDGE DEMAND", "ADDRESS JUDGE MAXIMUM", "ADDRESS JUDGE TARGET", "ADDRESS JUDGE IGNORE"),
-            "OFFICE",
-        ),
-        "holds_a_verdict": ("OVER", "QUALITY"),
-        "plays_a_role": ("ROLE MAXIMUM", "ROLE TARGET", "ROLE INSTRUCTIONS PRIOR"),
-    },
-)
+class Signs:
+    """Finds signs by the words of their ways. What is rare stands first in a way: most texts have none of these."""
 
-_FORMS: Mapping[str, re.Pattern[str]] = {
-    "holds_a_verdict": re.compile(
-        r"(?:[\"']|<)(?:score|verdict|pass(?:ed)?|grade|rating|result|winner)(?:[\"']\s{0,9}:|>)\s{0,9}[\"']?(?:\d|pass|fail|yes|true)"
-    ),
-    "holds_a_marker": re.compile(r"<<<\s{0,9}(?:end of )?material|</?(?:material|instructions?)>"),
+    def __init__(self, ways: Ways) -> None:
+        self.first = may_be_any(way[0] for listed in ways.values() for way in listed)
+        self._ways = ways
+
+    def find(self, lowered: str, divide: Callable[[str], Iterator[str]] | None = None) -> Iterator[str]:
+        """The names of the signs of which all parts of one way are in one sentence, or in one part by `divide`."""
+        if not self.first.occurs_in(lowered):
+            return
+        known: dict[Matcher, bool] = {}
+        possible: list[tuple[str, Sequence[Matcher]]] = []
+        for name, ways in self._ways.items():
+            for way in ways:
+                for word in way:  # of most ways the first is nowhere, and the others are not sought
+                    if (occurs := known.get(word)) is None:
+                        occurs = known[word] = word.occurs_in(lowered)
+                    if not occurs:
+                        break
+                else:
+                    possible.append((name, way))
+        for part in (divide or _sentences)(lowered) if possible else ():
+            for name, way in possible:
+                if all(word.occurs_in(part) for word in way):
+                    yield name
+
+
+INJECTION_WORDS = matchers("injection_words.txt", within=("QUALITY",))
+_SIGNS = Signs(
+    ways_of(
+        {**INJECTION_WORDS, "ROLE": Matcher((), [r"(?m:^)[\s#*]*(?:system|assistant|instruction):"])},
+        {
+            "asks_to_ignore_instructions": ("IGNORE INSTRUCTIONS PRIOR",),
+            "asks_for_a_score": (
+                *("MAXIMUM DEMAND", "TARGET DEMAND TEN", "NO_DEDUCTION", "CHOSEN", "WISE GRADING", "WISE JUDGE"),
+                *("MARKED_AS GRADING", "MARKED_AS TARGET", "MARKED_AS JUDGE"),
+                *("APPROVED TARGET", "APPROVED GRADING", "APPROVED MAXIMUM", "APPROVED JUDGE"),
+            ),
+            "addresses_the_judge": (
+                *("JUDGE ADDRESS DEMAND", "JUDGE ADDRESS MAXIMUM", "JUDGE ADDRESS TARGET", "JUDGE ADDRESS IGNORE"),
+                "OFFICE",
+            ),
+            "holds_a_verdict": ("OVER", "QUALITY"),
+            "plays_a_role": ("ROLE MAXIMUM", "ROLE TARGET", "ROLE INSTRUCTIONS PRIOR"),
+        },
+    )
+)
+_WHITE = r"[\s\x1c-\x1f]{0,9}"
+_VERDICT = "(?:score|verdict|pass(?:ed)?|grade|rating|result|winner)"
+_FORMS = {
+    "holds_a_verdict": Matcher((), [rf"[\"'<]{_VERDICT}(?:[\"']{_WHITE}:|>){_WHITE}[\"']?(?:\d|pass|fail|yes|true)"]),
+    "holds_a_marker": Matcher((), (rf"<<<{_WHITE}(?:end of )?material", r"</?(?:material|instructions?)>")),
     # the space after the bracket is what cleaning puts there
-    "plays_a_role": re.compile(r"<\| ?[\w\- ]{1,40}\|>|\[ ?/?inst\]|<< ?/?sys>>|\[system\]"),
+    "plays_a_role": Matcher((), (r"<\| ?[\w\- ]{1,40}\|>", r"\[ ?/?inst\]", "<< ?/?sys>>", r"\[system\]")),
 }
-_HINTS = {
-    "holds_a_verdict": tuple(
-        f"{name}{end}"
-        for name in ("score", "dict", "pass", "passed", "ade", "ating", "sult", "inner")
-        for end in "\"'>"
-    ),
-    "holds_a_marker": ("<<<", "material>", "instruction"),
-    "plays_a_role": ("<|", "inst]", "sys>>", "[system]"),
-}
-"""One of these is in a text of each form: most texts have none."""
+_MAY_HAVE_FORM = may_be_any(_FORMS.values())
+_STATED = INJECTION_WORDS["STATED"]
+_MAY_BE_STATED = may_be_any((_STATED,))
 _VERDICT_TOO = re.compile(r"[\"'<](?:verdict|reason|explanation|winner)[\"'>]")
 _SENTENCE_END = re.compile(r"(?:[.!?;]\s|[\n\u3002\uff01\uff1f])")
 _HIDDEN = re.compile("[\U000e0000-\U000e007f\u202a-\u202e]|(?<=[a-zA-Z])[\u200b-\u200d\u2060](?=[a-zA-Z])")
@@ -250,35 +308,12 @@ def signs_in(text: str, find: Callable[[str], Iterable[str]]) -> set[str]:
 
 
 def _signs(lowered: str) -> Iterator[str]:
-    for name, form in _FORMS.items():
-        if (
-            has_any(lowered, _HINTS[name])
-            and form.search(lowered)
-            and (name != "holds_a_verdict" or _VERDICT_TOO.search(lowered))
-        ):
+    for name, form in _FORMS.items() if _MAY_HAVE_FORM.occurs_in(lowered) else ():
+        if form.occurs_in(lowered) and (name != "holds_a_verdict" or _VERDICT_TOO.search(lowered)):
             yield name
-    if INJECTION_WORDS["STATED"].occurs_in(lowered):  # on several lines, too
+    if _MAY_BE_STATED.occurs_in(lowered) and _STATED.occurs_in(lowered):  # on several lines, too
         yield "holds_a_verdict"
-    yield from find_together(lowered, _SIGNS)
-
-
-def find_together(lowered: str, signs: Signs, divide: Callable[[str], Iterator[str]] | None = None) -> Iterator[str]:
-    """The names of the signs of which all parts of one way are in one sentence, or in one part by `divide`."""
-    known: dict[Matcher, bool] = {}
-    possible: list[tuple[str, Sequence[Matcher]]] = []
-    for name, ways in signs.items():
-        for way in ways:
-            for word in way:  # of most ways the first is nowhere, and the others are not sought
-                if (occurs := known.get(word)) is None:
-                    occurs = known[word] = word.occurs_in(lowered)
-                if not occurs:
-                    break
-            else:
-                possible.append((name, way))
-    for part in (divide or _sentences)(lowered) if possible else ():
-        for name, way in possible:
-            if all(word.occurs_in(part) for word in way):
-                yield name
+    yield from _SIGNS.find(lowered)
 
 
 def _sentences(text: str) -> Iterator[str]:
