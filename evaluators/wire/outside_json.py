@@ -43,7 +43,7 @@ def read_outside(content: bytes) -> Json:
 
 def may_be_unbounded(content: bytes) -> bool:
     """Whether an answer may have more objects than its readers take, which short ones have not. Quick."""
-    return len(content) > MOST_CONTAINERS and _opened(content) > MOST_CONTAINERS
+    return len(content) > 2 * MOST_CONTAINERS and _opened(content) > MOST_CONTAINERS  # of two bytes at least each
 
 
 def _opened(content: bytes) -> int:
