@@ -145,7 +145,7 @@ _SPACELESS = "[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 
 
 _LOOSE_WORD = r"[0-9a-z_\x{80}-\x{10ffff}]"
-_COUNTED = re.compile(r"\{(\d+),\d*\}")
+_REPETITION = re.compile(r"\{(\d+),\d*\}")
 
 
 class Matcher:
@@ -179,7 +179,7 @@ class Matcher:
 
 def _loosened(pattern: str) -> str:
     """A pattern that matches more, with fewer states: neither categories of Unicode, nor counting."""
-    return _COUNTED.sub(lambda times: "*" if times[1] == "0" else "+", pattern.replace(r"\w", _LOOSE_WORD))
+    return _REPETITION.sub(lambda times: "*" if times[1] == "0" else "+", pattern.replace(r"\w", _LOOSE_WORD))
 
 
 def may_be_any(some: Iterable[Matcher]) -> Matcher:
@@ -219,7 +219,7 @@ def ways_of(words: Mapping[str, Matcher], signs: Mapping[str, Sequence[str]]) ->
 
 
 class Signs:
-    """Finds signs by the words of their ways. What is rare stands first in a way: most texts have none of these."""
+    """Finds signs by the words of their ways. The rarest words of a way stand first: most texts have none of them."""
 
     def __init__(self, ways: Ways) -> None:
         self.first = may_be_any(way[0] for listed in ways.values() for way in listed)
