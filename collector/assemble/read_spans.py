@@ -126,24 +126,23 @@ _MOST_CONTINUED = 400
 
 
 def _with_whole_inputs(parsed_spans: Iterable[ParsedSpan]) -> list[ParsedSpan]:
-    """The spans, by start, each with the input of the call that it continues before its own."""
-    whole: dict[str, ParsedSpan] = {}
-    for span, call in parsed_spans:
-        base = whole.get(str(span.attributes.get(_BASE)))
-        continued = _continue_input(span, call, base and base.call) if _BASE in span.attributes else call
-        whole[span.span_id] = ParsedSpan(span, continued)
-    return list(whole.values())
-
-
-def _continue_input(span: Span, call: Call, base: Call | None) -> Call:
-    """The call with its whole input, or marked as one whose beginning has not arrived."""
-    dropped = span.attributes.get("lk.input.dropped_from_base")
-    if base is None or base.input_begins_elsewhere or not base.input or not isinstance(dropped, int):
-        return call._replace(input_begins_elsewhere=True)
-    beginning = base.input[: max(len(base.input) - dropped, 0)]
-    if len(beginning) > _MOST_CONTINUED or any(message.role == "tool" for message in base.input[len(beginning) :]):
-        return call._replace(input_begins_elsewhere=True)  # several results may have been one message
-    return call._replace(input=(*beginning, *(call.input or ())), system=call.system or base.system)
+    """The spans, by start, each with its whole input, or marked as one whose input begins in a call that is missing."""
+    whole: dict[str, Call] = {}
+    done: list[ParsedSpan] = []
+    for parsed_span in parsed_spans:
+        span, call = parsed_span
+        base, dropped = whole.get(str(span.attributes.get(_BASE))), span.attributes.get("lk.input.dropped_from_base")
+        before = base.input or () if base is not None else ()
+        beginning = before[: max(len(before) - dropped, 0)] if isinstance(dropped, int) else ()
+        is_known = len(before) > 0 and len(beginning) <= _MOST_CONTINUED
+        if base is not None and is_known and all(message.role != "tool" for message in before[len(beginning) :]):
+            call = call._replace(input=(*beginning, *(call.input or ())), system=call.system or base.system)
+        elif _BASE in span.attributes:  # several results of tools may have been one message
+            call = call._replace(input_begins_elsewhere=True)
+        if not call.input_begins_elsewhere:
+            whole[span.span_id] = call
+        done.append(ParsedSpan(span, call))
+    return done
 
 
 def _with_lone_calls(parsed_spans: list[ParsedSpan], lone: list[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:

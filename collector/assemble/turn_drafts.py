@@ -64,6 +64,10 @@ class _Group:
     drafts: list[TurnDraft] = field(default_factory=list[TurnDraft])
 
 
+_Key = tuple[str, int] | str
+"""A group's question with the number of the user's messages up to it, or the span whose calls are one request."""
+
+
 def draft_turns(calls: Sequence[ModelCall], tree: SpanTree) -> list[TurnDraft]:
     """Group the model calls of a trace into drafts, in order of their ends.
 
@@ -75,7 +79,7 @@ def draft_turns(calls: Sequence[ModelCall], tree: SpanTree) -> list[TurnDraft]:
     """
     if len(calls) == 1:
         return [_draft_single_call(calls[0])]
-    groups: dict[tuple[str, int] | str, _Group] = {}
+    groups: dict[_Key, _Group] = {}
     for call in calls:
         group = groups.setdefault(_group_key(call, groups, tree), _Group())
         if call.call.error is not None:
@@ -106,7 +110,7 @@ def _close_group(group: _Group) -> Iterable[TurnDraft]:
         yield _make_draft(group.open_steps, None)
 
 
-def _group_key(call: ModelCall, groups: dict[tuple[str, int] | str, _Group], tree: SpanTree) -> tuple[str, int] | str:
+def _group_key(call: ModelCall, groups: dict[_Key, _Group], tree: SpanTree) -> _Key:
     if call.question is not None:
         key = normalize_whitespace(call.question), call.user_message_count
         return key if key in groups else _find_shortened_group(key[0], call, groups) or key
@@ -118,26 +122,22 @@ def _group_key(call: ModelCall, groups: dict[tuple[str, int] | str, _Group], tre
     return f"below {ancestors[0]}" if ancestors else call.span.span_id
 
 
-def _find_shortened_group(
-    question: str, call: ModelCall, groups: dict[tuple[str, int] | str, _Group]
-) -> tuple[str, int] | str | None:
+_MOST_DROPPED = 16
+"""Messages of the user that a memory drops at once, at most."""
+
+
+def _find_shortened_group(question: str, call: ModelCall, groups: dict[_Key, _Group]) -> _Key | None:
     """Find the group of the same question that a call with results of tools continues, though older messages are gone.
 
     Chat memories keep a number of messages, so a call may have fewer messages of the user than the one before.
     """
-    if not any(message.role == "tool" for message in (call.call.input or ())[call.question_index + 1 :]):
+    if all(message.role != "tool" for message in (call.call.input or ())[call.question_index + 1 :]):
         return None
-    for key, group in groups.items():
-        if (
-            group.open_steps
-            and key[0] == question
-            and call.user_message_count < group.open_steps[-1].user_message_count
-        ):
-            return key
-    return None
+    longer = ((question, call.user_message_count + dropped) for dropped in range(1, _MOST_DROPPED + 1))
+    return next((key for key in longer if key in groups and groups[key].open_steps), None)
 
 
-def _find_continued_group(call: ModelCall, groups: dict[tuple[str, int] | str, _Group]) -> tuple[str, int] | str | None:
+def _find_continued_group(call: ModelCall, groups: dict[_Key, _Group]) -> _Key | None:
     """Find the group that a call with only tool results in its input continues."""
     answered_ids = {
         message.tool_call_id for message in call.call.input or () if message.role == "tool" and message.tool_call_id

@@ -58,13 +58,11 @@ def _parse_item(item: dict[str, Json], role: str) -> tuple[ChatMessage, ...]:
         return parse_messages({"role": role, **item}).messages
     finish = event.get("finish_reason")
     transcript = parse_messages(decode(inner), role)
-    if isinstance(inner, str) and not transcript.is_structured:
-        return parse_messages({"role": item.get("role") or role, "content": inner, "finish_reason": finish}).messages
-    if any("role" in as_dict(each) for each in (decode(inner), *as_list(decode(inner)))):
+    is_plain = isinstance(inner, str) and not transcript.is_structured
+    if not is_plain and any("role" in as_dict(each) for each in (decode(inner), *as_list(decode(inner)))):
         return transcript.messages
-    return parse_messages(
-        {"role": item.get("role") or role, "content": decode(inner), "finish_reason": finish}
-    ).messages
+    content = inner if is_plain else decode(inner)
+    return parse_messages({"role": item.get("role") or role, "content": content, "finish_reason": finish}).messages
 
 
 DIALECT = Dialect(

@@ -42,7 +42,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         input_incomplete=prompt.incomplete or find_redaction(request),
         output_incomplete=answer.incomplete or find_redaction(response),
         finish_reason=parse_finish_reason(response_fields.get("finish_reason")),
-        error=_find_error(span, response_fields, answer=output_messages is not None),
+        error=find_error(span, answered=output_messages is not None)
+        or (find_text(response_fields, "error_message", "error_code") if output_messages is None else None),
         model=find_text(as_dict(decode(request)), "model"),
         usage=find_usage(
             as_dict(response_fields.get("usage_metadata")),
@@ -50,9 +51,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
             ("candidates_token_count", "candidatesTokenCount"),
         ),
         sources={
-            field: key
-            for field, key, value in (("input", _REQUEST, input_messages), ("output", _RESPONSE, output_messages))
-            if value
+            **({"input": _REQUEST} if input_messages else {}),
+            **({"output": _RESPONSE} if output_messages else {}),
         },
     )
 
@@ -69,13 +69,6 @@ def _parse_structured(value: Json, role: str) -> ChatTranscript:
     return transcript if transcript.is_structured else ChatTranscript(())
 
 
-def _find_error(span: Span, response_fields: dict[str, Json], *, answer: bool) -> str | None:
-    error = find_error(span, answered=answer)
-    if error is None and not answer:
-        return find_text(response_fields, "error_message", "error_code")
-    return error
-
-
 def _read_tool(span: Span) -> Call:
     attributes = span.attributes
     response = decode(attributes.get(_TOOL_RESPONSE))
@@ -85,14 +78,11 @@ def _read_tool(span: Span) -> Call:
         id=find_text(attributes, "gen_ai.tool.call.id", "gcp.vertex.agent.tool_call_id"),
         name=find_text(attributes, "gen_ai.tool.name") or span.name.removeprefix("execute_tool "),
         arguments=decode(attributes.get(_ARGUMENTS)),
-        result=decode(result) if result not in _EMPTY_RESULTS else None,
+        result=decode(result) if result not in (None, "", {}, "<not specified>") else None,
     )
     return Call(
         dialect="google_adk", kind="tool", tool=call, sources={"arguments": _ARGUMENTS, "result": _TOOL_RESPONSE}
     )
-
-
-_EMPTY_RESULTS: tuple[Json, ...] = (None, "", {}, "<not specified>")
 
 
 DIALECT = Dialect(

@@ -14,7 +14,6 @@ from evaluators.cases import Json, ToolCall
 _KIND = "spring.ai.kind"
 _PROMPT = "gen_ai.prompt"
 _COMPLETION = "gen_ai.completion"
-_USER_TEXT = "spring.ai.chat.client.user.text"
 _QUERY = "db.vector.query.content"
 _DOCUMENTS = "db.vector.query.response.documents"
 _MODEL_PROMPT = "org.springframework.ai.chat.observation.ChatModelPromptContentObservationHandler"
@@ -57,14 +56,10 @@ def _read_call(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
     input_messages = _parse_texts(attributes.get(_PROMPT), "user")
     output_messages = _parse_texts(attributes.get(_COMPLETION), "assistant")
-    user = find_text(attributes, _USER_TEXT)
-    if user:
-        input_messages = (ChatMessage("user", user),)
     has_content = bool(input_messages or output_messages)
     return Call(
         dialect="spring_ai",
         kind=kind if kind == "workflow" or has_content else "other",
-        system=find_text(attributes, "spring.ai.chat.client.system.text"),
         input=as_messages(input_messages),
         output=as_messages(output_messages),
         input_incomplete=find_redaction(attributes.get(_PROMPT)),
