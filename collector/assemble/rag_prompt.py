@@ -61,7 +61,7 @@ def split_prompt(prompt: str, hints: Iterable[str] = ()) -> SplitPrompt | None:
     by_hint = _split_by_hint(prompt, hints)
     if by_hint is not None:
         return by_hint
-    return _split_by_tags(prompt) or _split_by_headings(prompt)
+    return _split_below_question(prompt) or _split_by_tags(prompt) or _split_by_headings(prompt)
 
 
 def mentions_context(beginning: str) -> bool:
@@ -70,6 +70,18 @@ def mentions_context(beginning: str) -> bool:
         (match for match in _HEADING.finditer(beginning) if match["context"]), None
     )
     return first is not None
+
+
+_BELOW = re.compile(
+    r"\n\n(?:Answer using the following information:|Context information is below, surrounded by -++)\n"
+)
+
+
+def _split_below_question(prompt: str) -> SplitPrompt | None:
+    """Split a question from the context that LangChain4j and Spring AI put below it, with these sentences."""
+    match = _BELOW.search(prompt)
+    question, context = (prompt[: match.start()].strip(), _strip_rulers(prompt[match.end() :])) if match else ("", ())
+    return SplitPrompt(question, context) if question and context else None
 
 
 def _split_by_hint(prompt: str, hints: Iterable[str]) -> SplitPrompt | None:

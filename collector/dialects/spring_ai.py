@@ -85,9 +85,6 @@ def _read_logged(span: Span, logged: Mapping[str, str]) -> Call:
     prompt = _split_logged(logged.get(_CLIENT_PROMPT if is_client else _MODEL_PROMPT))
     answers = _split_logged(logged.get(_CLIENT_COMPLETION if is_client else _MODEL_COMPLETION))
     system, messages = split_system_prompt(_name_roles(prompt) if is_client else _guess_roles(prompt))
-    question, context = _split_advised(messages[-1].text) if messages else ("", ())
-    if context:
-        messages = (*messages[:-1], messages[-1]._replace(text=question))
     output = tuple(ChatMessage("assistant", answer) for answer in answers)
     return Call(
         dialect="spring_ai",
@@ -96,23 +93,9 @@ def _read_logged(span: Span, logged: Mapping[str, str]) -> Call:
         input=as_messages(messages),
         output=output or None,
         error=None if is_client else find_error(span, answered=bool(output)),
-        passages=context,
         uncertain=not is_client and len(messages) > 1,
         sources={"input": "log records", "output": "log records"},
     )
-
-
-_ADVICE = "\n\nContext information is below"
-_RULER = "\n---------------------\n"
-
-
-def _split_advised(text: str) -> tuple[str, tuple[Passage, ...]]:
-    """Split what QuestionAnswerAdvisor makes of a question: the question, and the context between rulers below it."""
-    question, heading, rest = text.partition(_ADVICE)
-    parts = rest.split(_RULER)
-    if not heading or len(parts) < 3 or not parts[1].strip():
-        return text, ()
-    return question, (Passage(parts[1].strip()),)
 
 
 def _split_logged(body: str | None) -> list[str]:

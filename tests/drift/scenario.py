@@ -1,6 +1,6 @@
 """The talk that every library is made to have: three turns with a stream and a tool, a question about documents, a failure.
 
-Newer drivers also ask for two tools at once, and a question whose first request the server refuses.
+Newer drivers also ask for two tools at once, a question in Japanese, and one whose first request the server refuses.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ QUESTIONS = {
     "turn3": "Is it windy at Skagen tomorrow?",
     "parallel": "Compare the wind at Anholt and at Laeso on Saturday.",
     "retry": "May children under ten rent a kayak?",
+    "japanese": "火曜日の午後、二人乗りのカヤックは空いていますか。",
     "rag": "What is the deposit for a single kayak?",
     "fail": "Please run the FAIL-500 path.",
 }
@@ -27,6 +28,7 @@ ANSWERS = (
     ("windy at Skagen", "Yes, Skagen expects 11 m/s wind with gusts of 16 m/s tomorrow, so please stay ashore."),
     ("wind at Anholt and at Laeso", "Laeso is calmer on Saturday, with 4 m/s against 9 m/s at Anholt."),
     (REFUSED_ONCE, "Yes, children may paddle in a double kayak with an adult."),
+    ("二人乗りのカヤック", "はい、火曜日の午後は二人乗りが三艇空いています。"),
     ("deposit for a single kayak", "The deposit for a single kayak is 120 euros."),
 )
 TOOL_CALL: dict[str, Any] = {

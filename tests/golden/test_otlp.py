@@ -98,6 +98,6 @@ def test_a_conversation_that_the_library_does_not_name_is_known_by_its_history(f
 def test_inputs_that_livekit_records_in_parts_are_whole() -> None:
     turns = [turn for turn in normalize([PAYLOADS / "livekit-voice"]) if turn.error is None]
     system = "You are Borealis, the support assistant of the Larkspur kayak rental. Answer in one short sentence."
-    assert [turn.system_prompt for turn in turns[:4]] == [system] * 4
-    assert [len([each for each in turn.history if each.role == "user"]) for turn in turns] == [0, 1, 2, 3, 0]
-    assert [turn.attributes.get("speech_interrupted") for turn in turns] == [None, "true", None, None, None]
+    assert [turn.system_prompt for turn in turns[:5]] == [system] * 5
+    assert [len([each for each in turn.history if each.role == "user"]) for turn in turns] == [0, 1, 2, 3, 4, 0]
+    assert [turn.attributes.get("speech_interrupted") for turn in turns] == [None, "true", None, None, None, None]

@@ -55,7 +55,7 @@ async fn main() {
     let wind = Tool::new(text(function, "name")).with_description(text(function, "description")).with_schema(function["parameters"].clone());
 
     let mut talk = ChatRequest::from_system(text(&told, "system")).with_tools(vec![wind]);
-    for step in ["turn1", "turn2", "turn3", "parallel", "rag", "fail"] {
+    for step in ["turn1", "turn2", "turn3", "parallel", "japanese", "rag", "fail"] {
         let conversation = told["conversations"][step].as_str().unwrap_or(text(&told, "conversation"));
         let span = tracing::info_span!("request", session.id = conversation, user.id = text(&told, "user"));
         let mut request = match step {

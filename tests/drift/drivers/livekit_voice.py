@@ -108,7 +108,7 @@ async def talk(steps: list[str], system: str) -> None:
 
 
 async def main() -> None:
-    await talk(["turn1", "turn2", "turn3", "parallel"], scenario.system)
+    await talk(["turn1", "turn2", "turn3", "parallel", "japanese"], scenario.system)
     await talk(["rag"], scenario.rag_system)
     await talk(["fail"], scenario.system)
 

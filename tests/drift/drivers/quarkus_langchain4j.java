@@ -1,4 +1,4 @@
-// Quarkus LangChain4j with its own spans: an AI service with memory and a tool, and a bean that writes messages with roles.
+// Quarkus LangChain4j with its own spans: AI services with memory, a tool and retrieval, and a bean that writes messages with roles.
 // packages: io.quarkus:quarkus-bom:3.33.2:pom io.quarkiverse.langchain4j:quarkus-langchain4j-openai:1.10.0 io.quarkus:quarkus-opentelemetry
 package drift;
 
@@ -7,6 +7,9 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import dev.langchain4j.agent.tool.Tool;
 import dev.langchain4j.data.message.ChatMessageSerializer;
 import dev.langchain4j.model.chat.listener.ChatModelRequestContext;
+import dev.langchain4j.rag.DefaultRetrievalAugmentor;
+import dev.langchain4j.rag.RetrievalAugmentor;
+import dev.langchain4j.rag.content.Content;
 import dev.langchain4j.service.MemoryId;
 import dev.langchain4j.service.SystemMessage;
 import dev.langchain4j.service.UserMessage;
@@ -25,6 +28,8 @@ import jakarta.inject.Inject;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.function.Supplier;
+import java.util.stream.StreamSupport;
 
 @QuarkusMain
 public class quarkus_langchain4j implements QuarkusApplication {
@@ -69,7 +74,24 @@ public class quarkus_langchain4j implements QuarkusApplication {
     Multi<String> stream(@MemoryId String id, @V("system") String system, @UserMessage String question);
   }
 
+  @ApplicationScoped
+  public static class Documents implements Supplier<RetrievalAugmentor> {
+    @Override
+    public RetrievalAugmentor get() {
+      var texts = StreamSupport.stream(TOLD.get("documents").spliterator(), false).map(each -> Content.from(each.get("text").asText())).toList();
+      return DefaultRetrievalAugmentor.builder().contentRetriever(query -> texts).build();
+    }
+  }
+
+  @RegisterAiService(retrievalAugmentor = Documents.class)
+  @ApplicationScoped
+  public interface Reader {
+    @SystemMessage("{system}")
+    String chat(@MemoryId String id, @V("system") String system, @UserMessage String question);
+  }
+
   @Inject Borealis borealis;
+  @Inject Reader reader;
   @Inject Tracer tracer;
 
   public static void main(String[] arguments) {
@@ -88,14 +110,15 @@ public class quarkus_langchain4j implements QuarkusApplication {
   @Override
   @ActivateRequestContext
   public int run(String... arguments) {
-    for (var step : List.of("turn1", "turn2", "turn3", "parallel", "retry", "rag", "fail")) {
+    for (var step : List.of("turn1", "turn2", "turn3", "parallel", "retry", "japanese", "rag", "fail")) {
       var known = TOLD.get("conversations").get(step);
       var conversation = known == null ? told("conversation") : known.asText();
       var span = tracer.spanBuilder("request " + step).setNoParent().setAttribute("session.id", conversation).setAttribute("user.id", told("user")).startSpan();
       try (var scope = span.makeCurrent()) {
         var system = told(step.equals("rag") ? "rag_system" : "system");
-        var question = step.equals("rag") ? told("rag_prompt") : TOLD.get("questions").get(step).asText();
-        if (List.of("turn2", "parallel").contains(step)) borealis.stream(conversation, system, question).collect().asList().await().indefinitely();
+        var question = TOLD.get("questions").get(step).asText();
+        if (step.equals("rag")) reader.chat(conversation, system, question);
+        else if (List.of("turn2", "parallel").contains(step)) borealis.stream(conversation, system, question).collect().asList().await().indefinitely();
         else borealis.chat(conversation, system, question);
       } catch (Exception error) {
         System.out.println("failed " + error);

@@ -65,7 +65,7 @@ async fn main() {
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(only).with(layer)).unwrap();
 
     let mut history: Vec<Message> = vec![];
-    for step in ["turn1", "turn2", "turn3", "parallel", "rag"] {
+    for step in ["turn1", "turn2", "turn3", "parallel", "japanese", "rag"] {
         let conversation = told["conversations"][step].as_str().unwrap_or(text(&told, "conversation"));
         let span = tracing::info_span!("request", session.id = conversation, user.id = text(&told, "user"));
         let question = if step == "rag" { text(&told, "rag_prompt") } else { text(&told["questions"], step) };

@@ -198,6 +198,18 @@ def test_spring_ai_retrieves() -> None:
     assert (turn.input, turn.actual_output, turn.retrieval_context) == (QUESTION, ANSWER, ("Kayaks: 30 euros.",))
 
 
+RULER = "-" * 21
+SPRING_RAG = f"Context information is below, surrounded by {RULER}\n\n{RULER}\nKayaks: 30 euros.\n{RULER}\n\nGiven the context, reply."
+LANGCHAIN4J_RAG = "Answer using the following information:\nKayaks: 30 euros."
+
+
+@pytest.mark.parametrize("below", [SPRING_RAG, LANGCHAIN4J_RAG], ids=["spring ai", "langchain4j"])
+@pytest.mark.parametrize("question", [QUESTION, "料金は？\n\n二人乗りです。"])
+def test_context_below_the_question_is_no_part_of_it(below: str, question: str) -> None:
+    turn = Trace().span(1, "chat m-1", chat(f"{question}\n\n{below}", ANSWER)).turn()
+    assert (turn.input, turn.retrieval_context) == (question, ("Kayaks: 30 euros.",))
+
+
 # --- Langfuse
 
 
