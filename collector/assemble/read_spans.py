@@ -139,7 +139,7 @@ def _with_whole_inputs(parsed_spans: Iterable[ParsedSpan]) -> list[ParsedSpan]:
             call = call._replace(input=(*beginning, *(call.input or ())), system=call.system or base.system)
         elif _BASE in span.attributes:  # several results of tools may have been one message
             call = call._replace(input_begins_elsewhere=True)
-        if not call.input_begins_elsewhere:
+        if not (call.input_begins_elsewhere or call.input_incomplete or span.dropped_attributes):
             whole[span.span_id] = call
         done.append(ParsedSpan(span, call))
     return done

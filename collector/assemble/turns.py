@@ -91,9 +91,9 @@ class TurnBuilder:
         references = self._find_references(draft, span) if self._references else _NO_REFERENCES
         models = frozenset([parsed_span.span.span_id for call in draft.calls for parsed_span in call.parsed_spans])
         own = models | {draft.enclosing_span.span.span_id} if draft.enclosing_span is not None else models
-        cut = ",".join(self._losses.parts(own)) if self._losses.spans else ""
-        if not cut and any(model_call.call.input_begins_elsewhere for model_call in draft.calls):
-            cut = ",".join(PROMPT_FIELDS)
+        begins_elsewhere = any(model_call.call.input_begins_elsewhere for model_call in draft.calls)
+        parts = self._losses.parts(own) if self._losses.spans else ()
+        cut = ",".join(dict.fromkeys((*PROMPT_FIELDS, *parts)) if begins_elsewhere else parts)
         attributes = _collect_attributes(draft, span, call, declared, media.left_out, cut)
         if self._is_spoken:
             attributes = {**describe_speech(self._list_around(draft, span), self._tree), **attributes}
