@@ -107,13 +107,30 @@ class Deployment:
         for context in self._contexts:
             await context.__aexit__(None, None, None)
 
+    async def open_traces(self) -> set[str]:
+        """What a reading of the whole log holds to be open where the stage stands, as `audit` reads it."""
+        stage = AssembleStage(ASSEMBLER, TurnRouter(MemoryLog("turns", 1)), LIMITS)
+        commits = await self.logs.spans.committed("assemble")
+        found: set[str] = set()
+        for partition, committed in commits.items():
+            async with dividing(stage.open_fold)(partition, None) as fold:
+                records = [each for each in await self._records(partition, 0) if each.offset < committed.offset]
+                for _, second in groupby(records, lambda record: int(record.timestamp)):
+                    await fold.deliver([*second])
+                opened = stage.open_trace_ids(partition)
+                assert [trace for offset, trace in opened if offset < committed.low_watermark] == [], "passed over"
+                found |= {trace for _, trace in opened}
+        return found
+
     async def copy(self) -> None:
         await self.stop()
+        await self.open_traces()
         target = self._logs(self.chance.randint(1, 4))
         copying = LogCopy(Plan(()), LIMITS, (), self.logs, target, self.now)
         await copying.run()
         await copying.commit()
         self.logs = target
+        assert await self.open_traces() == set(), "pieces of open traces are read anew"
         await self.start()
 
     async def turns(self) -> Counter[str]:

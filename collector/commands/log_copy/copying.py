@@ -247,22 +247,19 @@ class LogCopy:
         commits = source.commits["assemble"]
         closed: list[StoredRecord] = []
         opened: list[StoredRecord] = []
-        time = 0.0
         for partition, until in read.items():
             low = commits[partition].low_watermark if partition in commits else source.starts[partition]
             records = [record async for record in in_order(source.log, [PartitionStretch(partition, low, until)])]
             pieces = open_pieces(records, self.limits, commits.get(partition))
             closed += [record for record in records if record.number in pieces.closed]
             opened += [record for record in records if record.number in pieces.open]
-            time = max([time, *(record.timestamp for record in records[-1:])])
         needed = {(record.partition, record.number) for record in (*closed, *opened)}
-        await self._copy_spans_but(needed, {number: (source.starts[number], at) for number, at in read.items()})
+        time = await self._copy_spans_but(needed, {number: (source.starts[number], at) for number, at in read.items()})
         low = writer.ends()
         for record in sorted(closed, key=lambda each: each.timestamp):
             await writer.copy(record)
-        for partition in low:
-            if closed:  # time passes, so that all of these traces close
-                await writer.add(Record(None, b"", TICK, partition, time))
+        for partition in low if time else ():  # time passes as in the source, so that all of these traces close
+            await writer.add(Record(None, b"", TICK, partition, time))
         following = writer.ends()
         for record in sorted(opened, key=lambda each: each.timestamp):
             if self._is_wanted("spans", record, read=False):
@@ -272,12 +269,16 @@ class LogCopy:
 
     async def _copy_spans_but(
         self, needed: Collection[tuple[int, int]], stretches: Mapping[int, tuple[int, int]]
-    ) -> None:
+    ) -> float:
+        """Copy the others; returns the latest time (s) of all records, ticks among them."""
+        time = 0.0
         source, writer = self._sources["spans"], self._writers["spans"]
         parts = [PartitionStretch(partition, *stretch) for partition, stretch in stretches.items()]
         async for record in in_order(source.log, parts):
+            time = max(time, record.timestamp)
             if (record.partition, record.number) not in needed and self._is_wanted("spans", record, read=True):
                 await writer.copy(record)
+        return time
 
     async def _copy_turns(self) -> None:
         """Records that were read are history; then the state as records of its own; then what was not read."""
