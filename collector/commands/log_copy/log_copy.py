@@ -266,7 +266,10 @@ async def require_unused(config: Config, logs: Logs) -> None:
         except LogError as error:
             raise ConfigError(f"log.kafka: {error}") from error
         if members := sorted({name for group in groups for name in state.members.get(group, ())}):
-            raise ConfigError(f"log.kafka: {listed(members)} consumes these logs: stop all processes of the service")
+            raise ConfigError(
+                f"log.kafka: {listed(members)} consumes these logs: stop all processes of the service; those with a "
+                f"group_instance_id stay members for {log.kafka.session_timeout:g} s (session_timeout) after their end"
+            )
         return
     for each in logs:
         for group in by_log.get(each.name, ()):
