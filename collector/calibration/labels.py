@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
 from collector.errors import ConfigError
 from collector.records.numbered_lines import numbered_lines
@@ -28,8 +28,9 @@ class LabelRow(BaseModel):
     """A line of a label file. `human` is a number on 0..1, true or false, or pass and fail.
 
     Without `score` the judge's is looked up by `evaluation_id`, or by `turn_id` and evaluator. `label_probability` is
-    the one with which the evaluation was drawn to be labelled; without it, somebody picked it. Labels of one
-    `conversation_id` may depend on each other; it is known where the evaluation is in the log.
+    the one with which the evaluation was drawn to be labelled; without it, somebody picked it. `weight` is how many
+    subjects of the traffic the evaluation stands for; the log knows it, too. Labels of one `conversation_id` may depend
+    on each other; it is known where the evaluation is in the log.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -40,7 +41,13 @@ class LabelRow(BaseModel):
     turn_id: str | None = None
     segment: str = "all"
     label_probability: Annotated[float, Field(gt=0, le=1)] | None = None
+    weight: Annotated[float, Field(gt=0)] = 1.0
     conversation_id: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The ids by which the log may know what is labelled, the most exact one first."""
+        return tuple(filter(None, (self.evaluation_id, self.turn_id or self.conversation_id)))
 
     def human_score(self, *, lower_is_better: bool) -> float:
         """The person's score in the sense of the evaluator's: good is 0 where lower is better."""
@@ -109,7 +116,7 @@ def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_bet
             judged.weight,
             row.label_probability,
             conversation=row.conversation_id or judged.conversation,
-            name=row.evaluation_id or row.turn_id or "",
+            name=next((name for name in row.names if name in scores), ""),
         )
         for row in rows
         if (judged := _judged(row, scores)) is not None
@@ -123,10 +130,15 @@ def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_bet
 
 
 def _judged(row: LabelRow, scores: Mapping[str, WeightedScore]) -> WeightedScore | None:
-    logged = scores.get(row.evaluation_id or "", scores.get(row.turn_id or ""))
+    """The judge's score. One that is known by its subject alone was sampled by another version, too: the draws of both
+    are nested, so that the less probable one counts.
+    """
+    logged = next((scores[name] for name in row.names if name in scores), None)
+    if logged is not None and row.evaluation_id not in scores:
+        logged = logged._replace(weight=max(logged.weight, row.weight))
     if row.score is None:
         return logged
-    return WeightedScore(row.score, logged.weight, logged.conversation) if logged else WeightedScore(row.score)
+    return logged._replace(score=row.score) if logged else WeightedScore(row.score, row.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +157,16 @@ class LabelLine:
         return None if evaluator is None else str(evaluator)
 
 
+_MEANINGS = {
+    "human": "human is a number from 0 to 1, true or false, pass or fail",
+    "score": "score is the judge's, a number from 0 to 1",
+    "label_probability": "label_probability is above 0 and at most 1",
+    "weight": "weight is a number above 0",
+    **{name: f"{name} is text" for name in ("evaluation_id", "turn_id", "segment", "conversation_id")},
+}
+"""What a key of a label has to be."""
+
+
 def label_lines(path: Path, example: str, remedy: str = "; name another file") -> Iterator[LabelLine]:
     """The labels of a file. Lines whose `human` is null were not labelled yet, and are passed over.
 
@@ -157,7 +179,8 @@ def label_lines(path: Path, example: str, remedy: str = "; name another file") -
             if isinstance(fields, dict) and fields.get("human", fields) is None:  # pyright: ignore[reportUnknownMemberType]
                 continue
             row = LabelRow.model_validate(fields)
-        except ValueError:
-            why = "human is a number from 0 to 1, true or false, pass or fail"
+        except ValueError as error:
+            key = error.errors()[0]["loc"][:1] if isinstance(error, ValidationError) else ()
+            why = _MEANINGS.get(str(key[0]) if key else "", _MEANINGS["human"])
             raise ConfigError(f"{path}: line {number}: not a label ({why}); write {example}") from None
         yield LabelLine(number, row, cast("Mapping[str, Any]", fields), data)

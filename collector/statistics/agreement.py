@@ -20,6 +20,7 @@ from typing import Any
 
 from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import LabelledScore
+from collector.statistics.intervals import share_interval
 from evaluators.evaluator import Evaluator
 
 ScorePair = tuple[float, float] | LabelledScore
@@ -139,7 +140,7 @@ def cohen_kappa(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) 
     """Cohen's kappa (1960) of verdicts: judges pass from `threshold` on, people from `bar` on; NaN without spread."""
     judge = _share(pairs, lambda pair: pair[0] >= threshold)
     human = _share(pairs, lambda pair: pair[1] >= bar)
-    observed = _share(pairs, lambda pair: (pair[0] >= threshold) == (pair[1] >= bar))
+    observed = equal_verdicts(pairs, threshold, bar)
     chance = judge * human + (1 - judge) * (1 - human)
     return (observed - chance) / (1 - chance) if chance < 1 - _FLAT else math.nan
 
@@ -153,6 +154,11 @@ def krippendorff(pairs: Sequence[ScorePair]) -> float:
     number = 2.0 * math.fsum(weights) ** 2 / math.fsum(weight**2 for weight in weights)  # Kish
     between = 2.0 * _mean([(score - mean) ** 2 for score in pooled], twice) * number / (number - 1.0)
     return 1.0 - within / between if between > _FLAT else math.nan
+
+
+def equal_verdicts(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
+    """The share of answers of which judge and people say the same, good or bad."""
+    return _share(pairs, lambda pair: (pair[0] >= threshold) == (pair[1] >= bar))
 
 
 def sensitivity(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
@@ -189,7 +195,8 @@ def interval(
     """The percentile bootstrap's 95 % interval (Efron and Tibshirani 1993) of a measure; it draws conversations.
 
     None of fewer than `FEWEST` conversations, and if the measure has no value in most resamples; those without one (one
-    side constant) are omitted.
+    side constant) are omitted. None, too, where all resamples are alike: that nothing differed is no proof that nothing
+    does.
     """
     chance, conversations = Random(seed), by_conversation(pairs)
     if len(conversations) < FEWEST:
@@ -199,7 +206,19 @@ def interval(
     resampled = sorted(value for value in values if not math.isnan(value))
     if len(resampled) < samples / 2:
         return None
-    return resampled[int(0.025 * len(resampled))], resampled[min(len(resampled) - 1, int(0.975 * len(resampled)))]
+    low, high = resampled[int(0.025 * len(resampled))], resampled[min(len(resampled) - 1, int(0.975 * len(resampled)))]
+    return (low, high) if high - low > _FLAT else None
+
+
+def share_bounds(pairs: Sequence[ScorePair], share: float) -> tuple[float, float] | None:
+    """The 95 % interval of a share of pairs at their effective number of conversations (Kish 1965; Wilson 1927).
+
+    None of fewer than `FEWEST` conversations.
+    """
+    weights = [math.fsum(map(_weight, conversation)) for conversation in by_conversation(pairs)]
+    if len(weights) < FEWEST:
+        return None
+    return share_interval(share, math.fsum(weights) ** 2 / math.fsum(weight**2 for weight in weights))
 
 
 Interval = tuple[float, float] | None
@@ -252,6 +271,7 @@ class ScoreScale:
             "kendall_tau_b": kendall,
             "weighted_kappa": weighted_kappa,
             "krippendorff_alpha": krippendorff,
+            "equal_verdicts": partial(equal_verdicts, threshold=self.bar),
             "cohen_kappa": partial(cohen_kappa, threshold=self.bar),
             "sensitivity": partial(sensitivity, threshold=self.bar),
             "specificity": partial(specificity, threshold=self.bar),
@@ -274,10 +294,17 @@ class Agreement:
 
 
 def agreement(segment: str, pairs: Sequence[ScorePair], scale: ScoreScale, *, samples: int = 1000) -> Agreement:
-    """All measures of one segment; `samples` is how often the bootstrap draws for the intervals."""
+    """All measures of one segment; `samples` is how often the bootstrap draws for the intervals.
+
+    A share of 0 or 1, which all resamples have, has Wilson's interval.
+    """
     upward = scale.upward(pairs)
-    measures = {
-        name: (measure(upward), interval(upward, measure, samples=samples))
-        for name, measure in scale.measures().items()
-    }
+    good, bad = ([pair for pair in upward if (pair[1] >= _MIDDLE) is verdict] for verdict in (True, False))
+    parts = {"equal_verdicts": upward, "sensitivity": good, "specificity": bad}
+    measures = dict[str, tuple[float, Interval]]()
+    for name, measure in scale.measures().items():
+        value, bounds = measure(upward), interval(upward, measure, samples=samples)
+        if bounds is None and name in parts:
+            bounds = share_bounds(parts[name], value)
+        measures[name] = value, bounds
     return Agreement(segment, len(pairs), measures)

@@ -213,7 +213,7 @@ JUDGE_MOVED = gauge("evalstream_judge_moved", ("evaluator", "evaluator_version",
 changed, or unchanged (then by how much at most)."""
 AGREEMENT = gauge("evalstream_judge_agreement", ("evaluator", "evaluator_version", "statistic"))
 """Agreement of scores with people's labels on the page, by statistic (spearman, kendall_tau_b, weighted_kappa,
-krippendorff_alpha, cohen_kappa, sensitivity, specificity); absent below 10 labels."""
+krippendorff_alpha, equal_verdicts, cohen_kappa, sensitivity, specificity, youden_j); absent below 10 labels."""
 AGREEMENT_BOUND = gauge("evalstream_judge_agreement_bound", ("evaluator", "evaluator_version", "statistic", "bound"))
 """Bounds of that agreement's 95 % interval: low or high; too narrow below 200 labels."""
 AGREEMENT_LABELS = gauge("evalstream_judge_agreement_labels", ("evaluator", "evaluator_version"))

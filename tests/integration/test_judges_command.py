@@ -124,6 +124,30 @@ def test_few_cases_decide_nothing(config: Path, tmp_path: Path) -> None:
     assert "These cases do not decide about" in text
 
 
+def test_cases_that_were_drawn_more_often_count_less(config: Path, tmp_path: Path) -> None:
+    """What `labels next` drew four times as often is where the judge errs; what somebody picked is left out."""
+    chance, rows = random.Random(3), []
+    for number in range(400):
+        good = chance.random() < 0.5
+        answer = f"{'good' if good else 'bad'} answer {number}"
+        is_wrong = random.Random(f"wild {answer}").random() < 0.3
+        if chance.random() < (probability := 0.8 if is_wrong else 0.2):
+            rows.append({"input": "?", "actual_output": answer, "human": good, "label_probability": probability})
+    rows += [{"input": "?", "actual_output": f"good one {number}", "human": False} for number in range(50)]
+    path = tmp_path / "drawn.jsonl"
+    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    config.write_text(config.read_text().replace("wavering: 0.2", "wavering: 0.0"))
+    found = orjson.loads(run(config, path, "--judge", "strong", "--judge", "wild", "--repeat", "1", "--json"))
+    by_name = {each["judge"]: each["agreement"] for each in found["figures"]}
+    drawn = len(rows) - 50
+    assert found["cases"] == drawn
+    share = sum(row["label_probability"] < 0.5 for row in rows[:drawn]) / drawn
+    assert share < 0.5, "the unweighted agreement"
+    assert by_name["wild"]["value"] == pytest.approx(0.7, abs=0.06)
+    lowest, highest = by_name["wild"]["interval"]
+    assert share < lowest < 0.7 < highest
+
+
 def test_a_run_is_taken_up_where_it_ended(config: Path, cases: Path, tmp_path: Path) -> None:
     output = tmp_path / "runs.jsonl"
     arguments = ("--judge", "strong", "--judge", "mini", "--repeat", "1", "--output", str(output), "--json")

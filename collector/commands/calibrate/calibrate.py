@@ -12,21 +12,30 @@ from rich.table import Table
 
 from collector.calibration.labels import HumanLabel, judged_pairs, read_labels, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
-from collector.calibration.random_labels import DRIFT_ERRORS, WEAKEST, random_labels, withheld
+from collector.calibration.random_labels import (
+    DRIFT_ERRORS,
+    WEAKEST,
+    Withheld,
+    people_sums,
+    random_labels,
+    withheld,
+)
 from collector.config.command_options import require_known
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.logs.whole_log import read_records
 from collector.past.evaluations import evaluations_in
-from collector.records.audits import AuditScore, audit_of
+from collector.records.audits import FEWEST_AUDITS, AuditScore, audit_of
 from collector.records.labels import tokens_read
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.agreement import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
+from collector.statistics.audited_sums import CorrectedMean, sums_of_scores
 from collector.statistics.bias import JudgedPair, biases, labels_of
+from collector.statistics.bounded_sums import Sums
 from collector.statistics.certificate import Certificate, JudgedVerdict, VerdictPair, certify
 from collector.statistics.conversations import by_conversation
-from collector.statistics.correction import Estimate, WeightedScore, corrected, weighted_mean
+from collector.statistics.correction import WeightedScore, weighted_mean
 from collector.statistics.intervals import mean_text
 from collector.telemetry.wide_console import wide_console
 from collector.wording import plural
@@ -60,7 +69,7 @@ class Calibration:
     fitting_threshold: float | None
     target: float
     raw_mean: float | None
-    corrected_mean: Estimate | None
+    corrected_mean: CorrectedMean | None
     notes: tuple[str, ...] = ()
     certificate: Certificate | None = None
 
@@ -196,9 +205,6 @@ def calibration(
             for segment in segments
         ]
     why = withheld(random_labels(labels), scale)
-    unproven = WITHHELD.get(why)
-    weighted = [label.weighted() for label in at_random]
-    by_people = len(by_conversation(weighted)) >= FEWEST and unproven is None
     return Calibration(
         evaluator=options.evaluator,
         threshold=scale.threshold,
@@ -206,13 +212,36 @@ def calibration(
         fitting_threshold=scale.threshold_for(pairs, options.target),
         target=options.target,
         raw_mean=weighted_mean(ledger) if ledger else None,
-        corrected_mean=corrected(weighted, ledger) if by_people else None,
-        notes=(*notes, *([] if unproven is None else [unproven]), *_notes_on_draw(labels, at_random)),
+        corrected_mean=None if why or not ledger else mean_by_people(at_random, ledger),
+        notes=(*notes, *_notes_on_mean(why, at_random, ledger), *_notes_on_draw(labels, at_random)),
         certificate=_certificate(options.certify, at_random, ledger, scale),
     )
 
 
-WITHHELD = {
+def mean_by_people(labels: Sequence[HumanLabel], ledger: Sequence[WeightedScore]) -> CorrectedMean | None:
+    """The mean as the page computes it, here of all the past."""
+    totals = [
+        (math.fsum(one.weight for one in scores), math.fsum(one.weight * one.score for one in scores))
+        for scores in by_conversation(ledger)
+    ]
+    of_all = Sums(*map(math.fsum, zip(*((w, wy, w * w, w * wy, wy * wy) for w, wy in totals), strict=True)))
+    return (people_sums(labels, of_scores=all(label.name for label in labels)) + sums_of_scores(of_all)).corrected()
+
+
+def _notes_on_mean(why: Withheld, at_random: Sequence[HumanLabel], ledger: Sequence[WeightedScore]) -> Iterator[str]:
+    """Why there is no corrected mean."""
+    if why in WITHHELD:
+        yield WITHHELD[why]
+    elif at_random and why:
+        yield (
+            f"No corrected mean: {plural(len(at_random), 'drawn label')} tell as much as "
+            f"{people_sums(at_random).audits:.0f} conversations of equal weight, and {FEWEST_AUDITS} are needed."
+        )
+    elif at_random and not ledger:
+        yield "No corrected mean: the log has no score by this version of the evaluator."
+
+
+WITHHELD: Mapping[Withheld, str] = {
     "weak": f"Withheld: the corrected mean. Sensitivity + specificity - 1 is below {WEAKEST:g}: the judge tells too "
     "little of what people would say.",
     "drift": "Withheld: the corrected mean. The newer half of the labels differs from the older one by more than "
@@ -244,10 +273,11 @@ def _notes_on_draw(labels: Sequence[HumanLabel], at_random: Sequence[HumanLabel]
     picked = len(labels) - len(at_random)
     if not picked:
         return
-    what = "No corrected mean" if len(at_random) < FEWEST else "Not used"
+    what = "Not used" if len(at_random) >= FEWEST else "Not used for a mean" if at_random else "No corrected mean"
+    do = "does" if picked == 1 else "do"
     yield (
-        f"{what}: {plural(picked, 'label')} do not say how they were drawn, and what somebody picks says nothing about "
-        "the mean. If they are a random draw, say so with --random, or with label_probability in each line."
+        f"{what}: {plural(picked, 'label')} {do} not say how they were drawn, and what somebody picks says nothing "
+        "about the mean. If they are a random draw, say so with --random, or with label_probability in each line."
     )
 
 
@@ -267,13 +297,25 @@ def as_json(result: Calibration) -> str:
         "fitting_threshold": result.fitting_threshold,
         "target_specificity": result.target,
         "raw_mean": result.raw_mean,
-        "corrected_mean": result.corrected_mean,
+        "corrected_mean": _as_numbers(result.corrected_mean),
         "certificate": None
         if result.certificate is None
         else {**asdict(result.certificate), "certified": result.certificate.certified},
         "notes": result.notes,
     }
     return orjson.dumps(document).decode() + "\n"
+
+
+def _as_numbers(mean: CorrectedMean | None) -> Mapping[str, object] | None:
+    if mean is None:
+        return None
+    return {
+        "mean": mean.mean,
+        "error": mean.error,
+        "interval": mean.interval,
+        "power": mean.power,
+        "number": mean.audits,
+    }
 
 
 def as_text(result: Calibration) -> str:
@@ -309,7 +351,7 @@ def _conclusions(result: Calibration) -> Iterator[str]:
         yield f"Suggested threshold: {threshold}; it fails at least {result.target:.0%} of what people label as bad."
     if result.raw_mean is not None and result.corrected_mean is not None:
         corrected_mean = result.corrected_mean
-        by_people = mean_text(corrected_mean.mean, corrected_mean.error, corrected_mean.number)
+        by_people = mean_text(corrected_mean.mean, corrected_mean.error, corrected_mean.audits)
         yield f"Mean score of the judge: {result.raw_mean:.3f}; corrected by the labels: {by_people}."
     if result.certificate is not None:
         yield _certified(result.certificate)

@@ -1,8 +1,9 @@
 """The figures of judges on labelled cases: agreement, repeatability, price, time; and which judge is enough. Pure.
 
 The loss of a judge in a case is the distance of its score from people's: 0 or 1 where these are verdicts (both on the
-same side of the threshold or not), else the difference of the scores. Agreement is 1 less its mean. All 95 % intervals
-are percentile bootstraps over conversations, 1,000 resamples, with a fixed seed.
+same side of the threshold or not), else the difference of the scores. Agreement is 1 less its mean. Means count a case
+as often as its `weight` says, so that they are of the traffic that the cases were drawn from. All 95 % intervals are
+percentile bootstraps over conversations, 1,000 resamples, with a fixed seed.
 
 A judge is enough if it is not worse than the best one for sure by more than a margin: the upper end of the interval of
 the mean difference of their losses, over the cases that both scored, is at most the margin (a test of
@@ -17,7 +18,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from collector.statistics.agreement import ScoreScale
 
@@ -51,17 +52,27 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class JudgedCase:
-    """A case with people's score, and the attempts of one judge at it. `cluster` is its conversation."""
+    """A case with people's score, and the attempts of one judge at it. `cluster` is its conversation, `weight` how many
+    subjects of the traffic it stands for.
+    """
 
     case: str
     cluster: str
     human: float
     attempts: Sequence[Attempt]
+    weight: float = 1.0
 
     @property
     def scores(self) -> list[float]:
         """The scores there are."""
         return [attempt.score for attempt in self.attempts if attempt.score is not None]
+
+
+class Place(NamedTuple):
+    """The conversation of a case, and its weight."""
+
+    cluster: str
+    weight: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +139,12 @@ def bench(
 ) -> Bench:
     """The figures of judges by their names; `judged` has the same cases for each."""
     losses = {name: {case.case: scale.loss(case) for case in cases if case.scores} for name, cases in judged.items()}
-    clusters = {case.case: case.cluster for cases in judged.values() for case in cases}
-    whole = [name for name in judged if len(losses[name]) >= ANSWERING * len(judged[name]) and losses[name]]
-    best = min(
-        whole or [name for name in judged if losses[name]], key=lambda name: fmean(losses[name].values()), default=None
-    )
-    figures = [_figures(name, models[name], cases, scale, losses[name], clusters) for name, cases in judged.items()]
-    compared = [_compared(judge, losses, clusters, best, margin) for judge in figures]
+    places = {case.case: Place(case.cluster, case.weight) for cases in judged.values() for case in cases}
+    means = {name: _mean(values, places) for name, values in losses.items() if values}
+    whole = [name for name in means if len(losses[name]) >= ANSWERING * len(judged[name])]
+    best = min(whole or means, key=means.__getitem__, default=None)
+    figures = [_figures(name, models[name], cases, scale, losses[name], places) for name, cases in judged.items()]
+    compared = [_compared(judge, losses, places, best, margin) for judge in figures]
     ordered = sorted(compared, key=lambda each: math.inf if each.agreement is None else -each.agreement.value)
     return Bench(evaluator, margin, ordered, _take(ordered))
 
@@ -145,7 +155,7 @@ def _figures(
     cases: Sequence[JudgedCase],
     scale: LossScale,
     losses: Mapping[str, float],
-    clusters: Mapping[str, str],
+    places: Mapping[str, Place],
 ) -> JudgeFigures:
     attempts = [attempt for case in cases for attempt in case.attempts]
     alike = {
@@ -162,9 +172,9 @@ def _figures(
         cases=len(cases),
         scored=len(losses),
         failures=dict(Counter(attempt.error for attempt in attempts if attempt.error is not None)),
-        agreement=mean_figure({case: 1.0 - loss for case, loss in losses.items()}, clusters, (0.0, 1.0)),
-        repeatability=mean_figure(alike, clusters, (0.0, 1.0)),
-        cost_usd=mean_figure(costs, clusters) if priced else None,
+        agreement=mean_figure({case: 1.0 - loss for case, loss in losses.items()}, places, (0.0, 1.0)),
+        repeatability=mean_figure(alike, places, (0.0, 1.0)),
+        cost_usd=mean_figure(costs, places) if priced else None,
         seconds=median(times) if times else None,
         seconds_p95=times[min(len(times) - 1, math.ceil(0.95 * len(times)) - 1)] if times else None,
     )
@@ -173,7 +183,7 @@ def _figures(
 def _compared(
     judge_figures: JudgeFigures,
     losses: Mapping[str, Mapping[str, float]],
-    clusters: Mapping[str, str],
+    places: Mapping[str, Place],
     best: str | None,
     margin: float,
 ) -> JudgeFigures:
@@ -184,7 +194,7 @@ def _compared(
         return replace(judge_figures, behind=Figure(0.0, (0.0, 0.0)), choice="best")
     both = losses[judge_figures.judge].keys() & losses[best].keys()
     behind = mean_figure(
-        {case: losses[judge_figures.judge][case] - losses[best][case] for case in both}, clusters, (-1.0, 1.0)
+        {case: losses[judge_figures.judge][case] - losses[best][case] for case in both}, places, (-1.0, 1.0)
     )
     if judge_figures.scored < ANSWERING * judge_figures.cases:
         return replace(judge_figures, behind=behind, choice="silent")
@@ -214,34 +224,40 @@ def _take(figures: Sequence[JudgeFigures]) -> str | None:
 
 
 def mean_figure(
-    values: Mapping[str, float], clusters: Mapping[str, str], bounds: tuple[float, float] | None = None
+    values: Mapping[str, float], places: Mapping[str, Place], bounds: tuple[float, float] | None = None
 ) -> Figure | None:
-    """The mean of values by case, with the interval of a bootstrap over their clusters; None without values.
+    """The weighted mean of values by case, with the interval of a bootstrap over their clusters; None without values.
 
     Where all values are the same there is nothing to resample. With `bounds`, between which values lie, the interval
-    then reaches 3 / n further: what was never seen in n may happen as often (Hanley and Lippman-Hand 1983).
+    then reaches 3 / n further: what was never seen in n may happen as often (Hanley and Lippman-Hand 1983). n is the
+    effective number of clusters (Kish).
     """
     if not values:
         return None
-    sums: dict[str, tuple[float, int]] = {}
+    sums: dict[str, tuple[float, float]] = {}
     for case, value in values.items():
-        total, count = sums.get(clusters[case], (0.0, 0))
-        sums[clusters[case]] = (total + value, count + 1)
-    mean = fmean(values.values())
+        place = places[case]
+        total, weight = sums.get(place.cluster, (0.0, 0.0))
+        sums[place.cluster] = (total + place.weight * value, weight + place.weight)
+    mean = _mean(values, places)
     if len(sums) < 2:
         return Figure(mean)
     if min(values.values()) == max(values.values()):
-        unseen = 3.0 / len(sums)
+        unseen = 3.0 * math.fsum(w * w for _, w in sums.values()) / math.fsum(w for _, w in sums.values()) ** 2
         lowest, highest = bounds or (mean, mean)
         return Figure(mean, (max(lowest, mean - unseen), min(highest, mean + unseen)))
     return Figure(mean, _interval(list(sums.values())))
 
 
-def _interval(sums: Sequence[tuple[float, int]]) -> tuple[float, float]:
+def _mean(values: Mapping[str, float], places: Mapping[str, Place]) -> float:
+    return _ratio([(places[case].weight * value, places[case].weight) for case, value in values.items()])
+
+
+def _interval(sums: Sequence[tuple[float, float]]) -> tuple[float, float]:
     chance = random.Random(_SEED)
     means = sorted(_ratio(chance.choices(sums, k=len(sums))) for _ in range(_RESAMPLES))
     return means[int(0.025 * _RESAMPLES)], means[int(0.975 * _RESAMPLES)]
 
 
-def _ratio(sums: Sequence[tuple[float, int]]) -> float:
-    return math.fsum(total for total, _ in sums) / sum(count for _, count in sums)
+def _ratio(sums: Sequence[tuple[float, float]]) -> float:
+    return math.fsum(total for total, _ in sums) / math.fsum(weight for _, weight in sums)

@@ -32,7 +32,7 @@ from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
-from collector.statistics.agreement import ScoreScale
+from collector.statistics.agreement import FEWEST, ScoreScale
 from collector.telemetry.plain import show
 from collector.telemetry.wide_console import wide_console
 from collector.wording import listed, plural
@@ -41,7 +41,7 @@ from evaluators.identity import conversation_id_of, judged_version, make_evaluat
 from evaluators.judge import Judge
 from evaluators.results import Evaluation
 
-OWN_KEYS = ("human", "evaluator", "evaluation_id", "monitor", "label_probability", "segment")
+OWN_KEYS = ("human", "evaluator", "evaluation_id", "monitor", "label_probability", "weight", "segment")
 """The fields beside a case: the label, and its origin as `labels next` writes it."""
 EXAMPLE = '{"input": "…", "actual_output": "…", "human": true}'
 
@@ -65,6 +65,12 @@ def read_labelled_cases(path: Path) -> list[LabelledCase]:
     if not cases:
         raise ConfigError(f"{path}: has no labelled cases; write lines like {EXAMPLE}")
     return cases
+
+
+def drawn_alone(cases: Sequence[LabelledCase]) -> tuple[list[LabelledCase], int]:
+    """The cases that were drawn, if these are enough, else all; and how many are left out. See `weighted_pairs`."""
+    drawn = [case for case in cases if case.label.label_probability is not None]
+    return (drawn, len(cases) - len(drawn)) if len(drawn) >= FEWEST else (list(cases), 0)
 
 
 def _case(line: LabelLine, path: Path) -> LabelledCase:
@@ -205,7 +211,9 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     cases = read_labelled_cases(options.file)
     name = _evaluator(config, options, cases)
     configured = config.evaluators[name]
-    cases = [case for case in cases if case.evaluator in (None, name)]
+    cases, picked = drawn_alone([case for case in cases if case.evaluator in (None, name)])
+    if picked:
+        show(f"evalstream: {plural(picked, 'case')} that somebody picked left out: the others were drawn", err=True)
     judges = _judges(config, name, options)
     _check_scope(configured, cases, options.file)
     if options.max_usd is not None:
@@ -331,7 +339,11 @@ def _judged(
     return {
         name: [
             JudgedCase(
-                str(number), conversation_id_of(case.case), case.label.human_score(lower_is_better=lower), tuple(made)
+                str(number),
+                conversation_id_of(case.case),
+                case.label.human_score(lower_is_better=lower),
+                tuple(made),
+                case.label.weight / (case.label.label_probability or 1.0),
             )
             for number, case in enumerate(cases)
             if (made := attempts.get((name, number)))

@@ -7,15 +7,17 @@ threshold) with .25; conversations of several turns fail together.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from collector.calibration.labels import HumanLabel, weighted_pairs
 from collector.calibration.random_labels import verdict_agreement
+from collector.commands.calibrate.calibrate import mean_by_people
 from collector.statistics.agreement import ScoreScale, agreement, interval, weighted_kappa
 from collector.statistics.certificate import JudgedVerdict, VerdictPair, certify
-from collector.statistics.correction import WeightedScore, corrected
+from collector.statistics.correction import WeightedScore
 
 SCALE = ScoreScale(0.5)
 
@@ -60,9 +62,11 @@ def coverage(turns: int, levels: int, runs: int, samples: int) -> dict[str, floa
                 counts[name] += 1
                 hits[name] += bounds[0] <= truth[name][0] <= bounds[1]
         scores = [WeightedScore(x, 1.0, f"c{c}") for x, c in zip(part[0], part[2], strict=True)]
-        found = corrected([label.weighted() for label in labels], scores)
+        labels = [replace(label, name="e") for label in labels]
+        found = mean_by_people(labels, scores)
+        assert found is not None
         counts["mean"] += 1
-        hits["mean"] += abs(found.mean - everything[1].mean()) <= 1.96 * found.error
+        hits["mean"] += found.interval[0] <= everything[1].mean() <= found.interval[1]
     return {name: hits[name] / counts[name] for name in hits}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collector.calibration.labels import HumanLabel
+from collector.commands.calibrate.calibrate import mean_by_people
 from collector.statistics import agreement
-from collector.statistics.correction import LabelledScore, WeightedScore, corrected, weighted_mean
+from collector.statistics.agreement import ScoreScale
+from collector.statistics.agreement import agreement as agreement_of
+from collector.statistics.audited_sums import CorrectedMean
+from collector.statistics.correction import LabelledScore, WeightedScore, weighted_mean
 
 RECORDED = Path(__file__).parents[2] / "golden" / "judge_answers" / "agent_bc038.jsonl.gz"
+
+
+def corrected(labels: list[HumanLabel], scores: list[WeightedScore]) -> CorrectedMean:
+    found = mean_by_people(labels, scores)
+    assert found is not None
+    return found
+
+
+def labelled(judge: float, human: float, weight: float = 1.0, probability: float = 1.0, name: str = "") -> HumanLabel:
+    return HumanLabel(judge, human, "all", weight, probability, name=name)
 
 
 def recorded(tool: str = "deepeval", repeat: int = 0) -> list[agreement.ScorePair]:
@@ -97,17 +113,17 @@ def test_the_corrected_mean_is_unbiased_and_narrower_than_people_alone() -> None
 
     chance = Random(5)
     errors, widths, covered = [], [], 0
-    for _ in range(200):
+    for _ in range(80):
         truth = [float(chance.random() < 0.88) for _ in range(5000)]
         judge = [float(chance.random() < (0.93 if each else 0.30)) for each in truth]
-        labelled = [LabelledScore(*each) for each in zip(judge[:200], truth[:200], strict=True)]
-        found = corrected(labelled, [WeightedScore(each) for each in judge[200:]])
+        labels = [labelled(*each) for each in zip(judge[:200], truth[:200], strict=True)]
+        found = corrected(labels, [WeightedScore(each) for each in judge[200:]])
         errors.append(found.mean - 0.88)
         widths.append(1.96 * found.error)
         covered += abs(errors[-1]) < widths[-1]
-    assert abs(sum(errors) / 200) < 0.005
-    assert 0.033 < sum(widths) / 200 < 0.040
-    assert covered >= 180
+    assert abs(sum(errors) / 80) < 0.006
+    assert 0.033 < sum(widths) / 80 < 0.040
+    assert covered >= 72
 
 
 def test_what_was_judged_more_often_weighs_less_in_both_means() -> None:
@@ -125,7 +141,8 @@ def test_what_was_judged_more_often_weighs_less_in_both_means() -> None:
                 judge = float(chance.random() < (0.95 if truth else 0.2))
                 sample.append(LabelledScore(judge, truth, 2.5 if error else 10.0))
         scores = [WeightedScore(each.judge, each.weight) for each in sample]
-        found = corrected(sample[:250], scores)
+        labels = [labelled(each.judge, each.human, each.weight, name="e") for each in sample[:250]]
+        found = corrected([replace(each, probability=250 / 1500) for each in labels], scores)
         judges.append(weighted_mean(scores) - (0.78 * 0.95 + 0.22 * 0.2))
         people.append(found.mean - 0.78)
         plain.append(sum(each.judge for each in sample) / 1500 - (0.78 * 0.95 + 0.22 * 0.2))
@@ -144,28 +161,39 @@ def test_cohens_kappa_by_hand() -> None:
 
 
 def test_few_labels_of_very_unequal_weights_give_an_unbiased_mean_and_an_honest_interval() -> None:
-    """About 80 labels that weigh 3.5 to 80, of a judge that is wrong near the middle; it was off by 0.003."""
+    """About 160 labels that weigh 3.5 to 80, of a judge that is wrong near the middle."""
     chance, errors, covered = np.random.default_rng(11), list[float](), 0
-    samples = 150
+    samples = 100
     for _ in range(samples):
-        judge, weight = chance.random(860), chance.choice((1.0, 2.0, 4.0), 860)
-        human = (chance.random(860) < np.where(abs(judge - 0.5) < 0.2, 0.3, judge)).astype(float)
+        judge, weight = chance.random(1720), chance.choice((1.0, 2.0, 4.0), 1720)
+        human = (chance.random(1720) < np.where(abs(judge - 0.5) < 0.2, 0.3, judge)).astype(float)
         share = 0.05 + 0.95 * 0.25 * np.clip(1 - abs(judge - 0.5) / 0.2, 0, 1)
-        drawn = chance.random(860) < share
-        rows = zip(judge[drawn].tolist(), human[drawn].tolist(), (weight / share)[drawn].tolist(), strict=True)
-        labelled = [LabelledScore(*each) for each in rows]
+        drawn = chance.random(1720) < share
+        columns = judge, human, weight, share
+        rows = zip(*(each[drawn].tolist() for each in columns), strict=True)
+        labels = [labelled(*each, name="e") for each in rows]
         scores = [WeightedScore(*each) for each in zip(judge.tolist(), weight.tolist(), strict=True)]
-        found = corrected(labelled, scores)
+        found = corrected(labels, scores)
         errors.append(found.mean - float(np.average(human, weights=weight)))
-        covered += abs(errors[-1]) <= 1.96 * found.error
+        covered += found.interval[0] <= found.mean - errors[-1] <= found.interval[1]
     assert abs(float(np.mean(errors))) < 0.001 + 2 * float(np.std(errors)) / samples**0.5
-    assert 0.91 <= covered / samples <= 0.98
+    assert covered / samples >= 0.91
 
 
 def test_what_all_have_labelled_needs_no_correction() -> None:
-    scores = [(0.2, 0.0, 1.0), (0.9, 1.0, 4.0), (0.6, 1.0, 1.0), (0.1, 0.0, 9.0)]
-    labelled = [LabelledScore(*each) for each in scores]
-    found = corrected(labelled, [WeightedScore(judge, weight) for judge, _, weight in scores])
-    assert found.mean == pytest.approx(5 / 15)
-    alone = corrected(labelled[:2], [])
-    assert (alone.mean, alone.power) == (pytest.approx(0.8), 0.0)
+    scores = [(0.2, 0.0, 1.0), (0.9, 1.0, 2.0), (0.6, 1.0, 1.0), (0.1, 0.0, 2.0)] * 15
+    labels = [labelled(*each, name="e") for each in scores]
+    found = corrected(labels, [WeightedScore(judge, weight) for judge, _, weight in scores])
+    assert found.mean == pytest.approx(3 / 6, abs=0.01)
+    assert mean_by_people(labels[:20], []) is None
+
+
+def test_where_all_agree_no_interval_is_of_width_0() -> None:
+    """Of 40 good and 12 bad ones none was misjudged: Wilson's interval says how many might be."""
+    pairs = [LabelledScore(1.0, 1.0)] * 40 + [LabelledScore(0.0, 0.0)] * 12
+    found = agreement_of("all", pairs, ScoreScale(0.5), samples=100).measures
+    assert found["sensitivity"] == (1.0, pytest.approx((0.912, 1.0), abs=1e-3))
+    assert found["specificity"] == (1.0, pytest.approx((0.757, 1.0), abs=1e-3))
+    assert found["equal_verdicts"] == (1.0, pytest.approx((0.931, 1.0), abs=1e-3))
+    assert all(bounds is None or bounds[0] < bounds[1] for _, bounds in found.values())
+    assert found["cohen_kappa"] == (1.0, None)
