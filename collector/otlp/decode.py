@@ -7,7 +7,7 @@ are read as OTLP's own messages, which checks all of their bytes, and taken apar
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from math import isfinite
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from google.protobuf.message import DecodeError, EncodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -119,6 +119,10 @@ def request_from_protobuf(data: bytes, signal: Signal, max_items: int | None = N
 
 _TYPES: dict[Signal, type[Request]] = {"traces": ExportTraceServiceRequest, "logs": ExportLogsServiceRequest}
 
+_SPANS = frozenset({"resourceSpans", "resource_spans"})
+_KEYS = {"traces": _SPANS, "logs": frozenset({"resourceLogs", "resource_logs"})}
+"""The key that a request has in JSON, as the specification writes it, and in snake_case. An empty request has none."""
+
 
 def read_request(data: bytes, signal: Signal) -> Request:
     """Read a request as `read_mended` does."""
@@ -165,6 +169,10 @@ def _from_json(data: bytes, signal: Signal, max_items: int | None) -> ReadReques
     document = load_document(data)
     if max_items is not None and items_in(document) > max_items:
         raise _too_many(max_items, signal)
+    if isinstance(document, dict) and document and _KEYS[signal].isdisjoint(cast("dict[str, object]", document)):
+        key = min(_KEYS[signal])
+        where = "; finished turns go into a file of receive.files, or a topic of receive.kafka" if key in _SPANS else ""
+        raise BadInput(f"not an OTLP request of {signal}: it has no {key}{where}")
     read = partial(message_from_document, message=_TYPES[signal])
     try:
         return ReadRequest(read(document))

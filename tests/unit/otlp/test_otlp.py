@@ -10,6 +10,7 @@ from made_up import START, TRACE, Trace
 
 from collector.errors import BadInput
 from collector.otlp.decode import (
+    Signal,
     outlined,
     read_mended,
     read_outline,
@@ -244,3 +245,16 @@ class TestSplitting:
 
     def test_nothing(self) -> None:
         assert split_by_trace(request_from_protobuf(b"", "traces")).pieces == []
+
+
+@pytest.mark.parametrize("signal", ["traces", "logs"])
+def test_a_json_document_without_the_key_of_a_request_is_refused(signal: Signal) -> None:
+    """A turn sent to the wrong place was accepted, and lost."""
+    key = {"traces": "resourceSpans", "logs": "resourceLogs"}[signal]
+    for wrong in ('{"input": "?", "actual_output": "!"}', '{"resourceMetrics": []}', '{"turns": []}'):
+        with pytest.raises(BadInput, match=f"it has no {key}"):
+            read_mended(wrong.encode(), signal, form="json")
+    snake = "resource_spans" if signal == "traces" else "resource_logs"
+    for right in ("{}", f'{{"{key}": []}}', f'{{"{snake}": [], "later": 1}}', f'{{"{key}": null}}'):
+        assert read_mended(right.encode(), signal, form="json").rejected == 0
+    assert read_mended(b"", signal, form="protobuf").rejected == 0, "empty protobuf is an empty request"
