@@ -31,7 +31,7 @@ from collector.logs.log import Record
 from collector.records.epochs import CONTROL_HEADERS
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.open_logs import open_logs
-from evaluators.results import Escalation, Evaluation, Retry, Sampling
+from evaluators.results import Escalation, Evaluation, Label, Retry, Sampling
 
 PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "warehouse.md"
 DAY = datetime(2026, 5, 4, 10, tzinfo=UTC)
@@ -208,6 +208,18 @@ async def test_a_file_that_fails_half_way_leaves_the_one_before(
     assert len(rows(out)) == 5
 
 
+GIVEN = label()
+
+
+def queued(number: int, score: float, probability: float) -> Label:
+    """A verdict of the queue on an answer that the judge passed, by another evaluator than `label`."""
+    name = f"{40 + number:032x}"
+    return replace(
+        label(label_id=name, evaluation_id=name, score=score, label_probability=probability, evaluator="a"),
+        opinion=None, judge_score=0.9, judge_passed=True, sampling=Sampling(),
+    )  # fmt: skip
+
+
 async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heavy = Sampling(probability=0.25)
     one = scored(1, score=1.0, attributes={"model": "m-1"}, sampling=heavy)
@@ -215,11 +227,19 @@ async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatc
     other = replace(other, subject=replace(other.subject, conversation_id="visit-8"))
     again = replace(scored(6, score=0.5, attributes={"model": "m-2"}), supersedes=(f"{7:032x}",), sampling=Sampling())
     again = replace(again, subject=other.subject)
-    ledger = [one, other, again, scored(7, score=0.9), failed(3), skipped(4)]
+    rejudged = [scored(8, score=0.0, evaluator_version="later", attributes={"model": "m-2"}, happened_at=DAY)]
+    ledger = [one, other, again, scored(7, score=0.9), failed(3), skipped(4), *rejudged]
     at = DAY.timestamp()
     labels = [
         Record(b"1", label_to_json(each), timestamp=at)
-        for each in (label(score=0.4), label(label_id="2" * 32, score=0.8, given_at=DAY + timedelta(days=1)))
+        for each in (
+            label(score=0.4),
+            label(label_id="2" * 32, score=0.8, given_at=DAY + timedelta(days=1)),
+            *(
+                queued(number, score, 0.5 if number < 6 else 0.1)
+                for number, score in enumerate((1, 1, 1, 0, 0, 0, 1, 0))
+            ),
+        )
     ]
     config = await stored(tmp_path, *(record(each, DAY) for each in ledger), labels=tuple(labels))
     await written(config, tmp_path)
@@ -229,17 +249,20 @@ async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatc
     with database() as connection:
         connection.execute(blocks[0])
         means, worst, costs, unscored, people = (connection.execute(each).fetchall() for each in blocks[1:])
-    [(evaluator, _, mean, error, conversations)] = means
+    [(evaluator, _, _, mean, error, conversations), (_, later, _, of_later, _, _)] = means
+    assert (later, of_later) == ("later", 0.0), "versions are never one mean"
     assert (evaluator, conversations) == ("answers_question", 2)
     assert mean == pytest.approx((4 * 1.0 + 0.0 + 0.5) / 6)
     assert error == pytest.approx((2 * (4 - 4 * mean) ** 2) ** 0.5 / 6), "two clusters whose residues are opposite"
-    assert [(model, round(value, 9), judged) for _, model, value, _, judged in worst] == [("m-2", 0.25, 2)]
+    assert [(model, round(value, 9), judged) for _, _, model, value, _, judged in worst] == [("m-2", 0.25, 2)]
     [(_, _, model, usd, _, each)] = costs
-    assert (model, usd, each) == ("judge-1", pytest.approx(0.002 * 5), pytest.approx(0.002))
+    assert (model, usd, each) == ("judge-1", pytest.approx(0.002 * 6), pytest.approx(0.002))
     assert sorted(row[1] for row in unscored) == ["failed", "skipped"]
-    [(_, picked, labelled, difference, agree)] = people
-    assert (picked, labelled, agree) == (True, 1, 0.0)
-    assert difference == pytest.approx(0.2), "the newest of the person"
+    [(_, _, drawn, number, _, share), (_, _, picked, labelled, difference, agree)] = people
+    assert (drawn, number) == (False, 8)
+    assert share == pytest.approx((3 * 2 + 10) / (6 * 2 + 2 * 10)), "the two rarely drawn ones stand for ten each"
+    assert (picked, labelled, agree) == (True, 1, 0.0 if GIVEN.judge_passed is False else 1.0)
+    assert difference == pytest.approx(0.05), "the newest of the person, beside the score that it was given for"
 
 
 @pytest.mark.long

@@ -1,11 +1,13 @@
 """The columns of the files, and the rows of evaluations and labels: what is nested in a record is flat in a row."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 import orjson
 
+from collector.calibration.page_labels import human_of
+from collector.statistics.score_scale import ScoreScale
 from evaluators.cases import Json
 from evaluators.results import Evaluation, Label
 
@@ -82,6 +84,7 @@ LABEL_COLUMNS: Columns = {
     **_IDENTITY,
     "opinion": "text",
     "score": "number",
+    "good": "flag",
     "note": "text",
     "judge_score": "number",
     "judge_passed": "flag",
@@ -134,9 +137,21 @@ def evaluation_row(evaluation: Evaluation, recorded_at: datetime, *, texts: bool
     return _row(evaluation, EVALUATION_COLUMNS, made)
 
 
-def label_row(label: Label, recorded_at: datetime, *, texts: bool) -> dict[str, Any]:
-    """A label that the log took at a time. Without `texts` the note is left out."""
-    made = {**_shared(label, recorded_at), "retracted": label.state == "retracted", **({} if texts else {"note": None})}
+def label_row(
+    label: Label, recorded_at: datetime, *, texts: bool, lower_is_better: Collection[str] = ()
+) -> dict[str, Any]:
+    """A label that the log took at a time; `good` is the person's verdict. Without `texts` the note is left out.
+
+    `lower_is_better` names the evaluators whose low scores are good.
+    """
+    lower = label.evaluator in lower_is_better
+    human = human_of(label, lower_is_better=lower)
+    made = {
+        **_shared(label, recorded_at),
+        "good": None if human is None else not ScoreScale(lower_is_better=lower).is_bad(human),
+        "retracted": label.state == "retracted",
+        **({} if texts else {"note": None}),
+    }
     return _row(label, LABEL_COLUMNS, made)
 
 

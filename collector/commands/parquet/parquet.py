@@ -7,10 +7,11 @@ Parquet files by day, in a directory or an S3-compatible store: each is written 
 """
 
 import importlib
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Collection, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from collector.logs.whole_log import first_offset
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, label_from_json
 from collector.service.open_logs import open_stored_logs
+from collector.service.plan_builder import lower_is_better
 from collector.wording import plural
 
 DONE, PARTLY = 0, 1
@@ -68,10 +70,11 @@ async def write_parquet(config: Config, options: ParquetOptions, say: Callable[[
     require_window(options.since, options.until)
     files = DayFiles(options.destination)
     left = 0
+    label = partial(_label, lower=lower_is_better(config))
     async with open_stored_logs(config.settings.log) as logs:
         tables = (
             _Table("evaluations", EVALUATION_COLUMNS, logs.evaluations, valid_evaluations, _evaluation),
-            _Table("labels", LABEL_COLUMNS, logs.labels, _labels, _label),
+            _Table("labels", LABEL_COLUMNS, logs.labels, _labels, label),
         )
         for table in tables:
             written = _Written()
@@ -153,9 +156,9 @@ def _evaluation(record: StoredRecord, at: datetime, *, texts: bool) -> Row:
     return evaluation.evaluation_id, evaluation_row(evaluation, at, texts=texts)
 
 
-def _label(record: StoredRecord, at: datetime, *, texts: bool) -> Row:
+def _label(record: StoredRecord, at: datetime, *, texts: bool, lower: Collection[str]) -> Row:
     label = label_from_json(record.value)
-    return label.label_id, label_row(label, at, texts=texts)
+    return label.label_id, label_row(label, at, texts=texts, lower_is_better=lower)
 
 
 _ROWS = 10_000
