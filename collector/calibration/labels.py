@@ -164,7 +164,7 @@ _MEANINGS = {
     "weight": "weight is a number above 0",
     **{name: f"{name} is text" for name in ("evaluation_id", "turn_id", "segment", "conversation_id")},
 }
-"""What a key of a label has to be."""
+"""The meaning of each key of a label, where a value is refused."""
 
 
 def label_lines(path: Path, example: str, remedy: str = "; name another file") -> Iterator[LabelLine]:

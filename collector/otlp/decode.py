@@ -119,8 +119,7 @@ def request_from_protobuf(data: bytes, signal: Signal, max_items: int | None = N
 
 _TYPES: dict[Signal, type[Request]] = {"traces": ExportTraceServiceRequest, "logs": ExportLogsServiceRequest}
 
-_SPANS = frozenset({"resourceSpans", "resource_spans"})
-_KEYS = {"traces": _SPANS, "logs": frozenset({"resourceLogs", "resource_logs"})}
+_KEYS = {"traces": {"resourceSpans", "resource_spans"}, "logs": {"resourceLogs", "resource_logs"}}
 """The key that a request has in JSON, as the specification writes it, and in snake_case. An empty request has none."""
 
 
@@ -169,10 +168,7 @@ def _from_json(data: bytes, signal: Signal, max_items: int | None) -> ReadReques
     document = load_document(data)
     if max_items is not None and items_in(document) > max_items:
         raise _too_many(max_items, signal)
-    if isinstance(document, dict) and document and _KEYS[signal].isdisjoint(cast("dict[str, object]", document)):
-        key = min(_KEYS[signal])
-        where = "; finished turns go into a file of receive.files, or a topic of receive.kafka" if key in _SPANS else ""
-        raise BadInput(f"not an OTLP request of {signal}: it has no {key}{where}")
+    _require_key(document, signal)
     read = partial(message_from_document, message=_TYPES[signal])
     try:
         return ReadRequest(read(document))
@@ -181,6 +177,16 @@ def _from_json(data: bytes, signal: Signal, max_items: int | None) -> ReadReques
         if mended is None:
             raise
         return ReadRequest(read(mended.request), mended.rejected, mended.reason, True)
+
+
+def _require_key(document: object, signal: Signal) -> None:
+    """An empty document is a request without items; one with other keys alone is none."""
+    keys = set(cast("dict[str, object]", document)) if isinstance(document, dict) else set[str]()
+    if keys and keys.isdisjoint(_KEYS[signal]):
+        where = "; finished turns go into a file of receive.files, or a topic of receive.kafka"
+        spans = signal == "traces"
+        key = "resourceSpans" if spans else "resourceLogs"
+        raise BadInput(f"not an OTLP request of {signal}: it has no {key}{where if spans else ''}")
 
 
 def _too_many(limit: int, signal: Signal) -> TooLarge:

@@ -67,10 +67,10 @@ def read_labelled_cases(path: Path) -> list[LabelledCase]:
     return cases
 
 
-def drawn_alone(cases: Sequence[LabelledCase]) -> tuple[list[LabelledCase], int]:
+def representative(cases: Sequence[LabelledCase]) -> tuple[list[LabelledCase], int]:
     """The cases that were drawn, if these are enough, else all; and how many are left out. See `weighted_pairs`."""
-    drawn = [case for case in cases if case.label.label_probability is not None]
-    return (drawn, len(cases) - len(drawn)) if len(drawn) >= FEWEST else (list(cases), 0)
+    at_random = [case for case in cases if case.label.label_probability is not None]
+    return (at_random, len(cases) - len(at_random)) if len(at_random) >= FEWEST else (list(cases), 0)
 
 
 def _case(line: LabelLine, path: Path) -> LabelledCase:
@@ -211,7 +211,7 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     cases = read_labelled_cases(options.file)
     name = _evaluator(config, options, cases)
     configured = config.evaluators[name]
-    cases, picked = drawn_alone([case for case in cases if case.evaluator in (None, name)])
+    cases, picked = representative([case for case in cases if case.evaluator in (None, name)])
     if picked:
         show(f"evalstream: {plural(picked, 'case')} that somebody picked left out: the others were drawn", err=True)
     judges = _judges(config, name, options)

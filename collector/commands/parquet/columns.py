@@ -7,7 +7,7 @@ from typing import Any, Literal
 import orjson
 
 from collector.calibration.page_labels import human_of
-from collector.statistics.score_scale import ScoreScale
+from collector.statistics.agreement import ScoreScale
 from evaluators.cases import Json
 from evaluators.results import Evaluation, Label
 
