@@ -1,4 +1,4 @@
-"""The promises of an evaluator, as a check that anybody can run on a class of their own."""
+"""The promises of an evaluator, as a check that anybody can run on a class of their own: `await find_breaches(…)`."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -9,6 +9,7 @@ from evaluators.cases import Conversation, Turn
 from evaluators.errors import JudgeUnavailable
 from evaluators.evaluation import evaluate
 from evaluators.evaluator import Evaluator
+from evaluators.promises import class_breaches, definition_breaches
 from evaluators.questions import QuestionGroup
 from evaluators.results import Failure, Score, Skipped
 from evaluators.testing import ScriptedJudge, a_moment, answer_any_form
@@ -26,6 +27,11 @@ async def find_breaches(evaluator: Evaluator[Any], case: Turn | Conversation) ->
 
 
 async def _breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> AsyncIterator[str]:
+    seen = [*class_breaches(type(evaluator)), *definition_breaches(evaluator)]
+    for sentence in seen:
+        yield sentence
+    if seen:
+        return
     lacking = sorted(name for name in evaluator.requires if is_missing(case, name))
     if lacking:
         yield f"the case has no {', '.join(lacking)}: give one that has"

@@ -11,6 +11,7 @@ EvaluationError                  the case has no score; becomes a Failure with `
 ├── TooExpensive                 computing it would stall everything else: too long a text for work that is not linear
 ├── MethodUnavailable            the judge cannot be asked the way the definition demands, like with token probabilities
 └── (anything else)              a bug in an evaluator; becomes a Failure of type `internal_error`
+BrokenPromise                    an evaluator's code breaks the contract; becomes `internal_error` with the message
 NotApplicable                    the case lacks what the evaluator needs; becomes Skipped, not a failure
 """
 
@@ -118,6 +119,10 @@ class TooExpensive(EvaluationError):
     """The case is too large for work whose time grows faster than the case: it would stall everything else."""
 
     type = "too_expensive"
+
+
+class BrokenPromise(Exception):
+    """An evaluator's code breaks its contract. The message holds no judged text, and says what to write."""
 
 
 class NotApplicable(Exception):

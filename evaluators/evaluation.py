@@ -5,10 +5,12 @@ The record of an evaluation is made from its result: it goes into a log, a file 
 
 import asyncio
 import logging
+import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from evaluators.answers.trivial_answer import EMPTY_JSON, is_trivial_answer, worst_score
@@ -16,7 +18,7 @@ from evaluators.asking.judge_input import is_missing
 from evaluators.asking.sight import NO_VIEW, view_of
 from evaluators.asking.transcript import MAX_INCOMPLETE, TranscriptSettings
 from evaluators.cases import Conversation, Json, Turn
-from evaluators.errors import EvaluationError, NotApplicable
+from evaluators.errors import BrokenPromise, EvaluationError, NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of, turn_id_of
 from evaluators.judge import Judge, NoJudge
@@ -25,10 +27,12 @@ from evaluators.judges.cascade import Cascade
 from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, common_stamp
 from evaluators.judges.metered import Metered, Sighted
 from evaluators.judges.wrapper import members_of
+from evaluators.promises import checked, class_breaches, definition_breaches, is_built_in
 from evaluators.results import (
     ErrorDetail,
     Evaluation,
     Failure,
+    InvalidScore,
     JudgeStamp,
     Outcome,
     Retry,
@@ -264,7 +268,7 @@ async def _unguarded(
     view = view_of(case, judge) if evaluator.needs_judge else NO_VIEW
     if skip_unseen and view.unseen:
         return Skipped(reason=SkipReason.UNSEEN_MEDIA.text(*sorted(set(view.unseen))))
-    outcome = _checked(await evaluator.evaluate(case, Sighted(judge, view) if view.listed else judge))
+    outcome = checked(evaluator, await evaluator.evaluate(case, Sighted(judge, view) if view.listed else judge))
     if not isinstance(outcome, Score):
         return outcome
     if view.unseen and judge.has_questions:
@@ -285,13 +289,6 @@ def _with_gaps(case: Turn | Conversation, score: Score) -> Score:
     """The score of a conversation, with the number of its incomplete turns if it has any."""
     incomplete = 0 if isinstance(case, Turn) else sum(turn.incomplete is not None for turn in case.turns)
     return replace(score, details={**score.details, "incomplete_turns": incomplete}) if incomplete else score
-
-
-def _checked(outcome: object) -> Outcome:
-    """Returns an evaluator's result if it is an outcome: a plug-in may return anything."""
-    if isinstance(outcome, Score | Skipped | Failure):
-        return outcome
-    raise TypeError("evaluate() returned neither a Score nor a Skipped")
 
 
 def _not_judgeable(evaluator: Evaluator[Any], case: Turn | Conversation) -> str | None:
@@ -350,11 +347,24 @@ def _labelled(evaluator: Evaluator[Any], outcome: AnyOutcome) -> AnyOutcome:
 
 
 def _internal(evaluator: Evaluator[Any], error: Exception) -> Failure:
-    """A bug. Neither record nor log repeat the exception's text, which may hold judged text: they say where it was."""
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    message = f"{type(error).__name__} in {where.name}, line {where.lineno}"
+    """A bug. Neither record nor log repeat the exception's text, which may hold judged text: they say where it was, and
+    which promise of the contract the evaluator breaks.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    cls = type(evaluator)
+    file = None if is_built_in(cls) else getattr(sys.modules.get(cls.__module__), "__file__", None)
+    own = [frame for frame in frames if frame.filename == file]
+    where = (own or frames)[-1]
+    message = f"{type(error).__name__} in {where.name}, line {where.lineno} of {Path(where.filename).name}"
+    breaches = () if own or is_built_in(cls) else (*class_breaches(cls), *definition_breaches(evaluator))
+    if breaches:
+        message = breaches[0]
+    elif isinstance(error, BrokenPromise):
+        message = str(error)
+    elif isinstance(error, InvalidScore):
+        message = f"{error}; {where.name}, line {where.lineno} of {Path(where.filename).name}"
     logger.error("evaluator %s (%s) failed: %s of %s", evaluator.name, evaluator.kind, message, where.filename)
-    return Failure(type="internal_error", message=message)
+    return Failure(type="internal_error", message=message[:_LONGEST_MESSAGE])
 
 
 _CERTAIN = Sampling()

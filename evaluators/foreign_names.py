@@ -1,6 +1,7 @@
 """Names of DeepEval, Ragas and Phoenix that people try here first, with ours."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 
 PACKAGE: Mapping[str, str] = {
     "LLMTestCase": "a case is evaluators.Turn(input=…, actual_output=…)",
@@ -38,6 +39,13 @@ ARGUMENTS: Mapping[str, str] = {
 def refused_argument(names: frozenset[str]) -> str | None:
     """The sentence on the first of these constructor arguments that another library has."""
     return next((f"{name}: {advice}" for name, advice in ARGUMENTS.items() if name in names), None)
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like this one, or all of them."""
+    names = list(known)
+    nearest = get_close_matches(name, names, n=1)
+    return f"did you mean {nearest[0]!r}?" if nearest else f"choose from {', '.join(names)}"
 
 
 def missing(advices: Mapping[str, str], owner: str, name: str) -> str:

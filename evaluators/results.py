@@ -54,6 +54,10 @@ class Escalation:
         return score
 
 
+class InvalidScore(ValueError):
+    """The number of a score is none, or out of its range. The message holds numbers alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """A score in [0, 1], 1 at the upper end of the evaluator's range.
@@ -64,7 +68,7 @@ class Score:
     `escalation` is there where a cascade judged.
 
     Raises:
-        ValueError: `value` is outside [0, 1] or not a number.
+        InvalidScore: `value` is outside [0, 1] or not a number.
     """
 
     value: float
@@ -80,9 +84,13 @@ class Score:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.probability <= 1.0:
-            raise ValueError(f"a probability lies in (0, 1], not {self.probability!r}")
-        if not 0.0 <= self.value <= 1.0:  # also refuses NaN
-            raise ValueError(f"a score lies in [0, 1], not {self.value!r}")
+            raise InvalidScore(f"a probability lies in (0, 1], not {self.probability!r}")
+        try:
+            in_range = 0.0 <= self.value <= 1.0  # refuses NaN, too
+        except TypeError:
+            raise InvalidScore(f"a score is a number, not a {type(self.value).__name__}") from None
+        if not in_range:
+            raise InvalidScore(f"a score lies in [0, 1], not {self.value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

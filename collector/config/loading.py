@@ -23,6 +23,7 @@ from collector.logs.log import Committed, LogError
 from collector.wording import plural, suggestion, unknown
 from evaluators.evaluator import Evaluator
 from evaluators.judges.local_embeddings import local_model
+from evaluators.promises import definition_breaches, is_built_in, place_of
 
 MOST_MISTAKES = 50
 """Mistakes that are sentences one by one."""
@@ -143,6 +144,12 @@ def _evaluator(name: str, definition: Mapping[str, Any], settings: Settings, mis
         evaluator = cls.model_validate({"name": name, **fields})
     except ValidationError as error:
         mistakes += error_sentences(error, cls, ("evaluators", name))
+        return None
+    except Exception as error:  # noqa: BLE001 - code of a plug-in
+        mistakes.append(f"{where}: {place_of(cls)}: {kind} cannot be made ({type(error).__name__}: {error})")
+        return None
+    if not is_built_in(cls) and (broken := list(definition_breaches(evaluator))):
+        mistakes += [f"{where}: {breach}" for breach in broken]
         return None
     judge = _judge_of(where, evaluator, definition.get("judge"), settings, mistakes)
     if judge is not None:
@@ -392,6 +399,11 @@ def _tenant_redaction_mistakes(settings: Settings) -> Iterator[str]:
         for name in redact.detectors:
             if ":" not in name and name not in installed:
                 yield f"{place}.detectors: {unknown('detector', name, installed)}"
+            elif ":" in name:
+                try:
+                    plugins.redactor(name)
+                except ConfigError as error:
+                    yield f"{place}.detectors: {error}"
 
 
 def _trust_mistakes(settings: Settings) -> Iterator[str]:
@@ -466,7 +478,11 @@ def _exporter(name: str, definition: Mapping[str, Any], mistakes: list[str]) -> 
     if name not in known:
         mistakes.append(f"export.{name}: {unknown('exporter', name, known)}")
         return None
-    settings: type[BaseModel] = plugins.load(plugins.EXPORTERS, name).Settings
+    try:
+        settings: type[BaseModel] = plugins.load(plugins.EXPORTERS, name).Settings
+    except ConfigError as error:
+        mistakes.append(f"export.{name}: {error}")
+        return None
     try:
         return settings.model_validate(definition)
     except ValidationError as error:

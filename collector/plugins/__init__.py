@@ -3,18 +3,16 @@
 from collector.plugins.folder import open_folder
 from collector.plugins.registry import (
     CONVERSATIONAL,
-    DIALECTS,
-    EVALUATORS,
-    EXPORTERS,
-    REDACTORS,
+    detector,
     evaluator_class,
     judge_class,
     load,
     names,
     redactor,
 )
+from collector.plugins.shapes import DIALECTS, EVALUATORS, EXPORTERS, REDACTORS
 
 __all__ = [
-    "CONVERSATIONAL", "DIALECTS", "EVALUATORS", "EXPORTERS", "REDACTORS", "evaluator_class", "judge_class", "load",
-    "names", "open_folder", "redactor",
+    "CONVERSATIONAL", "DIALECTS", "EVALUATORS", "EXPORTERS", "REDACTORS", "detector", "evaluator_class", "judge_class",
+    "load", "names", "open_folder", "redactor",
 ]  # fmt: skip

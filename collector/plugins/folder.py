@@ -6,6 +6,7 @@ package nor hides it. To `importlib.metadata` they are the entry points of one m
 
 import hashlib
 import importlib
+import inspect
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
@@ -16,11 +17,10 @@ from types import ModuleType
 from typing import Any
 
 from collector.errors import ConfigError
+from collector.plugins.shapes import DIALECTS, EVALUATORS, EXPORTERS, PARTS_OF_EXPORTER, THINGS, breaches
 from evaluators.evaluator import Evaluator
 
-_GROUPS = {"evaluators": "evaluator kind", "dialects": "dialect", "exporters": "exporter"}
 _DIALECT = ("name", "rank", "read", "evidence", "coverage")
-_EXPORTER = ("Settings", "open", "export")
 
 
 class PluginFolder(MetaPathFinder):
@@ -36,9 +36,7 @@ class PluginFolder(MetaPathFinder):
         by_group: dict[str, list[str]] = {}
         for group, name, reference in points:
             by_group.setdefault(group, []).append(f"{name} = {reference}")
-        self._entry_points = "\n".join(
-            line for group, lines in by_group.items() for line in (f"[evalstream.{group}]", *lines)
-        )
+        self._entry_points = "\n".join(line for group, lines in by_group.items() for line in (f"[{group}]", *lines))
 
     def find_spec(self, *_: Any, **__: Any) -> None:
         """Nothing: modules are found as those of the package."""
@@ -105,11 +103,15 @@ def _points(folder: PluginFolder) -> list[tuple[str, str, str]]:
     """Group, name and reference of every plug-in, each from the first file that has it."""
     points: dict[tuple[str, str], str] = {}
     for name in sorted(_modules(folder.path)):
-        for group, plugin, attribute in _plugins_of(_imported(folder, name), name):
+        module = _imported(folder, name)
+        for group, plugin, attribute in _plugins_of(module, name):
+            for breach in breaches(group, getattr(module, attribute)):
+                raise ConfigError(f"plugins: {breach}")
             reference = f"{folder.package}.{name}:{attribute}"
-            where = f"plugins: {folder.path.name}/{name}.py: the {_GROUPS[group]} {plugin!r}"
-            if plugin in {point.name for point in entry_points(group=f"evalstream.{group}")}:
-                raise ConfigError(f"{where} exists already; choose another name")
+            where = f"plugins: {folder.path.name}/{name}.py: the {THINGS[group]} {plugin!r}"
+            for point in entry_points(group=group):
+                if point.name == plugin:
+                    raise ConfigError(f"{where} exists already, in {point.module}; choose another name")
             if points.setdefault((group, plugin), reference) != reference:
                 raise ConfigError(f"{where} is in another file or class, too; choose another name")
     return [(group, plugin, reference) for (group, plugin), reference in points.items()]
@@ -144,9 +146,10 @@ def _plugins_of(module: ModuleType, name: str) -> Iterator[tuple[str, str, str]]
         if isinstance(value, type):
             made_here = value.__module__ == module.__name__
             kind: Any = getattr(value, "kind", None)  # pyright: ignore[reportUnknownArgumentType]
-            if made_here and issubclass(value, Evaluator) and isinstance(kind, str):
-                yield "evaluators", kind, attribute
-            elif made_here and all(hasattr(value, each) for each in _EXPORTER):  # pyright: ignore[reportUnknownArgumentType]
-                yield "exporters", name, attribute
+            if made_here and issubclass(value, Evaluator):
+                if not value.__subclasses__() or (isinstance(kind, str) and not inspect.isabstract(value)):  # pyright: ignore[reportUnknownArgumentType]
+                    yield EVALUATORS, kind, attribute
+            elif made_here and hasattr(value, "export") and any(hasattr(value, part) for part in PARTS_OF_EXPORTER[:2]):  # pyright: ignore[reportUnknownArgumentType]
+                yield EXPORTERS, name, attribute
         elif all(hasattr(value, each) for each in _DIALECT):
-            yield "dialects", value.name, attribute
+            yield DIALECTS, value.name, attribute

@@ -2,25 +2,22 @@
 
 import importlib
 import sys
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
 from collector.errors import ConfigError
 from collector.plugins.folder import folders
+from collector.plugins.shapes import EVALUATORS, REDACTORS, THINGS, breaches
 from collector.wording import unknown
 from evaluators.evaluator import Evaluator
-
-EVALUATORS = "evalstream.evaluators"
-DIALECTS = "evalstream.dialects"
-EXPORTERS = "evalstream.exporters"
-REDACTORS = "evalstream.redactors"
+from evaluators.promises import method_breaches, place_of
 
 CONVERSATIONAL = "conversational_"
 """Begins the name of a kind that does for conversations what another one does for turns."""
 
 _OURS = ("collector", "evaluators")
-_THINGS = {EVALUATORS: "evaluator kind", DIALECTS: "dialect", EXPORTERS: "exporter", REDACTORS: "redactor"}
 
 
 def names(group: str) -> list[str]:
@@ -36,11 +33,13 @@ def load(group: str, name: str) -> Any:
     """
     points: list[EntryPoint] = [point for point in _of(group) if point.name == name]
     if not points:
-        raise ConfigError(unknown(_THINGS.get(group, "plug-in"), name, names(group)))
+        raise ConfigError(unknown(THINGS.get(group, "plug-in"), name, names(group)))
     try:
-        return points[0].load()
+        loaded = points[0].load()
     except Exception as error:
         raise ConfigError(f"the plug-in {name!r} ({points[0].value}) cannot be loaded: {error}") from error
+    _refuse(breaches(group, loaded))
+    return loaded
 
 
 def evaluator_class(kind: str, scope: object = None) -> type[Evaluator[Any]]:
@@ -63,6 +62,7 @@ def _evaluator_class(kind: str) -> type[Evaluator[Any]]:
     loaded: Any = _import(kind) if ":" in kind else load(EVALUATORS, kind)
     if not (isinstance(loaded, type) and issubclass(loaded, Evaluator)):
         raise ConfigError(f"{kind!r} is not an evaluator; write a class derived from evaluators.Evaluator")
+    _refuse(breaches(EVALUATORS, loaded))
     return loaded  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -75,6 +75,7 @@ def judge_class(reference: str) -> Any:
     loaded: Any = _import(reference)
     if not (isinstance(loaded, type) and callable(getattr(loaded, "ask", None))):
         raise ConfigError(f"{reference!r} is not a judge; write a class with `model` and `ask`, see evaluators.Judge")
+    _refuse(method_breaches(loaded, "ask(self, prompt, reply, *, logprobs=False, samples=1)"))  # pyright: ignore[reportUnknownArgumentType]
     return loaded  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -85,6 +86,27 @@ def redactor(name: str) -> Any:
         ConfigError: there is none.
     """
     return _import(name) if ":" in name else load(REDACTORS, name)
+
+
+def detector(name: str) -> Any:
+    """The detector that a redactor's factory makes.
+
+    Raises:
+        ConfigError: there is no factory, or it makes none.
+    """
+    factory = redactor(name)
+    try:
+        made = factory()
+    except Exception as error:
+        raise ConfigError(f"{place_of(factory)}: {name} makes no detector ({type(error).__name__}: {error})") from error
+    if not callable(made):
+        raise ConfigError(f"{place_of(factory)}: {name} must return a function of a text, not {type(made).__name__}")
+    return made
+
+
+def _refuse(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        raise ConfigError(sentence)
 
 
 def _of(group: str) -> EntryPoints:

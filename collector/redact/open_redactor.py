@@ -82,7 +82,7 @@ def open_redactor(settings: TextRedactSettings, count: Count, fail: Fail) -> Red
     for kind in settings.patterns:
         if not (kind.isascii() and kind.isidentifier() and kind.isupper()):
             raise ConfigError(f"redact.patterns.{kind}: write the kind in capitals, digits and _, like EMPLOYEE_ID")
-    detectors: list[Detector] = [plugins.redactor(name)() for name in settings.detectors]
+    detectors: list[Detector] = [plugins.detector(name) for name in settings.detectors]
     if settings.patterns:
         detectors.append(configured(settings.patterns))
     key = settings.key.get_secret_value().encode() if settings.key else b"evalstream"

@@ -14,8 +14,9 @@ from pydantic import AfterValidator, Field
 
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.descriptions import Described
-from evaluators.errors import NotApplicable
+from evaluators.errors import BrokenPromise, NotApplicable
 from evaluators.evaluator import ADDED_LATER
+from evaluators.foreign_names import suggestion
 from evaluators.skip_reasons import SkipReason
 from evaluators.texts.paths import parse_json_or_text
 
@@ -168,8 +169,19 @@ def is_missing(case: Turn | Conversation, name: str) -> bool:
         return value is None or value == ""
     if is_program_field(name):
         return not isinstance(case, Turn) or case.program_fields.get(name) in (None, "")
+    if name not in case.__dataclass_fields__:
+        thing = "turn" if isinstance(case, Turn) else "conversation"
+        raise BrokenPromise(f"names {name!r}, which no {thing} has; {suggestion(name, _fields_of(case))}")
     value = getattr(case, name)
     return value is None or (name in _ABSENT_IF_EMPTY and not value)
+
+
+def _fields_of(case: Turn | Conversation) -> list[str]:
+    return (
+        [*TURN_FIELDS]
+        if isinstance(case, Turn)
+        else [*case.__dataclass_fields__, *(f"turns.{name}" for name in TURN_FIELDS)]
+    )
 
 
 _DEEPEST = 60

@@ -58,6 +58,16 @@ async def test_a_broken_promise_is_named(promise, sentence):
     assert [each[: len(sentence)] for each in found] == [sentence]
 
 
+async def test_what_can_be_seen_without_running_it_is_named_too():
+    class Wrong(Breaking):
+        """Needs what no turn has."""
+
+        requires: ClassVar = frozenset({"inptu"})
+
+    (sentence,) = await find_breaches(Wrong(name="w", promise="none"), a_turn())
+    assert "Wrong.requires names 'inptu', which no turn has; did you mean 'input'?" in sentence
+
+
 async def test_one_that_keeps_them_all():
     assert await find_breaches(Breaking(name="b", promise="none"), a_turn()) == []
 

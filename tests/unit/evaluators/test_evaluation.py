@@ -63,6 +63,60 @@ async def test_a_bug_is_a_failure_that_tells_nothing_of_the_text(caplog):
     assert "secret" not in outcome.message + caplog.text
 
 
+@pytest.mark.parametrize(
+    ("returned", "sentence"),
+    [
+        (0.5, "Doing.evaluate returned 0.5; return Score(value=…), from 0 to 1"),
+        (None, "Doing.evaluate returned None; return"),
+        ("the user's secret", "Doing.evaluate returned a str; return"),
+        (Score(value=1.0, explanation=5), "Doing.evaluate returned a Score whose explanation is no text"),
+        (Score(value=1.0, label=5), "Doing.evaluate returned a Score whose label is no text"),
+        (Score(value=1.0, details=[]), "Doing.evaluate returned a Score whose details are no mapping"),
+    ],
+)
+async def test_what_is_no_outcome_is_told_with_the_line_of_the_method(returned, sentence):
+    outcome = (await doing(returned)).outcome
+    assert outcome.type == "internal_error"
+    where = f"evaluators/test_evaluation.py, line {Doing.evaluate.__code__.co_firstlineno}: "
+    assert outcome.message.startswith(where + sentence)
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"), [(7, "a score lies in [0, 1], not 7"), ("secret", "a score is a number, not a str")]
+)
+async def test_a_number_out_of_range_is_told_with_its_line(value, sentence):
+    async def scores(case, judge):
+        return Score(value=value)
+
+    message = (await doing(scores)).outcome.message
+    assert message == f"{sentence}; scores, line {scores.__code__.co_firstlineno + 1} of test_evaluation.py"
+
+
+class Unlike(Doing):
+    """Needs what no turn has."""
+
+    requires: ClassVar = frozenset({"answer"})
+
+
+class Plain(Doing):
+    """Is not asynchronous."""
+
+    def evaluate(self, case, judge):
+        return Score(value=1.0)
+
+
+@pytest.mark.parametrize(
+    ("cls", "sentence"),
+    [
+        (Unlike, "Unlike.requires names 'answer', which no turn has; choose from input, actual_output"),
+        (Plain, "Plain.evaluate is not asynchronous; write async def evaluate(self, case, judge)"),
+    ],
+)
+async def test_a_broken_contract_is_the_failure_s_text(cls, sentence):
+    outcome = (await evaluate(cls(name="u", deed=None), a_turn(), ScriptedJudge(""), now=a_moment)).outcome
+    assert sentence in outcome.message
+
+
 async def test_cancellation_passes_through():
     with pytest.raises(asyncio.CancelledError):
         await doing(asyncio.CancelledError())

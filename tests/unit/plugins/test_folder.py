@@ -114,7 +114,7 @@ def test_every_kind_of_plugin_is_found_by_its_name(folder: Path) -> None:
     assert config.evaluators["named"].evaluator.kind == "terseness"
     assert config.exporters["pager"].model_dump() == {"url": "http://x"}
     assert "acme" in {each.name for each in Dialects.installed().all}
-    assert next(iter(plugins.redactor("people:employees")()("ask EMP12"))).kind == "EMPLOYEE"
+    assert next(iter(plugins.detector("people:employees")("ask EMP12"))).kind == "EMPLOYEE"
     assert sys.modules["evaluators"] is evaluators, "a file of this name is not taken for ours"
     assert check(configuration(), source).evaluators["brief"], "opened once, used again"
     assert "unknown key; did you mean 'url'?" in mistake(source, **changes | {"export": {"pager": {"ulr": "x"}}})
@@ -139,12 +139,67 @@ def test_the_folder_is_beside_the_file_wherever_the_command_runs(
         (
             "mine.py",
             EVALUATOR.replace('"terseness"', '"g_eval"'),
-            "mine/mine.py: the evaluator kind 'g_eval' exists already; choose another name",
+            "mine/mine.py: the evaluator kind 'g_eval' exists already, in evaluators.turn.g_eval; choose another name",
         ),
-        ("otlp.py", EXPORTER, "mine/otlp.py: the exporter 'otlp' exists already; choose another name"),
+        (
+            "otlp.py",
+            EXPORTER,
+            "mine/otlp.py: the exporter 'otlp' exists already, in collector.export.otlp; choose another name",
+        ),
+        (
+            "mine.py",
+            EVALUATOR.replace('"terseness"', '"abstract"').replace("async def evaluate", "async def evalute"),
+            "mine/mine.py, line 6: Terseness has no method evaluate; write async def evaluate(self, case, judge)",
+        ),
+        (
+            "mine.py",
+            EVALUATOR.replace('"terseness"', '"plain"').replace("async def", "def"),
+            "mine/mine.py, line 17: Terseness.evaluate is not asynchronous; write async def evaluate(self, case, judge)",
+        ),
+        (
+            "mine.py",
+            EVALUATOR.replace('"terseness"', '"narrow"').replace("case: Turn, judge: Judge", "case: Turn"),
+            "mine/mine.py, line 17: Terseness.evaluate cannot be called as it will be (too many positional arguments)",
+        ),
+        (
+            "mine.py",
+            EVALUATOR.replace("    kind: ClassVar[str]", "    sort: ClassVar[str]"),
+            'mine/mine.py, line 6: Terseness has no kind; write kind: ClassVar[str] = "terseness"',
+        ),
+        (
+            "mine.py",
+            EVALUATOR.replace('"terseness"', '"needy"').replace("def requires", "def requirs"),
+            "mine/mine.py, line 6: Terseness does not say which fields it needs; write needed_fields",
+        ),
+        (
+            "mine.py",
+            EXPORTER.replace("    Settings = Settings\n", ""),
+            "mine/mine.py, line 7: an exporter is a class with Settings, open, export; write Settings",
+        ),
+        ("mine.py", EXPORTER.replace("async def export", "def export"), "Webhook.export is not asynchronous"),
+        ("mine.py", EXPORTER.replace("def open", "async def open"), "line 7: open is no context manager; write"),
+        ("mine.py", DIALECT.replace('("acme.*",)', '"acme.*"'), "line 4: evidence of the dialect 'acme' is one text"),
+        ("mine.py", DIALECT.replace("span, records:", "span:"), "line 4: read of the dialect 'acme' cannot be called"),
         ("my-own.py", "", "mine/my-own.py: is no name of a module; use letters, digits and _"),
     ],
-    ids=["raises", "syntax", "twice", "ours", "our exporter", "name"],
+    ids=[
+        "raises",
+        "syntax",
+        "twice",
+        "ours",
+        "our exporter",
+        "abstract",
+        "not async",
+        "signature",
+        "no kind",
+        "no fields",
+        "no settings",
+        "export not async",
+        "open is no context",
+        "evidence is a text",
+        "read",
+        "name",
+    ],
 )
 def test_what_is_wrong_in_a_folder(folder: Path, name: str, text: str, complaint: str) -> None:
     (folder / name).write_text(text)
@@ -163,3 +218,81 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 def test_a_module_that_has_the_name_of_our_package_says_where_to_put_it(folder: Path) -> None:
     line = mistake(str(folder.parent / "my.yaml"), plugins=None, evaluators={"x": {"kind": "evaluators.mine:Mine"}})
     assert "evaluators is a package of evalstream's own; name the folder of yours as `plugins`" in line
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "complaint"),
+    [
+        (
+            'frozenset({"actual_output"})',
+            'frozenset({"actual_ouput"})',
+            "Terseness.requires names 'actual_ouput', which no turn has; did you mean 'actual_output'?",
+        ),
+        (
+            'frozenset({"actual_output"})',
+            '"actual_output"',
+            "Terseness.requires is no set of names; write needed_fields",
+        ),
+        ('return frozenset({"actual_output"})', "return 1 / 0", "Terseness.requires cannot be read (ZeroDivisionError"),
+        (
+            "    async def evaluate",
+            "    def model_post_init(self, context):\n        1 / 0\n\n    async def evaluate",
+            "terseness cannot be made (ZeroDivisionError: division by zero)",
+        ),
+    ],
+    ids=["unknown field", "a text", "raises", "constructor"],
+)
+def test_what_a_definition_of_a_plug_in_says_wrong_of_itself(
+    folder: Path, before: str, after: str, complaint: str
+) -> None:
+    (folder / "terseness.py").write_text(EVALUATOR.replace(before, after))
+    source = str(folder.parent / "my.yaml")
+    assert mistake(source).startswith(f"{source}: evaluators.brief: mine/terseness.py, line 6: {complaint}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "file", "text", "complaint"),
+    [
+        (
+            {"judges": {"main": {"kind": "judge:Mine", "model": "m"}}},
+            "judge.py",
+            JUDGE.replace("async def", "def"),
+            "judges.main.kind: mine/judge.py, line 4: Mine.ask is not asynchronous; write async def ask(self, prompt",
+        ),
+        (
+            {"judges": {"main": {"kind": "judge:Mine", "model": "m"}}},
+            "judge.py",
+            JUDGE.replace(", *, logprobs=False, samples=1", ""),
+            "judges.main.kind: mine/judge.py, line 4: Mine.ask cannot be called as it will be (",
+        ),
+        (
+            {"redact": {"detectors": ["people:employes"]}},
+            "people.py",
+            REDACTOR,
+            "redact.detectors: 'people:employes' cannot be imported (",
+        ),
+    ],
+    ids=["judge not async", "judge without arguments", "no detector"],
+)
+def test_a_judge_or_a_detector_that_cannot_be_used(
+    folder: Path, changes: dict[str, Any], file: str, text: str, complaint: str
+) -> None:
+    (folder / file).write_text(text)
+    assert complaint in mistake(str(folder.parent / "my.yaml"), **changes)
+
+
+def test_a_detector_of_a_factory_that_makes_none(folder: Path) -> None:
+    (folder / "people.py").write_text("def employees(): return None\ndef raising(): return 1 / 0")
+    check(configuration(), str(folder.parent / "my.yaml"))
+    with pytest.raises(ConfigError, match=r"people.py, line 1: people:employees must return a function of a text"):
+        plugins.detector("people:employees")
+    with pytest.raises(ConfigError, match=r"people.py, line 2: people:raising makes no detector \(ZeroDivisionError"):
+        plugins.detector("people:raising")
+
+
+def test_a_base_class_in_a_folder_is_no_plug_in(folder: Path) -> None:
+    base = EVALUATOR.replace("async def evaluate", "async def partly") + (
+        "\nclass Whole(Terseness):\n    '''x'''\n    evaluate = Terseness.partly\n"
+    )
+    (folder / "terseness.py").write_text(base)
+    assert check(configuration(), str(folder.parent / "my.yaml")).evaluators["brief"]
