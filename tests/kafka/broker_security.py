@@ -12,10 +12,12 @@ from pathlib import Path
 from kafka import KafkaAdminClient
 from kafka.admin import (
     ACL,
+    ACLFilter,
     ACLOperation,
     ACLPermissionType,
     ACLResourcePatternType,
     ResourcePattern,
+    ResourcePatternFilter,
     ResourceType,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -106,5 +108,19 @@ def grant(bootstrap: str, user: str, kind: str, name: str, *operations: str, pre
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     try:
         assert not admin.create_acls(acls)["failed"]
+    finally:
+        admin.close()
+
+
+def revoke(bootstrap: str, user: str, kind: str, name: str, *operations: str, prefixed: bool = True) -> None:
+    """Take back what `grant` has permitted."""
+    pattern = ResourcePatternFilter(
+        ResourceType[kind], name, ACLResourcePatternType.PREFIXED if prefixed else ACLResourcePatternType.LITERAL
+    )
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        admin.delete_acls(
+            [ACLFilter(f"User:{user}", "*", ACLOperation[each], ACLPermissionType.ALLOW, pattern) for each in operations]
+        )
     finally:
         admin.close()

@@ -26,7 +26,7 @@ from collector.logs.kafka.group_watch import GroupView, GroupWatch, ask_brokers
 from collector.logs.kafka.membership import REFUSED_WAIT, GroupStart, Watchdog
 from collector.logs.kafka.owned_partitions import CommitCommand, CommitSender, OwnedPartitions, PrefetchLimiter
 from collector.logs.kafka.records import RecordDecoder
-from collector.logs.kafka.settings import KafkaSettings, milliseconds, translate
+from collector.logs.kafka.settings import KafkaSettings, absent, milliseconds, translate
 from collector.logs.kafka.start_offsets import PolledRecords
 from collector.logs.kafka.subscription import GroupListener, Polled, Subscription
 from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, StoredRecord, UnreadableRecords
@@ -174,10 +174,19 @@ class ConsumerThread:
                 self._tolerate(error)
             else:
                 self._failing_since = None
-                self._reading.succeeded()
-                self._subscription.on_refused(None)
+                self._note_hidden_topics()
             self._report_polled(polled)
         self._commits.send_queued(self._consumer, self._owned.offsets_of)
+
+    def _note_hidden_topics(self) -> None:
+        """A poll has not failed: all is well, unless brokers show this user a topic no more."""
+        hidden = workarounds.hidden_topics(self._consumer, self._topics.names)
+        refused = LogRefused(f"{absent(hidden)}: it is waited for") if hidden else None
+        if refused is None:
+            self._reading.succeeded()
+        else:
+            self._reading.failed(refused)
+        self._subscription.on_refused(refused)
 
     def _raise_if_fenced(self) -> None:
         if self._is_fenced.is_set():

@@ -4,7 +4,7 @@ import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from kafka import errors
 from kafka.record import util as record_util
@@ -91,6 +91,7 @@ def require_crc32c() -> None:
         raise LogError("Kafka needs the package crc32c, which is not installed: pip install 'kafka-python[crc32c]'")
 
 
+_REFUSAL = re.compile(r"([A-Za-z]{1,50})AuthorizationFailedError")
 _NAMED = re.compile(r"(?:GROUP/|name=')([^':]{1,300})")
 """The group or topic, in the client's words for a refusal."""
 
@@ -102,16 +103,29 @@ def translate(error: BaseException) -> LogError:
         return error
     if isinstance(error, _TOO_LARGE):
         return RecordTooLarge(text)
-    if isinstance(error, errors.AuthorizationError):
-        kind = type(error).__name__.removesuffix("AuthorizationFailedError").lower()
-        name = _NAMED.search(text)
+    if refusal := _REFUSAL.search(text):  # the client does not always raise the error that it names
+        kind = refusal[1].lower()
         return LogRefused(
-            f"Kafka does not permit it ({kind}{f' {name[1]}' if name else ''}); grant this user the ACLs: READ, WRITE, "
+            f"Kafka does not permit it ({' '.join([kind, *_named(error, text)])}); grant this user the ACLs: READ, WRITE, "
             "CREATE and DESCRIBE_CONFIGS on topics that begin with the prefix, READ on such groups and on source topics"
         )
     if isinstance(error, _LOGIN):
         return LogRefused(f"Kafka refuses the login ({type(error).__name__}); correct the keys under security")
     return LogError(text) if isinstance(error, _FATAL) else LogUnavailable(text)
+
+
+def _named(error: BaseException, text: str) -> list[str]:
+    """The topics or the group that a refusal is about, as far as the client says it."""
+    named = error.args[0] if error.args else None
+    if isinstance(named, set):
+        return [", ".join(sorted(map(str, cast("set[object]", named))))]
+    name = _NAMED.search(text)
+    return [name[1]] if name else []
+
+
+def absent(topics: Sequence[str]) -> str:
+    """A sentence on topics that brokers do not show."""
+    return f"there is no topic {', '.join(topics)}, or this user may not see it (READ of it)"
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from collector.logs.kafka.commits import from_kafka
 from collector.logs.kafka.connections import connect
-from collector.logs.kafka.settings import KafkaSettings, milliseconds, translated
+from collector.logs.kafka.settings import KafkaSettings, absent, milliseconds, translated
 from collector.logs.log import Committed, LogError, LogUnavailable
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
     missing = [topic for topic in topics if topic not in there]
     if missing:
         where = ", ".join(settings.bootstrap_servers)
-        raise LogError(f"there is no topic {', '.join(missing)} at {where}, or this user may not see it (READ of it)")
+        raise LogError(f"{absent(missing)} at {where}")
 
 
 def retention(settings: KafkaSettings, topic: str) -> float | None:

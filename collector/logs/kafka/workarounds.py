@@ -240,6 +240,14 @@ def known_partitions(consumer: Any, topics: Collection[str]) -> frozenset[struct
     return frozenset(structs.TopicPartition(topic, number) for topic, numbers in known.items() for number in numbers)
 
 
+def hidden_topics(consumer: Any, topics: Collection[str]) -> list[str]:
+    """The topics that the last metadata did not have: deleted, or this user may not see them. Does not block.
+
+    The library logs it and fetches nothing of them, and no poll fails. Can go when `poll` raises it each time.
+    """
+    return [topic for topic in topics if not consumer._cluster.partitions_for_topic(topic)]  # noqa: SLF001
+
+
 def rejoin(consumer: Any) -> None:
     """Let the next `poll` join the group again, with what it has. Can go when the consumer has `enforce_rebalance`."""
     consumer._coordinator.request_rejoin()  # noqa: SLF001 - see the module
