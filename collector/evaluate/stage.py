@@ -156,6 +156,7 @@ class EvaluateStage:
             ledger.previous_end = await end_offset(self._turns, partition)
         if self._budget is not None:
             self._budget.add_partition(partition, self._clock(), ledger.saved_budget, ledger.costs)
+            self._budget.note_rates(ledger.rates or metadata.replay_point.rates)
         delivered = committed.offset if committed else 0
         rates = self._plan.sample_rates
         if self._notes is not None:

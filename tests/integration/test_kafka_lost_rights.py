@@ -56,7 +56,9 @@ class Owner(NamedTuple):
             admin.close()
 
     def make(self) -> None:
-        self.administrate(lambda admin: admin.create_topics({self.name: {"num_partitions": 2, "replication_factor": 1}}))
+        self.administrate(
+            lambda admin: admin.create_topics({self.name: {"num_partitions": 2, "replication_factor": 1}})
+        )
 
     def change(self, how: Callable[..., None], kind: str, *rights: str) -> None:
         how(self.server, self.user, kind, self.name, *rights)

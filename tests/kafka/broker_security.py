@@ -120,7 +120,10 @@ def revoke(bootstrap: str, user: str, kind: str, name: str, *operations: str, pr
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     try:
         admin.delete_acls(
-            [ACLFilter(f"User:{user}", "*", ACLOperation[each], ACLPermissionType.ALLOW, pattern) for each in operations]
+            [
+                ACLFilter(f"User:{user}", "*", ACLOperation[each], ACLPermissionType.ALLOW, pattern)
+                for each in operations
+            ]
         )
     finally:
         admin.close()

@@ -9,6 +9,7 @@ error (`sample: auto`) are decided with them: the lower one counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -18,6 +19,7 @@ from collector.evaluate.budget.windows import (
     DAY,
     EARLY,
     FIRST_FACTOR,
+    FIRST_SPAN,
     FIRST_STEP,
     STEP,
     Budget,
@@ -61,7 +63,10 @@ class PartitionBudget:
         }
         self.demands: dict[tuple[str, str], Demand] = {}
         self.decided_at = now
+        self.began = False
+        """Whether it has a rate that was decided; the first is of its first record."""
         self.started = False
+        """Whether its traffic is known: without it a rate holds for a moment, or until little is spent."""
 
     def demand(self, monitor: str, evaluator: str) -> Demand:
         """The demand for an evaluator of a monitor."""
@@ -88,7 +93,31 @@ class PartitionBudget:
                     window.restore(by_period[window.period])
         for monitor, evaluator, per_second in saved["demands"]:
             self.demand(monitor, evaluator).per_second = per_second
-        self.started = True
+        self.began, self.started = True, self._is_known or not self.windows
+
+    @property
+    def _is_known(self) -> bool:
+        return any(demand.per_second for demand in self.demands.values())
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether something has come since the last decision."""
+        return any(demand.units for demand in self.demands.values())
+
+    def end_step(self, now: float, *, known: bool) -> None:
+        """A rate is decided: estimate the traffic. `known` if that needs none."""
+        for demand in self.demands.values():
+            if self.started:
+                demand.update(now - self.decided_at)
+            elif demand.units:
+                demand.update(max(now - self.decided_at, FIRST_STEP))
+        self.started = self.started or known or self._is_known
+        self.decided_at, self.began = now, True
+
+    def first_usd(self) -> float:
+        """US dollars that may be spent before the traffic is known."""
+        windows = [window for named in self.windows.values() for window in named]
+        return min((FIRST_SPAN * window.allowed_per_second for window in windows), default=math.inf)
 
 
 class BudgetController:
@@ -116,11 +145,15 @@ class BudgetController:
         return self._budgets
 
     def factor(self, name: str) -> float:
-        """The lowest factor on a monitor's rates, or on any's, at the last decision; 0 before."""
+        """The lowest factor on a monitor's rates, or on any's, at the last decision; 1 before, as the first one is."""
         return min(
             (share.factor for monitor, share in self._last.by_monitor.items() if name in (ALL_MONITORS, monitor)),
-            default=0.0,
+            default=1.0,
         )
+
+    def note_rates(self, rates: Rates) -> None:
+        """A partition continues with these rates, until the next decision."""
+        self._last = Rates({name: share for name, share in rates.by_monitor.items() if self._limited(name)})
 
     @property
     def limited(self) -> bool:
@@ -171,6 +204,9 @@ class BudgetController:
         """Whether it is time to decide on a partition's rates."""
         partition_budget = self._by_partition[partition]
         elapsed = now - partition_budget.decided_at
+        if self._budgets and not partition_budget.started:
+            step = FIRST_STEP if partition_budget.has_waiting else STEP
+            return not partition_budget.began or elapsed >= step or self._first_is_spent(partition_budget)
         if not self.limited or elapsed < EARLY:
             return False
         step = STEP if self._budgets else PLANNED_STEP
@@ -181,6 +217,17 @@ class BudgetController:
         return self._fallback_is_due(now) or any(
             demand.has_jumped(elapsed) for demand in partition_budget.demands.values()
         )
+
+    def _first_is_spent(self, partition_budget: PartitionBudget) -> bool:
+        """Whether what came to a partition of unknown traffic costs as much as it may spend meanwhile."""
+        demands = partition_budget.demands
+        usd = sum(
+            demands[name].units * self.expected_usd(assignment, fallback=False)
+            for monitor in self._plan.monitors
+            for assignment in monitor.assignments
+            if (name := (monitor.name, assignment.evaluator.name)) in demands
+        )
+        return usd > 0.0 and usd >= partition_budget.first_usd()
 
     def _fallback_is_due(self, now: float) -> bool:
         """Whether a fallback judge would take over by what is spent, and has not yet."""
@@ -198,18 +245,23 @@ class BudgetController:
     def decide_rates(self, partition: int, now: float) -> tuple[Rates, Mapping[str, Any]]:
         """The rates of the next minutes, and the partition's budget to be saved with them."""
         partition_budget = self._by_partition[partition]
-        for demand in partition_budget.demands.values():
-            demand.update(now - partition_budget.decided_at)
-        partition_budget.decided_at, partition_budget.started = now, True
+        others = 1.0 if partition_budget.started or not self._budgets else self._others()
+        partition_budget.end_step(now, known=not self._budgets)
         for demand in self._by_partition.values():
             for windows in demand.windows.values():
                 for window in windows:
                     window.accrue(now)
         shares = {
-            monitor.name: self._share(monitor, now) for monitor in self._plan.monitors if self._limited(monitor.name)
+            monitor.name: self._share(monitor, now, others)
+            for monitor in self._plan.monitors
+            if self._limited(monitor.name)
         }
         self._last = Rates(shares)
         return self._with_planned(now), self.saved(partition)
+
+    def _others(self) -> float:
+        """The partitions for each whose traffic is known, with the one that is decided on: it is like that of all."""
+        return len(self._by_partition) / (1 + sum(budget.started for budget in self._by_partition.values()))
 
     def _with_planned(self, now: float) -> Rates:
         """The rates that budgets leave, or lower ones that are planned."""
@@ -227,7 +279,7 @@ class BudgetController:
             paid = float(evaluation.shares is None)
             self._paid_shares[key] = (1 - _SHARE_RATE) * self._paid_shares.get(key, 1.0) + _SHARE_RATE * paid
 
-    def _share(self, monitor: Monitor, now: float) -> RateReduction:
+    def _share(self, monitor: Monitor, now: float, others: float) -> RateReduction:
         factor, fallback = 1.0, False
         for name, monitors in ((monitor.name, (monitor,)), (ALL_MONITORS, self._plan.monitors)):
             budget = self._budgets.get(name)
@@ -239,9 +291,8 @@ class BudgetController:
                     partition_budget.windows[name][index].allowed_per_second
                     for partition_budget in self._by_partition.values()
                 )
-                factor = min(
-                    factor, rate_factor(allowed, sum(self._demand_usd(monitor, fallback) for monitor in monitors))
-                )
+                demand_usd = others * sum(self._demand_usd(monitor, fallback) for monitor in monitors)
+                factor = min(factor, rate_factor(allowed, demand_usd))
         return RateReduction(factor, fallback)
 
     def _demand_usd(self, monitor: Monitor, fallback: bool) -> float:

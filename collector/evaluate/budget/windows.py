@@ -22,8 +22,11 @@ PERIODS = {HOUR: "hour", DAY: "day"}
 """The names of budgets' periods."""
 STEP = 60.0
 """Seconds for which a rate holds."""
-FIRST_STEP, FIRST_FACTOR = 10.0, 0.1
-"""The first rate, when nothing is known of the traffic yet, and how long it holds."""
+FIRST_STEP, FIRST_SPAN = 10.0, 60.0
+"""While nothing is known of the traffic all is judged: for so many seconds from its first decision, or until what comes
+costs as much as may be spent in a span (s)."""
+FIRST_FACTOR = 0.1
+"""The rate before the first decision, where logs of earlier versions have records."""
 FLOOR = 0.002
 """The lowest factor: 1 / probability is the weight of what is judged, and few heavy ones make a mean worthless."""
 EARLY = 10.0
@@ -124,26 +127,27 @@ class Demand:
 
     def __init__(self) -> None:
         self.per_second: float | None = None
-        self._units = 0.0
+        self.units = 0.0
+        """What has come since the last update."""
         self._squares = 0.0
 
     def add(self, units: float) -> None:
         """A subject came that would be judged with this probability."""
-        self._units += units
+        self.units += units
         self._squares += units * units
 
     def has_jumped(self, seconds: float) -> bool:
         """Whether more came in the `seconds` since the last update than chance explains."""
         if self.per_second is None:
             return False
-        return self._units - self.per_second * seconds > _JUMP * math.sqrt(self._squares)
+        return self.units - self.per_second * seconds > _JUMP * math.sqrt(self._squares)
 
     def update(self, seconds: float) -> None:
         """Update the estimate after `seconds`. A jump is believed at once, all other changes gradually."""
         if seconds <= 0:
             return
         jump = self.has_jumped(seconds)
-        now, self._units, self._squares = self._units / seconds, 0.0, 0.0
+        now, self.units, self._squares = self.units / seconds, 0.0, 0.0
         if self.per_second is None or jump:
             self.per_second = now
         else:

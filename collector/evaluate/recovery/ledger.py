@@ -17,6 +17,7 @@ from typing import Any
 
 from collector.backoff import Backoff
 from collector.errors import BadInput
+from collector.evaluate.budget.rates import Rates
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
 from collector.logs.log import TICK, Confirm, Log, LogUnavailable, Record, StoredRecord
 from collector.records.epochs import CONTROL_HEADERS, Fence, claim_record, fence_at, owner_of, stamped
@@ -178,6 +179,11 @@ class Ledger:
             return  # the exporters report it
         if evaluation.cost_usd and evaluation.happened_at is None:  # a backfill is not paid from a budget
             self.costs.append((evaluation.monitor, evaluation.cost_usd, evaluation.ended_at.timestamp()))
+
+    @property
+    def rates(self) -> Rates | None:
+        """The rates that the newest control record with some has set; None if there is none."""
+        return next((control.rates for control in reversed(self.control_records) if control.rates is not None), None)
 
     @property
     def saved_budget(self) -> Mapping[str, Any] | None:

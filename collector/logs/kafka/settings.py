@@ -104,10 +104,10 @@ def translate(error: BaseException) -> LogError:
     if isinstance(error, _TOO_LARGE):
         return RecordTooLarge(text)
     if refusal := _REFUSAL.search(text):  # the client does not always raise the error that it names
-        kind = refusal[1].lower()
+        what = " ".join([refusal[1].lower(), *_named(error, text)])
         return LogRefused(
-            f"Kafka does not permit it ({' '.join([kind, *_named(error, text)])}); grant this user the ACLs: READ, WRITE, "
-            "CREATE and DESCRIBE_CONFIGS on topics that begin with the prefix, READ on such groups and on source topics"
+            f"Kafka does not permit it ({what}); grant this user the ACLs: READ, WRITE, CREATE and "
+            "DESCRIBE_CONFIGS on topics that begin with the prefix, READ on such groups and on source topics"
         )
     if isinstance(error, _LOGIN):
         return LogRefused(f"Kafka refuses the login ({type(error).__name__}); correct the keys under security")

@@ -554,7 +554,7 @@ async def test_beyond_the_hard_cap_nothing_is_asked_and_restarts_know_what_was_s
         assert await judge(4) == ["over_budget"] * 2 + ["scored"] * 2
     async with bench.running(capped, clock=lambda: now):
         assert await judge(1) == ["over_budget"]
-    [saved] = [
+    *_, saved = [
         parse_control_record(each.value)
         async for batch in bench.evaluations.read(0, 0)
         for each in batch

@@ -15,6 +15,7 @@ from collector.evaluate.budget.controller import (
     BudgetUsage,
     DeferredReservation,
 )
+from collector.evaluate.budget.rates import RateReduction, Rates
 from collector.evaluate.budget.windows import HOUR, Budget
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
@@ -78,11 +79,51 @@ def test_where_nothing_came_nothing_is_held_back() -> None:
     assert rates.of("m").factor == 1.0
 
 
-def test_the_first_rate_holds_for_ten_seconds_and_each_later_one_for_a_minute() -> None:
+def test_a_start_judges_all_for_ten_seconds_and_then_sets_a_rate_each_minute() -> None:
+    """A tenth was judged at first, and a page said 0: of a first handful of turns none."""
     budget = purse_of(1, own=1)
+    assert budget.is_decision_due(0, 0.0), "with the first record, so that it is written down from where all is judged"
+    rates, _ = budget.decide_rates(0, 0.0)
+    assert rates.of("m").factor == budget.factor("m") == 1.0
+    assert not budget.is_decision_due(0, 20.0), "nothing came"
+    budget.add_demand(0, WATCHED, ASSIGNMENT, 1.0)
     assert [budget.is_decision_due(0, 9.9), budget.is_decision_due(0, 10.0)] == [False, True]
     budget.decide_rates(0, 10.0)
     assert [budget.is_decision_due(0, 69.9), budget.is_decision_due(0, 70.0)] == [False, True]
+
+
+@pytest.mark.parametrize("partitions", [1, 8])
+def test_a_start_with_a_backlog_spends_a_minutes_money_before_it_sets_a_rate(partitions: int) -> None:
+    """A minute of 10 USD an hour pays 16 evaluations; of 80,000 at once the next ten seconds may judge a sixth or less."""
+    budget = purse_of(partitions, own=partitions)
+    rates = dict.fromkeys(range(partitions), 0.0)
+    judged = dict.fromkeys((0.0, 1.0), 0.0)
+    for number in range(800):
+        for partition in range(partitions):
+            if budget.is_decision_due(partition, number / 800):
+                rates[partition] = budget.decide_rates(partition, number / 800)[0].of("m").factor
+            judged[float(rates[partition] == 1.0)] += rates[partition]
+            budget.add_demand(partition, WATCHED, ASSIGNMENT, 1.0)
+    assert 16 <= judged[1.0] <= 16 + 2 * partitions
+    assert 0.0 < max(rates.values()) < 0.2
+    assert judged[0.0] < 800 * partitions * 0.2
+
+
+def test_a_process_that_ends_before_its_first_rate_begins_within_what_is_left() -> None:
+    budget = purse_of(1, own=1)
+    _, saved = budget.decide_rates(0, 0.0)
+    again = BudgetController(Plan((WATCHED,)), 1)
+    again.add_partition(0, 1.0, saved, [("m", 9.99, 0.5)])
+    for _ in range(5):
+        again.add_demand(0, WATCHED, ASSIGNMENT, 1.0)
+    assert again.is_decision_due(0, 1.0), "a quarter of the even pace is left: four evaluations a minute"
+    assert again.decide_rates(0, 1.0)[0].of("m").factor < 0.5
+
+
+def test_what_is_shown_of_a_partition_is_what_it_goes_on_with() -> None:
+    budget = purse_of(1, own=1)
+    budget.note_rates(Rates({"m": RateReduction(0.25), "gone": RateReduction(0.1)}))
+    assert (budget.factor("m"), budget.factor(ALL_MONITORS)) == (0.25, 0.25)
 
 
 def test_what_an_evaluation_will_cost_is_learnt_from_those_before() -> None:
@@ -120,13 +161,13 @@ def test_of_several_budgets_the_tightest_binds() -> None:
     plan = Plan((one, two), budget=Budget(usd_per_hour=1.0, usd_per_day=24.0, hard_cap=1.0))
     budget = BudgetController(plan, 1)
     budget.add_partition(0, 0.0, None, ())
-    assert budget.factor(ALL_MONITORS) == 0.0, "nothing is decided yet"
+    assert budget.factor(ALL_MONITORS) == 1.0, "nothing is decided yet, and nothing held back"
     budget.add_demand(0, one, ASSIGNMENT, 600.0)
     budget.add_demand(0, two, ASSIGNMENT, 1200.0)
     rates, _ = budget.decide_rates(0, 600.0)
     expected = pytest.approx((1.0 + (1.0 / 6.0) / 6.0) / 3600.0 / 0.03, rel=1e-5)
     assert (rates.of("one").factor, rates.of("two").factor) == (expected, expected)
-    assert (budget.factor("one"), budget.factor(ALL_MONITORS), budget.factor("unknown")) == (expected, expected, 0.0)
+    assert (budget.factor("one"), budget.factor(ALL_MONITORS), budget.factor("unknown")) == (expected, expected, 1.0)
 
 
 def test_the_factor_that_is_reported_is_the_lowest() -> None:
@@ -245,6 +286,7 @@ def test_a_fallback_takes_over_within_seconds_of_its_share_of_the_cap() -> None:
     watched = replace(WATCHED, assignments=(both,))
     budget = BudgetController(Plan((watched,)), 1)
     budget.add_partition(0, 0.0, None, ())
+    budget.add_demand(0, watched, both, 1.0)
     budget.decide_rates(0, 10.0)
     budget.settle(JOB, 0, 8.9, 15.0)
     assert not budget.is_decision_due(0, 25.0)
@@ -256,6 +298,7 @@ def test_a_fallback_takes_over_within_seconds_of_its_share_of_the_cap() -> None:
 
 def test_without_a_fallback_a_rate_holds_for_its_minute() -> None:
     budget = purse_of(1, own=1)
+    budget.add_demand(0, WATCHED, ASSIGNMENT, 1.0)
     budget.decide_rates(0, 10.0)
     budget.settle(JOB, 0, 9.9, 15.0)
     assert not budget.is_decision_due(0, 25.0)
