@@ -128,7 +128,7 @@ class Demand:
     def __init__(self) -> None:
         self.per_second: float | None = None
         self.units = 0.0
-        """What has come since the last update."""
+        """The sum of those since the last update."""
         self._squares = 0.0
 
     def add(self, units: float) -> None:
