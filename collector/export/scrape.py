@@ -25,13 +25,13 @@ def metrics_application(registry: CollectorRegistry, health: Health | None = Non
     async def ready(_request: web.Request) -> web.Response:
         results = state.results
         problems = state.problems(results)
-        degraded = any(result.status == "degraded" for result in results.values())
+        takes_work = state.takes_work(results)
         body = {
-            "status": "not ready" if problems else "degraded" if degraded else "ready",
+            "status": "not ready" if not takes_work else "degraded" if problems else "ready",
             "problems": problems,
             "checks": {name: asdict(result) for name, result in results.items()},
         }
-        return web.json_response(body, status=503 if problems else 200)
+        return web.json_response(body, status=200 if takes_work else 503)
 
     application.router.add_get("/readyz", ready)
     application.router.add_get("/metrics", make_aiohttp_handler(registry))

@@ -80,7 +80,7 @@ UNLIMITED_ATTEMPTS = 1_000_000
 class LayerContext:
     """The shared parts of one judge's layers. `limiter` and `breaker` are shared by judges of the same endpoint.
 
-    `unavailable` has the names of all judges that are unavailable now.
+    `unavailable` has the names of all judges that are unavailable now, and the problem of each.
     `confirm` waits until this process certainly owns what it evaluates.
     """
 
@@ -91,7 +91,7 @@ class LayerContext:
     definitions: AnswerStore
     limiter: EndpointLimiter
     breaker: CircuitBreaker
-    unavailable: set[str]
+    unavailable: dict[str, str]
     confirm: Confirm
 
 

@@ -22,7 +22,7 @@ from collector.errors import ConfigError
 from collector.evaluate.sampling.draw_key import draw_key
 from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.layers import LayerContext, wrapped, wrapped_for_batches
-from collector.judging.outage_reporter import ReportPolicy
+from collector.judging.outage_reporter import FIRST_ANSWER_WITHIN, ReportPolicy
 from collector.logs.log import Confirm, certain
 from collector.telemetry.health import Health
 from collector.telemetry.plain import to_terminal
@@ -181,6 +181,7 @@ class EndpointBreakers:
                 failures=settings.breaker.failures,
                 first_wait=settings.breaker.first_wait,
                 longest_wait=settings.breaker.longest_wait,
+                patience=math.inf if self._policy.awaited else FIRST_ANSWER_WITHIN,
                 on_open=lambda: self._opened(name, settings),
             )
         self._telemetry.counter(BREAKER_OPENED, name)
@@ -192,7 +193,9 @@ class EndpointBreakers:
         self._telemetry.counter(BREAKER_OPENED, name).inc()
         queues = not self._policy.awaited and settings.breaker.when_open == "pause"
         then = "requests wait" if queues else "requests fail"
-        self._policy.report(f"the circuit breaker of judge {name} is open: {then} until a probe is answered")
+        self._policy.report(
+            f"the circuit breaker of judge {name} is open: {then} until one that is sent to try it succeeds"
+        )
 
 
 def _is_in(breaker: CircuitBreaker, state: State) -> float:
@@ -234,7 +237,7 @@ async def open_judges(
     limits = limits_by_endpoint(configured[name] for name in names)
     limiters = {endpoint: endpoint_limits.limiter() for endpoint, endpoint_limits in limits.items()}
     breakers = EndpointBreakers(telemetry, policy)
-    unavailable = set[str]()
+    unavailable: dict[str, str] = {}
     judges: dict[str, Judge] = {}
     async with AsyncExitStack() as stack:
         for name in names:
@@ -269,7 +272,9 @@ async def open_judges(
             await batches.start()
         if health is not None and names:
             health.add(
-                "judges", lambda: f"unavailable: {', '.join(sorted(unavailable))}" if unavailable else None, vital=False
+                "judges",
+                lambda: "; ".join(f"{name} {unavailable[name]}" for name in sorted(unavailable)) or None,
+                vital=False,
             )
         panels = judges | _juries(config, judges)
         yield (

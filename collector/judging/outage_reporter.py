@@ -4,6 +4,8 @@ A judge that answers, but never what it was asked for, is reported by one senten
 """
 
 import asyncio
+import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -101,18 +103,18 @@ class OutageReporter(JudgeWrapper):
         settings: JudgeSettings,
         policy: ReportPolicy,
         clock: Callable[[], float] = time.monotonic,
-        unavailable: set[str] | None = None,
+        unavailable: dict[str, str] | None = None,
     ) -> None:
-        """`unavailable` has the judge's name from the first report of an outage until it answers."""
+        """`unavailable` has the judge's name and its problem from the first report of an outage until it answers."""
         super().__init__(judge)
         self._name = name
         self._settings = settings
         self._policy = policy
         self._clock = clock
-        self._unavailable = set[str]() if unavailable is None else unavailable
+        self._unavailable = dict[str, str]() if unavailable is None else unavailable
         self._answered = False
         self._failing_since: float | None = None
-        self._reported_at: float | None = None
+        self._reported: dict[str, float] = {}  # when each cause of the present outage was reported last
         self._unusable = UnusableAnswers(
             f"judge {name} {_where(settings)}", name, policy.report, policy.repeat_after, clock
         )
@@ -154,9 +156,9 @@ class OutageReporter(JudgeWrapper):
     def _record_success(self) -> None:
         self._answered = True
         self._failing_since = None
-        self._unavailable.discard(self._name)
-        if self._reported_at is not None:
-            self._reported_at = None
+        self._unavailable.pop(self._name, None)
+        if self._reported:
+            self._reported.clear()
             self._policy.report(f"judge {self._name} is available again")
 
     def _record_failure(self, error: JudgeError, started: float) -> None:
@@ -168,7 +170,7 @@ class OutageReporter(JudgeWrapper):
         if self._soon(wait or 0.0):
             return
         how_long = f" for up to {self._settings.deadline:g} s" if self._policy.awaited else ""
-        self._report(f"is unavailable ({error}); requests are retried{how_long}")
+        self._report(f"is unavailable ({error}); requests are retried{how_long}", cause=_cause(error))
 
     def _soon(self, wait: float = 0.0) -> bool:
         """Whether the outage is so short that it is not reported yet."""
@@ -177,7 +179,7 @@ class OutageReporter(JudgeWrapper):
 
     def _report_denied(self, error: JudgeDenied) -> None:
         then = "its evaluations fail" if self._policy.awaited else "its evaluations wait until that is mended"
-        self._report(f"refuses every request ({error}); {then}: {_remedy(error, self._name)}")
+        self._report(f"refuses every request ({error}); {then}: {_remedy(error, self._name)}", _cause(error))
 
     def _final(self, error: JudgeUnreachable) -> JudgeError:
         """The error as one that is not retried."""
@@ -192,12 +194,22 @@ class OutageReporter(JudgeWrapper):
             limit = f"requests time out after {self._settings.timeout:g} s (judges.{self._name}.timeout)"
             self._report(f"has not answered within {FIRST_ANSWER_WITHIN:g} s; {limit}")
 
-    def _report(self, problem: str) -> None:
-        self._unavailable.add(self._name)
+    def _report(self, problem: str, cause: str = "") -> None:
+        """Report the problem, unless its cause was reported lately: another cause has another remedy."""
+        self._unavailable[self._name] = problem
         now = self._clock()
-        if self._reported_at is None or now - self._reported_at >= self._policy.repeat_after:
-            self._reported_at = now
+        if now - self._reported.get(cause, -math.inf) >= self._policy.repeat_after:
+            self._reported[cause] = now
             self._policy.report(f"judge {self._name} {_where(self._settings)} {problem}")
+
+
+_STATUS = re.compile(r"HTTP \d{3}")
+
+
+def _cause(error: JudgeError) -> str:
+    """The kind of an outage: refused connections, HTTP 401, HTTP 503 …; texts of one kind may differ each time."""
+    status = _STATUS.search(str(error))
+    return status[0] if status else f"{type(error).__name__} {error.type}"
 
 
 def _where(settings: JudgeSettings) -> str:

@@ -10,6 +10,11 @@ an e-detector as below, and each begins from nothing:
 - *a further fall*: evidence against "the mean is no worse than the level it fell to, less the same distance". It has
   the threshold of the first fall. A further fall is a new alert, and pages again.
 
+The level of a fall that is found at once is a mix of before and after: its minute began with good scores. So it is open
+until it is settled: until some minutes have passed since the alert began, and the mean of their scores has a standard
+error of half of that distance at most, or a weight of 400. That mean is then the level if it is worse; until then no
+further fall is tested for.
+
 After a recovery the detector starts over; a fall within a day of it is the next one of the same incident. Since when:
 the last time at which the sum of shortfalls from the target was used up by scores on its good side, as a cumulative sum
 has it (Page 1954).
@@ -40,7 +45,7 @@ target count from the other end.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collector.statistics.bounded_sums import Sums
 
@@ -148,6 +153,8 @@ STAKES = (0.04, 0.1, 0.2, 0.4, 0.75)
 they are about are known to a half, so that steps of two lose little."""
 LARGEST_MARGIN = 0.1
 """How far from the target a mean may be at most to have recovered."""
+SETTLING_INTERVALS, LARGEST_SETTLING_WEIGHT = 5, 400.0
+"""What has to come after a fall's alert before its level is final: intervals with scores, and weight at most."""
 LEAST_SPAN = 0.001
 """The span that a hypothesis has at least: bets are divided by it."""
 CONTINUES = 1440
@@ -193,6 +200,8 @@ class Fall:
     number: int
     since: int
     level: float
+    settled: bool = False
+    """Whether the level is final: until then scores after the fall may correct it."""
 
 
 class DropLife:
@@ -233,6 +242,7 @@ class DropLife:
         self._further = self._recovering = [NOTHING] * len(STAKES)
         self._shortfall = self._weight = 0.0
         self._start = 0
+        self._after, self._intervals_after = Sums(), 0
 
     def step(self, number: int, sums: Sums, gains: Sequence[float] | None = None) -> None:
         """Take an interval: the detector's sums of its scores, and what it adds to every bet where that is known."""
@@ -255,13 +265,13 @@ class DropLife:
             self._recovering = _advance(self._recovering, recovered, sums, self._recovery_threshold, intervals)
             self.evidence, self.recovery = evidence(self._further), evidence(self._recovering)
         self._follow(number, sums, target)
-        self._decide(number, target)
+        self._decide(number, target, sums)
 
     def _target(self) -> Level:
         """The level of which the mean has fallen short if there is enough evidence."""
         lower, level = self.detector.lower_is_better, self.detector.target
         if self.fall is not None:
-            away = margin(level, self.fall.level)
+            away = margin(level, self.fall.level) if self.fall.settled else 1.0  # a level that no mean can be beyond
             level = min(1.0, max(0.0, self.fall.level + (away if lower else -away)))
         return Level(level, at_most=lower)
 
@@ -277,13 +287,27 @@ class DropLife:
         self._shortfall = max(0.0, self._shortfall + target.shortfall(sums))
         self._weight = self._weight + sums.w if self._shortfall else 0.0
 
-    def _decide(self, number: int, target: Level) -> None:
+    def _settling(self, fall: Fall, sums: Sums) -> Fall:
+        """The fall after one more interval: with its final level, if enough scores have come since the alert began."""
+        self._after += sums
+        self._intervals_after += 1
+        sure = self._after.w >= LARGEST_SETTLING_WEIGHT or (
+            2.0 * self._after.stderr <= margin(self.detector.target, fall.level)
+        )
+        if not sure or self._intervals_after < SETTLING_INTERVALS:
+            return fall
+        worse = max if self.detector.lower_is_better else min
+        return replace(fall, level=worse(fall.level, self._after.mean), settled=True)
+
+    def _decide(self, number: int, target: Level, sums: Sums) -> None:
         if self.evidence > self.detector.threshold:
             short = self._shortfall / self._weight if self._weight else 0.0
             level = target.value + short if target.at_most else target.value - short
             self.before = self.fall
             self._falls = self.next_number(number)
             self.fall = Fall(self._falls, self._start, level)
+        elif self.fall is not None and not self.fall.settled:
+            self.fall = self._settling(self.fall, sums)
         if self.recovery > self._recovery_threshold:
             self.fall = self.before = None
             self.recovered = number + 1

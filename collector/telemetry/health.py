@@ -54,13 +54,18 @@ class Health:
         """The present result of each check, by name."""
         return {name: _result(*check) for name, check in self._checks.items()}
 
+    def takes_work(self, results: Mapping[str, CheckResult]) -> bool:
+        """Whether work should be sent here: it has started, does not drain, and no vital check fails."""
+        ready = self._started and not self._draining
+        return ready and all(result.status != "failing" for result in results.values())
+
     def problems(self, results: Mapping[str, CheckResult]) -> list[str]:
-        """Why no work should be sent here, given the results of the checks; nothing if the process is ready."""
+        """What is wrong, given the results of the checks; nothing if all is well."""
         if self._draining:
             return ["draining"]
         if not self._started:
             return ["starting"]
-        return [f"{name}: {result.detail}" for name, result in results.items() if result.status == "failing"]
+        return [f"{name}: {result.detail}" for name, result in results.items() if result.status != "ok"]
 
 
 def _result(check: Check, vital: bool) -> CheckResult:

@@ -1,6 +1,7 @@
 """Circuit breakers for judge endpoints that are unavailable, and what happens to questions while one is open."""
 
 import asyncio
+import math
 import random
 import time
 from collections import deque
@@ -14,6 +15,8 @@ from evaluators.judges.wrapper import JudgeWrapper
 
 _WINDOW, _MOSTLY = 4, 0.9
 """The calls that are looked at, in rows of failures that open it, and the share of failures that opens it, too."""
+_FEWEST, _WORKED = 3, 180.0
+"""The failures in a row, and their seconds, that open it, too: one question that is asked again makes few of them."""
 _LONGEST_LIMITED = 300.0
 """Seconds after which a question is tried again where the endpoint asks for a longer wait: its limit may be raised."""
 State = Literal["closed", "half_open", "open"]
@@ -37,12 +40,15 @@ class CircuitBreaker:
 
     `longest_wait` (s) bounds the doubling.
 
+    `patience` is the seconds of failures alone after which it opens, too, if the endpoint has never answered; else 180.
+
     `on_open` is called each time it opens. Being rate limited is no failure: the endpoint works.
     """
 
     failures: InitVar[int] = 10
     first_wait: float = 5.0
     longest_wait: float = 60.0
+    patience: float = math.inf
     clock: Callable[[], float] = time.monotonic
     on_open: Callable[[], None] = lambda: None
 
@@ -51,6 +57,7 @@ class CircuitBreaker:
         self._failures = 0
         self._recent = deque[bool](maxlen=_WINDOW * failures)  # whether each failed
         self._answered = False
+        self._failing_since = 0.0
         self._wait = self.first_wait
         self._probe_at = 0.0
         self.state: State = "closed"
@@ -96,13 +103,17 @@ class CircuitBreaker:
 
     def record_failure(self, *, probe: bool) -> None:
         """The endpoint has not answered. Questions sent before it opened change nothing any more."""
+        now = self.clock()
+        self._failing_since = self._failing_since if self._failures else now
         self._failures += 1
         self._recent.append(True)
+        patience = max(self.patience, _WORKED) if self._answered else self.patience
+        long = self._failures >= _FEWEST and now - self._failing_since >= patience
         mostly = len(self._recent) == self._recent.maxlen and sum(self._recent) >= _MOSTLY * len(self._recent)
         if probe:
             self._wait = min(2 * self._wait, self.longest_wait)
             self._open()
-        elif self.state == "closed" and (mostly or self._failures >= self._limit):
+        elif self.state == "closed" and (mostly or long or self._failures >= self._limit):
             self._open()
 
     def abandon_probe(self) -> None:

@@ -12,13 +12,16 @@ import numpy as np
 
 from collector.config.alerts import DAY as SECONDS_OF_A_DAY
 from collector.config.alerts import AlertSettings
+from collector.statistics.bounded_sums import VARIANCE_FLOOR
 from collector.statistics.incident import (
     CONTINUES,
     LARGEST_MARGIN,
+    LARGEST_SETTLING_WEIGHT,
     LEAST_SPAN,
     MOST_INTERVALS,
     NOTHING,
     ROOM,
+    SETTLING_INTERVALS,
     STAKES,
     DropDetector,
     fans_coefficient,
@@ -62,6 +65,17 @@ class Lives:
         self._recovering = np.full((runs, len(STAKES)), NOTHING)
         self._idle = np.zeros(runs, int)
         self._short, self._weight = np.zeros(runs), np.zeros(runs)
+        self._settled, self._after = np.zeros(runs, bool), np.zeros((6, runs))
+
+    def _settle(self, settling: np.ndarray, minute: tuple[np.ndarray, ...], margin: np.ndarray) -> None:
+        self._after += np.where(settling, np.stack((*minute, np.ones_like(margin))), 0.0)
+        w, wy, w2, w2y, w2y2, intervals = self._after
+        mean = wy / np.maximum(w, 1e-12)
+        squares = np.maximum(0.0, w2y2 - 2 * mean * w2y + mean**2 * w2) + VARIANCE_FLOOR * w2
+        sure = (4 * squares <= (margin * w) ** 2) | (w >= LARGEST_SETTLING_WEIGHT)
+        now = settling & sure & (intervals >= SETTLING_INTERVALS)
+        self.level = np.where(now, np.minimum(self.level, mean), self.level)
+        self._settled |= now
 
     def step(self, minutes: Minutes, minute: int) -> None:
         w = minutes.w[minute]
@@ -73,9 +87,10 @@ class Lives:
             states[self._over & known] = NOTHING
         self._short[self._over & known] = 0.0
         self._weight[self._over & known] = 0.0
+        self._after[:, self._over & known] = 0.0
         incident = self.falls > 0
         margin = np.minimum((target - self.level) / 2.0, LARGEST_MARGIN)
-        null = np.where(incident, np.clip(self.level - margin, 0.0, 1.0), target)
+        null = np.where(incident, np.clip(self.level - np.where(self._settled, margin, 1.0), 0.0, 1.0), target)
         quiet = known & ~incident
         _advance(self._drop, minutes.gains[minute], quiet, self.of.ceiling, intervals)
         evidence = np.where(incident, NOTHING, _evidence(self._drop))
@@ -98,6 +113,8 @@ class Lives:
         self._short = np.where(known, np.maximum(0.0, self._short + null * w - wy), self._short)
         self._weight = np.where(known, np.where(self._short > 0, self._weight + w, 0.0), self._weight)
         fired, ended = known & (evidence > self.of.threshold), known & (recovery > RECOVERS)
+        self._settle(known & incident & ~fired & ~self._settled, (w, wy, w2, w2y, w2y2), margin)
+        self._settled &= ~fired
         mean = null - self._short / np.maximum(self._weight, 1e-12)
         self.level = np.where(fired, mean, self.level)
         goes_on = np.where(incident | (minute - self._recovered < CONTINUES), self._number, 0)

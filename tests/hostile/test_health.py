@@ -29,9 +29,9 @@ async def test_ready_from_the_start_until_it_drains():
         health.add("judges", lambda: problems.get("judges"), vital=False)
         assert await ask("/readyz") == (200, [])
         problems["judges"] = "unavailable: judge.example"
-        assert await ask("/readyz") == (200, []), "no other process could reach it either"
+        assert await ask("/readyz") == (200, ["judges: unavailable: judge.example"]), "no other process could do more"
         problems["log"] = "no broker"
-        assert await ask("/readyz") == (503, ["log: no broker"])
+        assert await ask("/readyz") == (503, ["log: no broker", "judges: unavailable: judge.example"])
         health.drain()
         assert await ask("/readyz") == (503, ["draining"])
         assert (await ask("/healthz"))[0] == 200
@@ -50,7 +50,7 @@ async def test_each_check_is_named_with_what_it_finds_and_has_a_metric():
         async with session.get("/readyz") as response:
             assert await response.json() == {
                 "status": "degraded",
-                "problems": [],
+                "problems": ["judges: unavailable: judge.example"],
                 "checks": {
                     "log": {"status": "ok", "detail": ""},
                     "judges": {"status": "degraded", "detail": "unavailable: judge.example"},

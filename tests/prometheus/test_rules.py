@@ -161,6 +161,23 @@ def test_one_fall_is_one_alert_however_many_windows_show_it(tmp_path: Path):
     )
 
 
+def test_one_step_is_one_fall_and_its_level_is_the_one_after_it(tmp_path: Path):
+    """It was two alerts: the first level was a mix of before and after, and its correction counted as a further fall."""
+    levels = ((60, 0.9), (61, 0.75), (62, 0.5), (120, 0.2))
+    stream = Stream(per_minute=60, mean=lambda now: next(m for end, m in levels if now < end), seed=3).run(120)
+    path = by_plain_reference(configured(), stream)
+    assert {fall.number for *_, fall in path if fall} == {1}
+    told = {
+        "expr": 'count(count_over_time(ALERTS{alertname="EvalstreamScoreDropped"}[2h]))',
+        "eval_time": "120m",
+        "exp_samples": [{"labels": "{}", "value": 1}],
+    }
+    level = is_near("evalstream:drop_level", 0.2, 119)
+    level["expr"] = str(level["expr"]).replace("0.0001", "0.03")
+    values = [told, level, *life_in_rules(path, 3)]
+    run(tmp_path, configured(), [{"inputs": in_full(120, stream), "values": values}])
+
+
 def test_alerts_of_a_version_that_is_replaced_end(tmp_path: Path):
     """They went on for a day; another replica that still runs the version keeps them."""
     stream = Stream(per_minute=4, mean=drop_at(60, 0.6), seed=5).run(120)
@@ -210,7 +227,7 @@ def life_in_rules(path: list[tuple[float, float, Fall | None]], every: int) -> I
 
 def incidents(minute: int) -> float:
     """A drop, a recovery, a second drop that becomes deeper, and a recovery."""
-    levels = ((60, MEAN), (110, 0.5), (190, MEAN), (240, 0.6), (310, 0.2), (400, 0.85))
+    levels = ((60, MEAN), (110, 0.5), (190, MEAN), (280, 0.6), (350, 0.2), (440, 0.85))
     return next(mean for end, mean in levels if minute < end)
 
 
@@ -222,11 +239,11 @@ def test_the_life_of_an_alert_in_rules_is_that_of_the_plain_code(
 ):
     """To four decimals, minute by minute, weighted or not, over two incidents and their recoveries."""
     config = configured()
-    stream = Stream(per_minute, mean=incidents, weight=weight, turns=turns, seed=7).run(400)
+    stream = Stream(per_minute, mean=incidents, weight=weight, turns=turns, seed=7).run(440)
     path = by_plain_reference(config, stream)
     numbers = [fall.number if fall else 0 for *_, fall in path]
     assert [number for number, _ in groupby(numbers)] == [0, 1, 0, 2, 3, 0]
-    run(tmp_path, config, [{"inputs": in_full(400, stream), "values": list(life_in_rules(path, 7))}])
+    run(tmp_path, config, [{"inputs": in_full(440, stream), "values": list(life_in_rules(path, 7))}])
 
 
 @pytest.mark.long

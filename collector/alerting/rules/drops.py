@@ -18,13 +18,16 @@ from collector.alerting.rules import series
 from collector.alerting.rules.model import AlertingRule, RecordingRule, RuleGroup, Timing, selector
 from collector.alerting.rules.targets import INTERVAL, Target
 from collector.config.alerts import DAY, AlertSettings
+from collector.statistics.bounded_sums import VARIANCE_FLOOR
 from collector.statistics.incident import (
     CONTINUES,
     LARGEST_MARGIN,
+    LARGEST_SETTLING_WEIGHT,
     LEAST_SPAN,
     MOST_INTERVALS,
     NOTHING,
     ROOM,
+    SETTLING_INTERVALS,
     STAKES,
     DropDetector,
     fans_coefficient,
@@ -120,13 +123,12 @@ class States:
 def incident_rules(detector: DropDetector, states: States, recovers: float) -> Iterator[RecordingRule]:
     """Within an incident: the levels that are tested, the states of their bets, and the evidence of a recovery."""
     lower, target = detector.lower_is_better, detector.target
-    level = states.last(series.DROP_LEVEL)
-    fallen = f"{level} - {target:g}" if lower else f"{target:g} - {level}"
-    margin = f"clamp_max(({fallen}) / 2, {LARGEST_MARGIN:g})"
+    level, margin = states.last(series.DROP_LEVEL), _margin(detector, states)
     worse = "+" if lower else "-"
+    unsettled = f"(1 - {states.before(series.DROP_SETTLED, 0)})"  # a mean cannot be beyond 0 and 1
     yield states.rule(
         series.DROP_NULL,
-        f"(clamp({level} {worse} {margin}, 0, 1) and {states.in_incident} and {states.scraped})"
+        f"(clamp({level} {worse} {margin} {worse} {unsettled}, 0, 1) and {states.in_incident} and {states.scraped})"
         f" or {states.number(target)}",
     )
     yield states.rule(
@@ -147,6 +149,37 @@ def incident_rules(detector: DropDetector, states: States, recovers: float) -> I
             f"{states.evidence(series.RECOVERY_LOG_E)} and {states.in_incident}", otherwise=NOTHING
         ),
     )
+
+
+def _margin(detector: DropDetector, states: States) -> str:
+    level, target = states.last(series.DROP_LEVEL), detector.target
+    fallen = f"{level} - {target:g}" if detector.lower_is_better else f"{target:g} - {level}"
+    return f"clamp_max(({fallen}) / 2, {LARGEST_MARGIN:g})"
+
+
+def settling_rules(detector: DropDetector, states: States) -> Iterator[RecordingRule]:
+    """What has come after the alert's begin, and whether it settles the level of the fall."""
+    settled = states.before(series.DROP_SETTLED, 0)
+    grown = dict(zip(series.SUMS, states.deltas(), strict=True)) | {"intervals": f"({states.scraped} > bool 0)"}
+    for key, more in grown.items():
+        before = states.before(series.DROP_AFTER, 0, {"sum": key})
+        yield states.rule(
+            series.DROP_AFTER, f"({before} + {more} * (1 - {settled})) and {states.in_incident}", {"sum": key}
+        )
+    w, wy, w2, w2y, w2y2, intervals = (_after(states, key) for key in grown)
+    squares = f"(clamp_min({w2y2} - 2 * {wy} / {w} * {w2y} + ({wy} / {w}) ^ 2 * {w2}, 0) + {VARIANCE_FLOOR:g} * {w2})"
+    sure = f"(4 * {squares} <= bool ({_margin(detector, states)} * {w}) ^ 2)"
+    enough = f"({w} >= bool {LARGEST_SETTLING_WEIGHT:g})"
+    yield states.rule(
+        series.DROP_SETTLED,
+        f"clamp_max({settled} + ({sure} + {enough}) * ({intervals} >= bool {SETTLING_INTERVALS}), 1)"
+        f" and {states.in_incident}",
+    )
+
+
+def _after(states: States, key: str) -> str:
+    """A sum of what came after the alert's begin, without its label."""
+    return f"sum by ({', '.join(states.by)}) ({series.DROP_AFTER}{selector(**states.where, sum=key)})"
 
 
 def _gain(states: States, null: str, stake: float, *, at_most: bool) -> str:
@@ -192,9 +225,9 @@ def ending_rules(states: States, detector: DropDetector, recovers: float) -> Ite
     fires = f"({states.now(series.DROP_EVIDENCE)} > {detector.threshold:.4f})"
     ends = f"({states.now(series.RECOVERY_EVIDENCE)} > {recovers:.4f})"
 
-    def fixed(record: str, value: str) -> RecordingRule:
+    def fixed(record: str, value: str, stays: str = "") -> RecordingRule:
         """The values recorded when the alert fires; they stay the same afterwards."""
-        stays = f"{states.last(record)} and {states.in_incident} and {states.scraped}"
+        stays = f"{stays or states.last(record)} and {states.in_incident} and {states.scraped}"
         return states.rule(record, f"(({value}) and {fires}) or ({stays})")
 
     yield fixed(series.DROP_SINCE, states.now(series.DROP_START))
@@ -202,7 +235,11 @@ def ending_rules(states: States, detector: DropDetector, recovers: float) -> Ite
     yield fixed(series.DROP_BEFORE, f"({earlier}) or {states.now(series.DROP_USUAL)}")
     null = states.now(series.DROP_NULL)
     short = f"{states.now(series.DROP_SHORTFALL)} / ({states.now(series.DROP_WEIGHT)} > 0)"
-    yield fixed(series.DROP_LEVEL, f"({null} {'+' if detector.lower_is_better else '-'} {short}) or {null}")
+    lower = detector.lower_is_better
+    level, mean = states.last(series.DROP_LEVEL), f"{_after(states, 'wy')} / {_after(states, 'w')}"
+    worse = f"{level} {'<' if lower else '>'} {mean}"
+    settled = f"(({mean} and {worse} and {states.now(series.DROP_SETTLED)} > 0) or {level})"
+    yield fixed(series.DROP_LEVEL, f"({null} {'+' if lower else '-'} {short}) or {null}", settled)
     incident, day = states.now(series.DROP_INCIDENT), states.timing.text(CONTINUES * INTERVAL)
     recent = f"sum by ({', '.join(states.by)}) (max_over_time({states.now(series.DROP_FALLS)}[{day}]))"
     earlier = f"({incident} == bool 0) * ({recent} or {states.number(0)})"
@@ -275,6 +312,7 @@ def detector_rules(
     )
     yield RecordingRule(series.DROP_THRESHOLD, f"vector({detector.threshold:.4f})", states.where)
     yield from following_rules(detector, states)
+    yield from settling_rules(detector, states)
     yield from ending_rules(states, detector, recovers)
 
 

@@ -179,9 +179,9 @@ def join_readiness(answers: Mapping[int, str | None]) -> tuple[int, dict[str, An
     read = {number: _readiness(answer) for number, answer in answers.items()}
     problems = [f"worker {number}: {problem}" for number, body in read.items() for problem in body["problems"]]
     checks = {f"worker {number}: {name}": of for number, body in read.items() for name, of in body["checks"].items()}
-    degraded = any(body["status"] == "degraded" for body in read.values())
-    status = "not ready" if problems else "degraded" if degraded else "ready"
-    return 503 if problems else 200, {"status": status, "problems": problems, "checks": checks}
+    unready = not read or any(body["status"] == "not ready" for body in read.values())
+    status = "not ready" if unready else "degraded" if problems else "ready"
+    return 503 if unready else 200, {"status": status, "problems": problems, "checks": checks}
 
 
 def _readiness(answer: str | None) -> dict[str, Any]:

@@ -181,3 +181,16 @@ async def test_what_is_of_no_use_for_another_reason_has_its_own_remedy(type, rem
         await rig.ask()
     [report] = rig.reports
     assert report.endswith(f"so their evaluations fail; {remedy}")
+
+
+async def test_another_cause_of_the_same_outage_is_reported_once_and_at_once():
+    """Refused, then another server answers with 401, then 429: each has another remedy."""
+    denied = JudgeDenied("the judge answered HTTP 401 (bad key)", remedy="key")
+    limited = JudgeUnavailable("the judge answered HTTP 429", retry_after=2.0, type="judge_rate_limited")
+    rig = Rig(REFUSED, REFUSED, denied, denied, limited, denied, REFUSED, awaited=False)
+    for _ in range(7):
+        await rig.ask(after=1.0)
+    causes = [
+        next(cause for cause in ("connection refused", "HTTP 401", "HTTP 429") if cause in each) for each in rig.reports
+    ]
+    assert causes == ["connection refused", "HTTP 401", "HTTP 429"]

@@ -23,7 +23,7 @@ DETECTOR = DropDetector(target=0.77, threshold=threshold(90 * 86400.0, 60.0, 1))
 
 def two_incidents(minute: int) -> float:
     """A drop, its repair, a drop that becomes deeper, and its repair."""
-    levels = ((60, MEAN), (110, 0.5), (190, MEAN), (240, 0.6), (310, 0.2), (400, 0.85))
+    levels = ((60, MEAN), (110, 0.5), (190, MEAN), (280, 0.6), (350, 0.2), (440, 0.85))
     return next(mean for end, mean in levels if minute < end)
 
 
@@ -42,12 +42,12 @@ def mirrored(sums: Sums) -> Sums:
 
 
 def test_two_incidents_page_end_and_page_again() -> None:
-    stream = Stream(4.0, mean=two_incidents, seed=7).run(400)
+    stream = Stream(4.0, mean=two_incidents, seed=7).run(440)
     numbers = [number for number, _ in lived(stream)]
     path = [(number, len(list(run))) for number, run in groupby(numbers)]
     assert [number for number, _ in path] == [0, 1, 0, 2, 3, 0]
     first, ended, second, further, last = np.cumsum([length for _, length in path])[:5]
-    assert 60 <= first < 110 <= ended < 190 <= second < 250 < further < 310 <= last < 400
+    assert 60 <= first < 110 <= ended < 190 <= second < 280 < further < 350 <= last < 440
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -63,6 +63,37 @@ def test_a_fall_a_recovery_below_the_target_and_a_second_fall_are_one_incident(s
     assert told[0] == 0
     assert pages == list(range(1, len(pages) + 1)), "each page has the next number"
     assert numbers[999] != 0, "the second fall has an alert: its own, or the first one's that never ended"
+
+
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_one_step_is_one_fall_although_its_first_minutes_are_a_mix(seed: int, lower: bool) -> None:
+    """From .9 to .2 within a minute, 60 conversations a minute: the first estimate of the level is a mix of both."""
+
+    def mean(minute: int) -> float:
+        return next(level for end, level in ((60, 0.9), (61, 0.75), (62, 0.5), (180, 0.2)) if minute < end)
+
+    target = 0.25 if lower else 0.75
+    life = DropLife(DropDetector(target, DETECTOR.threshold, lower_is_better=lower), RECOVERS)
+    falls = set[int]()
+    for minute, sums in enumerate(Stream(60.0, mean=mean, seed=seed).run(180).deltas()):
+        life.step(minute, mirrored(sums) if lower else sums)
+        falls |= {life.fall.number} if life.fall else set()
+    assert falls == {1}
+    assert life.fall is not None
+    assert 59 <= life.fall.since <= 62
+    assert life.fall.level == pytest.approx(0.8 if lower else 0.2, abs=0.05)
+
+
+def test_a_second_fall_is_one_of_its_own_soon_after_the_first_is_settled() -> None:
+    def mean(minute: int) -> float:
+        return next(level for end, level in ((60, 0.9), (80, 0.6), (180, 0.2)) if minute < end)
+
+    numbers = [number for number, _ in lived(Stream(60.0, mean=mean, seed=3).run(180))]
+    first, second = numbers.index(1), numbers.index(2)
+    assert 60 <= first < 70
+    assert 80 <= second < 84
+    assert max(numbers) == 2
 
 
 def test_a_fall_says_since_when_and_to_which_level() -> None:

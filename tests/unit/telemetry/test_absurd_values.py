@@ -69,5 +69,6 @@ def test_a_health_check_that_cannot_be_made_is_degraded_and_nothing_more() -> No
     results = health.results
     assert results["log"].status == "degraded"
     assert "KeyError" in results["log"].detail
-    assert health.problems(results) == []
+    assert health.takes_work(results)
+    assert health.problems(results) == ["log: cannot be checked: KeyError('x')"]
     assert telemetry.registry.get_sample_value("evalstream_health_check_ok", {"check": "log"}) == 0

@@ -70,7 +70,10 @@ def test_within_an_incident_levels_are_tested_half_way_to_the_target_and_as_far_
     level = last(series.DROP_LEVEL)
     fallen = f"{level} - 0.25" if detector is LOW else f"0.75 - {level}"
     margin = f"clamp_max(({fallen}) / 2, 0.1)"
-    assert named(series.DROP_NULL, detector).expr.startswith(f"(clamp({level} {worse} {margin}, 0, 1) and ")
+    over = f"({series.DROP_STARTS_OVER}{OF} > 0)"
+    settled = f"({last(series.DROP_SETTLED)} unless {over} or {series.EVIDENCE_DELTAS['w']}{OF} * 0 + 0)"
+    tested = f"(clamp({level} {worse} {margin} {worse} (1 - {settled}), 0, 1) and "
+    assert named(series.DROP_NULL, detector).expr.startswith(tested)
     assert named(series.RECOVERY_NULL, detector).expr.startswith(f"({detector.target} {worse} {margin}) and ")
 
 

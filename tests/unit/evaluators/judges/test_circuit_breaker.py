@@ -242,3 +242,20 @@ async def test_a_command_does_not_wait_for_a_rate_limit():
     world.endpoint.error = JudgeUnavailable("quota", type="judge_rate_limited")
     with pytest.raises(JudgeUnavailable, match="quota"):
         await QueueWhileOpen(world.judge, world.breaker, longest=0.0, clock=lambda: world.now).ask(Prompt("x"), Reply)
+
+
+@pytest.mark.parametrize(("answered", "seconds"), [(False, 30.0), (True, 180.0)])
+async def test_one_question_that_alone_is_asked_again_opens_it(answered, seconds):
+    """Steps of `g_eval` come first: one question for all that wait, which makes few failures in a row."""
+    world = World()
+    world.breaker = CircuitBreaker(failures=20, patience=30.0, clock=lambda: world.now, on_open=world.open)
+    world.judge = CircuitBreakerJudge(world.endpoint, world.breaker)
+    if answered:
+        await world.judge.ask(Prompt("x"), Reply)
+    for moment in (0.0, 1.0, 4.0, 12.0, seconds - 1.0):
+        world.now = moment
+        await world.fail(1)
+    assert world.breaker.state == "closed"
+    world.now = seconds
+    await world.fail(1)
+    assert (world.breaker.state, world.opened) == ("open", 1)

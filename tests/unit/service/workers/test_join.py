@@ -78,8 +78,9 @@ def body(status: str, *problems: str) -> str:
 def test_all_have_to_be_ready() -> None:
     status, answer = join_readiness({1: body("ready"), 2: body("ready")})
     assert (status, answer["status"], sorted(answer["checks"])) == (200, "ready", ["worker 1: log", "worker 2: log"])
-    status, answer = join_readiness({1: body("ready"), 2: body("degraded")})
+    status, answer = join_readiness({1: body("ready"), 2: body("degraded", "judges: main is unavailable")})
     assert (status, answer["status"]) == (200, "degraded")
+    assert answer["problems"] == ["worker 2: judges: main is unavailable"]
     status, answer = join_readiness({1: body("not ready", "starting"), 2: None})
     assert status == 503
     assert answer["problems"] == ["worker 1: starting", "worker 2: it does not answer"]
