@@ -154,7 +154,7 @@ they are about are known to a half, so that steps of two lose little."""
 LARGEST_MARGIN = 0.1
 """How far from the target a mean may be at most to have recovered."""
 SETTLING_INTERVALS, LARGEST_SETTLING_WEIGHT = 5, 400.0
-"""What has to come after a fall's alert before its level is final: intervals with scores, and weight at most."""
+"""Intervals with scores after a fall's alert before its level is final, and the weight that always suffices."""
 LEAST_SPAN = 0.001
 """The span that a hypothesis has at least: bets are divided by it."""
 CONTINUES = 1440

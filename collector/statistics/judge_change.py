@@ -110,9 +110,13 @@ def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden ca
     where = f"{shift.count} {cases} at {datetime.fromtimestamp(after[-1].at, UTC):%H:%M} UTC"
     if abs(shift.mean) > half:
         moved = f"moved by {shift.mean:+.2f} ± {Z * shift.stderr:.2f}"
-        return JudgeVerdict(True, shift.mean, f"The judge has changed: its scores of {where} {moved}.")
+        return JudgeVerdict(True, shift.mean, f"The judge has changed: {where}, scored again, {moved}.")
     most = abs(shift.mean) + half
-    return JudgeVerdict(False, most, f"The judge has not changed on {where} (shift at most {most:.2f}).")
+    return JudgeVerdict(
+        False,
+        most,
+        f"{where}, scored again, show no change of the judge; a shift of up to {most:.2f} cannot be excluded.",
+    )
 
 
 def _known(runs: Sequence[GoldenRun]) -> dict[str, list[float]]:

@@ -60,7 +60,7 @@ class Health:
         return ready and all(result.status != "failing" for result in results.values())
 
     def problems(self, results: Mapping[str, CheckResult]) -> list[str]:
-        """What is wrong, given the results of the checks; nothing if all is well."""
+        """The problems, given the results of the checks; none if all is well."""
         if self._draining:
             return ["draining"]
         if not self._started:

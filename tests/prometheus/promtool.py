@@ -114,6 +114,8 @@ def firing(minute: int, alert: str, *labels: Mapping[str, str]) -> dict[str, Any
 def run(folder: Path, config: Config, cases: Sequence[Mapping[str, Any]], *, made: RuleSet | None = None) -> None:
     """Run cases of `inputs`, `alerts` (see `firing`) and `values` (expression, minute, expected samples).
 
+    `texts` are promtool's own `alert_rule_test`.
+
     Alerts are compared through the series ALERTS, which holds their labels without their texts.
     """
     rules = folder / "rules.yml"
@@ -127,7 +129,14 @@ def run(folder: Path, config: Config, cases: Sequence[Mapping[str, Any]], *, mad
             )
             samples = [{"labels": _labels(labels), "value": 1} for labels in each["labels"]]
             expressions.append({"expr": expr, "eval_time": f"{each['minute']}m", "exp_samples": samples})
-        tests.append({"interval": "1m", "input_series": case["inputs"], "promql_expr_test": expressions})
+        tests.append(
+            {
+                "interval": "1m",
+                "input_series": case["inputs"],
+                "promql_expr_test": expressions,
+                "alert_rule_test": list(case.get("texts", [])),
+            }
+        )
     document = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": tests}
     path = folder / "tests.yml"
     path.write_text(yaml.safe_dump(document, width=1_000_000))

@@ -175,7 +175,25 @@ def test_one_step_is_one_fall_and_its_level_is_the_one_after_it(tmp_path: Path):
     level = is_near("evalstream:drop_level", 0.2, 119)
     level["expr"] = str(level["expr"]).replace("0.0001", "0.03")
     values = [told, level, *life_in_rules(path, 3)]
-    run(tmp_path, configured(), [{"inputs": in_full(120, stream), "values": values}])
+    summary = "helpful of chatbot: the mean score has dropped below its target of 0.77, from 0.899 to 0.2"
+    description = (
+        "The mean fell at 1970-01-01 01:01:00 +0000 UTC, from 0.899 to 0.2. Over the last hour the mean of helpful "
+        "(chatbot) is 0.675 ± 0.013, from 3630 effective conversations (some may be from before the fall); its target "
+        "is 0.77. The alert ends when the mean is surely more than half-way back to its target, and within 0.1 of it. "
+        "More than 3.5 standard errors beyond the target: the mean of 15m (0.211), 1h (0.675), 6h (0.732), 24h "
+        "(0.732). No part of the traffic is known to explain it."
+    )
+    expected = {
+        "exp_labels": {**SERIES, "alertname": "EvalstreamScoreDropped", "severity": "page", "fall": "1"},
+        "exp_annotations": {
+            "summary": summary,
+            "description": description,
+            "runbook_url": "deploy/runbooks/EvalstreamScoreDropped.md",
+        },
+    }
+    expected["exp_labels"].pop("segment", None)
+    told_so = {"eval_time": "80m", "alertname": "EvalstreamScoreDropped", "exp_alerts": [expected]}
+    run(tmp_path, configured(), [{"inputs": in_full(120, stream), "values": values, "texts": [told_so]}])
 
 
 def test_alerts_of_a_version_that_is_replaced_end(tmp_path: Path):
@@ -190,10 +208,14 @@ def test_alerts_of_a_version_that_is_replaced_end(tmp_path: Path):
         ]
 
     replaced, both = described("1+0x109 0+0x60", "_x110 1+0x60"), described("1+0x170", "_x110 1+0x60")
+    killed = described("1+0x109 0+0x3 stale", "_x110 1+0x3 stale")  # then nothing is scraped
     page = {"alertname": "EvalstreamScoreDropped", "severity": "page"}
     counted = in_full(120, stream)
-    for more, after in ((replaced, ()), (both, (page,))):
-        alerts = [firing(109, page["alertname"], page), firing(112, page["alertname"], *after)]
+    for more, after in ((replaced, ()), (both, (page,)), (killed, ())):
+        alerts = [
+            firing(109, page["alertname"], page),
+            *(firing(at, page["alertname"], *after) for at in (112, 117, 119)),
+        ]
         run(tmp_path, configured(), [{"inputs": [*counted, *more], "alerts": alerts}])
 
 

@@ -158,7 +158,7 @@ def _margin(detector: DropDetector, states: States) -> str:
 
 
 def settling_rules(detector: DropDetector, states: States) -> Iterator[RecordingRule]:
-    """What has come after the alert's begin, and whether it settles the level of the fall."""
+    """The growth of the sums after the alert's begin, and whether it settles the level of the fall."""
     settled = states.before(series.DROP_SETTLED, 0)
     grown = dict(zip(series.SUMS, states.deltas(), strict=True)) | {"intervals": f"({states.scraped} > bool 0)"}
     for key, more in grown.items():

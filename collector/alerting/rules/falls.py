@@ -32,16 +32,19 @@ CAUSES = Fact(
         form="humanizePercentage",
         unit=" of the change",
         intro="It is explained by ",
-        otherwise="No part of the traffic is known to explain it.",
-        elsewhere="`evalstream diagnose` says what explains it.",
+        otherwise="No part of the traffic is known to explain it",
+        elsewhere="`evalstream diagnose` says what explains it",
     ),
 )
 """The parts of the traffic that explain a drop, as a process that watches scores has found them."""
 JUDGE_CHANGED, JUDGE_UNCHANGED = (
     Fact(JUDGE_MOVED.name, series.BY, {"verdict": verdict}, phrase=phrase)
     for verdict, phrase in (
-        ("changed", "The judge has changed: its scores of the same cases moved by {}. "),
-        ("unchanged", "The judge has not changed: its scores of the same cases moved by {} at most. "),
+        ("changed", "The judge has changed: the same cases, scored again, moved by {}. "),
+        (
+            "unchanged",
+            "The same cases, scored again, show no change of the judge; a shift of up to {} cannot be excluded. ",
+        ),
     )
 )
 """The verdict on the judge by cases that were judged before, as a process that watches scores has it."""
@@ -85,7 +88,7 @@ _BOUNDS = "With what has no score, the mean of all of the last %s is between {} 
 _CLIPPED = (
     "A share of {} of the weight of the last hour is left out of the mean, as no conversation may outweigh the others. "
 )
-_DOUBT = "Other firing alerts explain at most {} of the distance to the target. "
+_DOUBT = "Missing or doubtful scores may account for {} of the distance to the target, and no more. "
 _UNLIKE = 0.005
 """How far apart bounds are at least that a text shows."""
 
@@ -139,16 +142,18 @@ def _dropped(target: Target, alerts: AlertSettings, states: States, expr: str) -
     known = {
         word: Fact(name, states.by, within=states.memory, is_time=word == "since", only=only, phrase=phrase)
         for word, name, only, phrase in (
-            ("since", series.DROP_SINCE, "", "It fell at {}. "),
+            ("since", series.DROP_SINCE, "", f"The mean {'rose' if target.lower_is_better else 'fell'} at {{}}"),
             ("before", series.DROP_BEFORE, better, ", from {}"),
             ("level", series.DROP_LEVEL, "", " to {}"),
+            ("sofar", series.DROP_SETTLED, "== 0", " so far"),
+            ("stop", series.DROP_SINCE, "", ". "),
         )
     }
     ends = (
-        "{since}The alert ends when the mean is surely more than half-way back to its target, "
+        "The alert ends when the mean is surely more than half-way back to its target, "
         f"and within {LARGEST_MARGIN:g} of it. "
     )
-    rule = _alert(DROPPED, target, alerts, states, expr, also="{before}{level}", ends=ends)
+    rule = _alert(DROPPED, target, alerts, states, expr, also="{before}{level}{sofar}", ends=ends)
     return replace(rule, severity="page", facts={**rule.facts, **known})
 
 
@@ -162,6 +167,7 @@ def _alert(
 ) -> AlertingRule:
     change, side = ("risen", "above") if target.lower_is_better else ("dropped", "below")
     verb = {DROPPED: f"has {change}"}.get(name, "is")
+    begin = "{since}{before}{level}{sofar}{stop}" if also else ""
     by, hour = states.by, {"window": "1h"}
     length, period = ({"window": "24h"}, "day") if target.audited else (hour, "hour")
     unlike = ("<", series.SCORE_HIGHEST, "-"), (">", series.SCORE_LOWEST, "+")
@@ -175,9 +181,10 @@ def _alert(
         summary=f"{{label:evaluator}} of {{label:monitor}}: {target.measure} {verb} {side} its target of "
         f"{target.mean:g}{also}",
         description=(
-            "The mean of {label:evaluator} ({label:monitor}) is {mean} ± {error} over the last hour, from {n} "
-            f"effective conversations; its target is {target.mean:g}. {ends}{{windows}} {{lowest}}{{highest}}"
-            "{clipped}{doubt}{changed}{unchanged}{causes}"
+            f"{begin}Over the last hour the mean of {{label:evaluator}} ({{label:monitor}}) is {{mean}} ± {{error}}, "
+            f"from {{n}} effective conversations{' (some may be from before the fall)' * bool(also)}; its target is "
+            f"{target.mean:g}. {ends}{{windows}}. {{lowest}}{{highest}}"
+            "{clipped}{doubt}{changed}{unchanged}{causes}."
         ),
         facts={
             word: Fact(record, by, hour)
@@ -204,8 +211,8 @@ def _windows(least: float, by: tuple[str, ...]) -> Fact:
         listed=Listing(
             label="window",
             form='printf "%.3g"',
-            intro=f"Means that are more than {least:g} standard errors beyond it: ",
-            otherwise="No window shows it by itself.",
-            elsewhere="The dashboard shows the windows.",
+            intro=f"More than {least:g} standard errors beyond the target: the mean of ",
+            otherwise="No window shows it by itself",
+            elsewhere="The dashboard shows the windows",
         ),
     )

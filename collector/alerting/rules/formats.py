@@ -89,7 +89,14 @@ def alertmanager(rules: RuleSet) -> dict[str, Any]:
             "repeat_interval": pause(4 * 3600),
             "routes": [
                 *heartbeat,
-                {"matchers": ['severity="page"'], "receiver": "evalstream", "group_wait": pause(10)},
+                {
+                    "matchers": ['severity="page"'],
+                    "receiver": "evalstream",
+                    # a further fall is a group of its own, so it waits for no group_interval
+                    "group_by": ["alertname", "monitor", "evaluator", "fall"],
+                    "group_wait": pause(10),
+                    "group_interval": pause(60),
+                },
                 {"matchers": ['severity="warning"'], "receiver": "evalstream"},
             ],
         },
@@ -163,7 +170,7 @@ def dashboard_address(grafana: str, board: str, labels: Mapping[str, str]) -> st
 
 def _prometheus_value(alert: AlertingRule, word: str) -> str:
     if word == "value":
-        return '{{ printf "%.4g" $value }}'
+        return _number("$value")
     fact = alert.facts[word]
     fixed = "".join(f",{name}={quoted(value)}" for name, value in fact.labels.items())
     matchers = ",".join(f"{name}=%q" for name in fact.by) + fixed
@@ -172,17 +179,20 @@ def _prometheus_value(alert: AlertingRule, word: str) -> str:
     known = f'{{{{ with printf "{query}" {arguments} | query }}}}'
     if (listed := fact.listed) is not None:
         item = f"{{{{ .Labels.{listed.label} }}}} ({{{{ .Value | {listed.form} }}}}{listed.unit})"
-        return (
-            f"{known}{listed.intro}{{{{ range . }}}}{item} {{{{ end }}}}{{{{ else }}}}{listed.otherwise}{{{{ end }}}}"
-        )
-    value = f"{{{{ . | first | value | {_form(fact)} }}}}"
+        items = f"{{{{ range $number, $each := . }}}}{{{{ if $number }}}}, {{{{ end }}}}{item}{{{{ end }}}}"
+        return f"{known}{listed.intro}{items}{{{{ else }}}}{listed.otherwise}{{{{ end }}}}"
+    value = _number("(. | first | value)", fact)
     if fact.phrase:
         return f"{known}{fact.phrase.replace('{}', value)}{{{{ end }}}}"
     return f"{known}{value}{{{{ else }}}}?{{{{ end }}}}"
 
 
-def _form(fact: Fact) -> str:
-    return "humanizeTimestamp" if fact.is_time else 'printf "%.3g"'
+def _number(place: str, fact: Fact | None = None) -> str:
+    """A value as people write it: a time, or three digits (of the alert's own, four), and all before the point."""
+    if fact is not None and fact.is_time:
+        return f"{{{{ {place} | humanizeTimestamp }}}}"
+    few = f'{{{{ {place} | printf "%.{3 if fact else 4}g" }}}}'
+    return f'{{{{ if ge {place} 999.5 }}}}{{{{ {place} | printf "%.0f" }}}}{{{{ else }}}}{few}{{{{ end }}}}'
 
 
 def _grafana_rule(alert: AlertingRule, rules: RuleSet, datasource: str) -> dict[str, Any]:
@@ -194,11 +204,11 @@ def _grafana_rule(alert: AlertingRule, rules: RuleSet, datasource: str) -> dict[
 
     def value(word: str) -> str:
         if word == "value":
-            return '{{ printf "%.4g" $values.A.Value }}'
+            return _number("$values.A.Value")
         fact, place = alert.facts[word], f"$values.{letters[word]}"
         if fact.listed is not None:
             return fact.listed.elsewhere
-        number = f"{{{{ {_form(fact)} {place}.Value }}}}"
+        number = _number(f"{place}.Value", fact)
         return f"{{{{ if {place}.Labels }}}}{fact.phrase.replace('{}', number)}{{{{ end }}}}" if fact.phrase else number
 
     return {
@@ -236,7 +246,7 @@ def _fact_query(fact: Fact) -> str:
 
 def _over(fact: Fact, selected: str) -> str:
     known = f"last_over_time({selected}[{fact.within}])" if fact.within else selected
-    value = f"{Z:.2f} * {known}" if fact.is_margin else known
+    value = f"{Z:.2f} * {known}" if fact.is_margin else f"floor({known})" if fact.is_time else known
     return f"{value} {fact.only}" if fact.only else value
 
 

@@ -12,7 +12,7 @@ from collector.alerting.rules.process import deferred_groups, process_group
 from collector.alerting.rules.releases import release_group
 from collector.alerting.rules.scores import BURN, score_groups
 from collector.alerting.rules.service import DOWN, NO_TRAFFIC, SHIFT, STALE, UNSCORED, WEIGHTS, service_group
-from collector.alerting.rules.targets import detector, segment_count, targets
+from collector.alerting.rules.targets import INTERVAL, detector, segment_count, targets
 from collector.config.configured import Config
 from collector.export.prometheus import PrometheusSettings
 from collector.telemetry.series import EVALUATOR_INFO
@@ -101,7 +101,10 @@ def _of_versions_in_use(group: RuleGroup, timing: Timing) -> RuleGroup:
     version = ", ".join(series.BY)
     info = f"max by ({version}) ({EVALUATOR_INFO.name} > 0)"
     known = f"max by ({version}) (last_over_time({EVALUATOR_INFO.name}[{timing.text(_KNOWN)}]))"
-    rule = RecordingRule(series.VERSION_REPLACED, f"({known} unless {info}) and on (evaluator, monitor) {info}")
+    replaced = f"(({known} unless {info}) and on (evaluator, monitor) {info})"
+    # while nothing is scraped, what was replaced stays replaced
+    before = f"last_over_time({series.VERSION_REPLACED}[{timing.text(5 * INTERVAL)}])"
+    rule = RecordingRule(series.VERSION_REPLACED, f"{replaced} or ({before} unless on (evaluator, monitor) {info})")
     guarded = (
         replace(rule, expr=f"({rule.expr}) unless on ({version}) {series.VERSION_REPLACED}")
         if isinstance(rule, AlertingRule) and _is_of_scores(rule)

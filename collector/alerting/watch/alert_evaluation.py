@@ -55,6 +55,8 @@ class FallOfMean:
     since: float
     before: float | None
     level: float
+    settled: bool = True
+    """Whether the level is final."""
 
 
 def fall_of(life: DropLife, buckets: Mapping[int, Bucket], interval: float) -> FallOfMean | None:
@@ -63,10 +65,10 @@ def fall_of(life: DropLife, buckets: Mapping[int, Bucket], interval: float) -> F
     if fall is None:
         return None
     if earlier is not None:
-        return FallOfMean(fall.number, fall.since * interval, earlier.level, fall.level)
+        return FallOfMean(fall.number, fall.since * interval, earlier.level, fall.level, fall.settled)
     first = fall.since - int(WINDOWS["24h"] // interval)
     day = sum_from({number: bucket for number, bucket in buckets.items() if number < fall.since}, first)
-    return FallOfMean(fall.number, fall.since * interval, day.mean if day.w else None, fall.level)
+    return FallOfMean(fall.number, fall.since * interval, day.mean if day.w else None, fall.level, fall.settled)
 
 
 UNSCORED_WINDOW, FEWEST_WANTED = "1h", 20

@@ -43,6 +43,7 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
     """The mean has fallen: since when, from which level to which. Each fall of an incident is a separate alert."""
     before = "an unknown level" if fall.before is None else f"{fall.before:.3g}"
     target = watched.detector.target
+    level = f"{fall.level:.3g}" + " so far" * (not fall.settled)
     change, better, sign = ("risen", "below", 1) if watched.detector.lower_is_better else ("dropped", "above", -1)
     recovered = target + sign * margin(target, fall.level)
     now = "" if miss is None else f" Now: {_mean(miss)}."
@@ -51,9 +52,9 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
         DROPPED,
         "warning" if watched.uncalibrated else "page",
         watched.labels | {"fall": str(fall.number)},
-        f"{watched.evaluator} of {watched.monitor}: {subject} {change} from {before} to {fall.level:.3g}; "
+        f"{watched.evaluator} of {watched.monitor}: {subject} {change} from {before} to {level}; "
         f"{whose} target is {watched.detector.target:g}{_mark(watched)}",
-        f"The mean of {watched.evaluator} ({watched.monitor}) has been {fall.level:.3g} since {_time(fall.since)}; "
+        f"The mean of {watched.evaluator} ({watched.monitor}) has been {level} since {_time(fall.since)}; "
         f"before, it was {before}. Its target is {watched.detector.target:g}.{now} "
         f"The alert ends when the mean is surely {better} {recovered:.3g}. "
         f"{_explained(watched)}{_judged(watched)}{_unproven(watched)}",
