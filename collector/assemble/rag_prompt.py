@@ -72,9 +72,7 @@ def mentions_context(beginning: str) -> bool:
     return first is not None
 
 
-_BELOW = re.compile(
-    r"\n\n(?:Answer using the following information:|Context information is below, surrounded by -++)\n"
-)
+_BELOW = re.compile(r"\n\n(?:Answer using the following information:|Context information is below, surrounded.++)\n")
 
 
 def _split_below_question(prompt: str) -> SplitPrompt | None:

@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ from collector.assemble.thin_turns import assembled, combine, count_spans, diale
 from collector.assemble.trace_references import TraceReferences
 from collector.assemble.turn_drafts import TurnDraft, draft_turns, sort_by_end
 from collector.assemble.turns import AssembledTurn, TurnBuilder
+from collector.dialects.otel_genai import DISCARDED
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput
 from collector.records.feedback import FeedbackEntry, cut, stated
@@ -399,11 +401,17 @@ def _unread(assembled_turn: AssembledTurn) -> AssembledTurn:
 def _without_auxiliary(
     calls: Sequence[ModelCall], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
 ) -> Sequence[ModelCall]:
-    """The calls that are not inside a guardrail, an evaluator or a reranker: those do not answer the user."""
-    auxiliary = {parsed_span.span.span_id for parsed_span in parsed_spans if parsed_span.call.kind == "auxiliary"}
-    if not auxiliary:
+    """The calls that are not inside a guardrail, an evaluator or a reranker, nor discarded: those answer no user."""
+    until = [(span.span_id, inf) for span, call in parsed_spans if call.kind == "auxiliary"]
+    until += [
+        (span.span_id, event.time) for span, _ in parsed_spans for event in span.events if event.name == DISCARDED
+    ]
+    if not until:
         return calls
-    return [call for call in calls if auxiliary.isdisjoint(tree.ancestors(call.span.span_id))]
+    latest = dict(sorted(until))
+    return [
+        call for call in calls if all(call.span.start >= latest.get(at, 0) for at in tree.ancestors(call.span.span_id))
+    ]
 
 
 def _split_question(draft: TurnDraft, hints: Sequence[str]) -> None:

@@ -122,10 +122,6 @@ def _group_key(call: ModelCall, groups: dict[_Key, _Group], tree: SpanTree) -> _
     return f"below {ancestors[0]}" if ancestors else call.span.span_id
 
 
-_MOST_DROPPED = 16
-"""Messages of the user that a memory drops at once, at most."""
-
-
 def _find_shortened_group(question: str, call: ModelCall, groups: dict[_Key, _Group]) -> _Key | None:
     """Find the group of the same question that a call with results of tools continues, though older messages are gone.
 
@@ -133,7 +129,9 @@ def _find_shortened_group(question: str, call: ModelCall, groups: dict[_Key, _Gr
     """
     if all(message.role != "tool" for message in (call.call.input or ())[call.question_index + 1 :]):
         return None
-    longer = ((question, call.user_message_count + dropped) for dropped in range(1, _MOST_DROPPED + 1))
+    longer = (
+        (question, call.user_message_count + dropped) for dropped in range(1, 17)
+    )  # a memory drops no more at once
     return next((key for key in longer if key in groups and groups[key].open_steps), None)
 
 

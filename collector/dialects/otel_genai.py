@@ -28,6 +28,8 @@ from evaluators.cases import Feedback, Incomplete, Json, ToolCall
 
 DETAILS = "gen_ai.client.inference.operation.details"
 EVALUATION = "gen_ai.evaluation.result"
+DISCARDED = "preemptive_generation_discarded"
+"""LiveKit's event of an agent's turn: calls before it answered a beginning of the user's words, and were not heard."""
 _VARIABLE = "gen_ai.prompt.variable."
 _INPUT = "gen_ai.input.messages"
 _OUTPUT = "gen_ai.output.messages"
@@ -40,7 +42,6 @@ _SPOKEN = {
 _PLAIN_TEXT = {_INPUT: "gen_ai.content.prompt", _OUTPUT: "gen_ai.content.completion"}
 _QUARKUS = {"gen_ai.prompt": _PLAIN_TEXT[_INPUT], "gen_ai.completion": _PLAIN_TEXT[_OUTPUT]}
 """Quarkus' present names, and its earlier ones: the texts of all messages, one after the other, without roles."""
-_QUARKUS_SCOPE = "io.quarkus"
 
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("chat", "generate_content", "text_completion", "completion", "generate", "responses"), "model"),
@@ -68,7 +69,7 @@ def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
         attributes, events = _merge_details(span, records), _parse_event_messages(span, records)
         evaluations = _list_evaluations(span, records)
         feedback = tuple(_parse_feedback(each) for each in evaluations) if evaluations else ()
-    if span.scope.startswith(_QUARKUS_SCOPE):
+    if span.scope.startswith("io.quarkus"):
         attributes = {**attributes, **{name: attributes[key] for key, name in _QUARKUS.items() if key in attributes}}
     kind = _find_kind(attributes, failed=span.failed)
     if kind is None:
@@ -174,7 +175,7 @@ def _read_call(
     input_messages, input_incomplete = _parse_content(attributes, _INPUT, "user", events.input)
     output_messages, output_incomplete = _parse_content(attributes, _OUTPUT, "assistant", events.output)
     uncertain = _PLAIN_TEXT[_INPUT] in attributes and _INPUT not in attributes
-    if uncertain and span.scope.startswith(_QUARKUS_SCOPE) and input_messages and "\n" in input_messages[-1].text:
+    if uncertain and span.scope.startswith("io.quarkus") and input_messages and "\n" in input_messages[-1].text:
         input_messages, input_incomplete = None, "no_content"  # which line the question begins in, nothing says
     if (
         kind == "model"
@@ -333,7 +334,7 @@ DIALECT = Dialect(
     read=read,
     glance=glance,
     evidence=("gen_ai.*",),
-    events=frozenset({DETAILS, EVALUATION, *message_events.NAMES}),
+    events=frozenset({DETAILS, EVALUATION, DISCARDED, *message_events.NAMES}),
     records=frozenset({DETAILS, EVALUATION, *message_events.RECORDS}),
     coverage=Coverage(
         libraries="OpenTelemetry GenAI instrumentations, AI SDK 7, Google ADK 2, Microsoft Agent Framework, Strands, "

@@ -27,12 +27,11 @@ _SETTINGS = (
 )  # fmt: skip
 """By the beginning of a scope's name; the longest that fits counts. `ai` and `gen_ai` are whole names (Vercel's)."""
 _WHOLE = frozenset({"ai", "gen_ai"})
-_TRACELOOP = "traceloop."
 
 
 def setting_for(scope: str, keys: Iterable[str] = ()) -> str | None:
     """The setting for spans of this scope; None if none is known. `keys` are names of their attributes."""
-    if any(key.startswith(_TRACELOOP) for key in keys):
+    if any(key.startswith("traceloop.") for key in keys):
         return "TRACELOOP_TRACE_CONTENT=true"
     fitting = [
         (begin, setting)

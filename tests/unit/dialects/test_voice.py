@@ -85,3 +85,16 @@ def test_an_input_that_continues_another_calls_is_put_together() -> None:
     assert "truncated_fields" not in turn.attributes
     turn = Trace().span(2, "llm_request", {**after, "lk.input.base_span_id": f"{1:016x}"}).turn()
     assert (turn.input, turn.attributes["truncated_fields"]) == ("And at Laeso?", "history,system_prompt")
+
+
+def test_an_answer_to_the_beginning_of_a_question_that_was_discarded_is_no_turn() -> None:
+    discarded = [("preemptive_generation_discarded", {"lk.speech_id": "s1"})]
+    around = {"gen_ai.operation.name": "invoke_agent", "lk.generation_id": "g1", "lk.pii.user_input": "Is it windy?"}
+    trace = Trace().span(1, "agent_turn", around, took=9, events=discarded, error="it failed")
+    trace.span(2, "llm_request", chat("Is it", "Please go on."), parent=1, at=0)
+    trace.span(
+        3, "llm_request", {**chat("Is it windy?", ""), "gen_ai.output.messages": None}, parent=1, error="it failed"
+    )
+    [turn] = trace.turns()
+    assert (turn.input, turn.actual_output) == ("Is it windy?", None)
+    assert turn.error
