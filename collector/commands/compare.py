@@ -21,7 +21,7 @@ from collector.service.releases import WITHIN, gate_view, release_rules, release
 from collector.telemetry.plain import plain
 from collector.wording import plural
 
-DONE = 0
+DONE, UNKNOWN = 0, 1
 _STATUSES: dict[Decision, int] = {"promote": 0, "hold": 3, "roll back": 4}
 """The exit statuses of `gate`; 1 and 2 are those of a failure."""
 _STATES = {
@@ -63,7 +63,7 @@ async def compare(config: Config, options: CompareOptions, say: Callable[[str], 
         return DONE
     for line in _lines(compared, options, rules):
         say(plain(line))
-    return DONE
+    return DONE if compared or options.baseline is None else UNKNOWN
 
 
 async def gate(
@@ -130,8 +130,11 @@ async def _read(config: Config, rules: ReleaseRules, since: datetime, until: dat
 def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseRules) -> Iterator[str]:
     names = ", ".join(attribute.name for attribute in rules.attributes[options.monitor])
     if not compared:
-        remedy = "name two with --baseline and --version"
-        yield f"monitor {options.monitor}: no new version of {names} in this time; {remedy}"
+        if options.baseline is not None:
+            yield f"monitor {options.monitor}: no scores of both {options.baseline} and {options.version} in this time"
+            return
+        remedy = "versions that came together, or within two hours of the first score, have none before them; name"
+        yield f"monitor {options.monitor}: no new version of {names} in this time; {remedy} --baseline and --version"
         return
     above = None
     for release in compared:
@@ -142,7 +145,7 @@ def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseR
         if heading != above:
             yield heading
             above = heading
-        yield f"  {release.judged.evaluator}: {_levels(release)}"
+        yield f"  {release.judged.evaluator}, version {release.judged.version}: {_levels(release)}"
     yield (
         f"intervals of 95 % that may be looked at at any time; of {1 / rules.error_rate:.0f} releases that change "
         "nothing, at most one is ever said to be worse for sure"

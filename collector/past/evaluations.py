@@ -30,7 +30,7 @@ class PastEvaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationFilter:
-    """The selected evaluations: those that ended from `since` on and before `until`; no names mean all."""
+    """The selected evaluations: those that belong to the time from `since` to before `until`; no names mean all."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -38,17 +38,22 @@ class EvaluationFilter:
     evaluators: Collection[str] = ()
 
     def matches(self, evaluation: Evaluation) -> bool:
-        """Whether the evaluation is one of them. An evaluation that a replay wrote never is."""
-        return self.covers(evaluation) and REPLAY_OF not in evaluation.attributes
+        """Whether the evaluation is one of them. A repetition never is."""
+        return self.covers(evaluation) and not is_repetition(evaluation)
 
     def covers(self, evaluation: Evaluation) -> bool:
         """Whether the evaluation is one of them, whoever wrote it."""
         return (
             (not self.evaluators or evaluation.evaluator in self.evaluators)
             and (not self.monitors or evaluation.monitor in self.monitors)
-            and (self.since is None or evaluation.ended_at >= self.since)
-            and (self.until is None or evaluation.ended_at < self.until)
+            and (self.since is None or evaluation.time >= self.since)
+            and (self.until is None or evaluation.time < self.until)
         )
+
+
+def is_repetition(evaluation: Evaluation) -> bool:
+    """Whether a comparison made it again, for itself. What a backfill made by another version is a score of its own."""
+    return REPLAY_OF in evaluation.attributes and evaluation.happened_at is None
 
 
 @dataclass(frozen=True, slots=True)

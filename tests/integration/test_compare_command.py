@@ -66,7 +66,7 @@ async def test_a_release_is_found_and_said_to_be_worse(tmp_path: Path) -> None:
     assert await compare(config, options(), said.append, as_json=False) == 0
     assert said[0] == "service_version of shop: 1.42 after 1.41, since 2026-10-31T00:00Z"
     assert said[1].endswith("(side by side), worse for sure")
-    assert "exact: 0.7" in said[1]
+    assert "exact, version 0123456789ab: 0.7" in said[1]
     said.clear()
     await compare(config, options(), said.append, as_json=True)
     (found,) = json.loads(said[0])["releases"]
@@ -125,8 +125,16 @@ async def test_where_nothing_is_new_it_says_so(tmp_path: Path) -> None:
     await compare(config, options(until=NOW - timedelta(hours=30)), said.append, as_json=False)
     (line,) = said
     assert line.startswith(
-        "monitor all: no new version of service_version, model, prompt_version in this time; name two"
+        "monitor all: no new version of service_version, model, prompt_version in this time; versions that came together"
     )
+
+
+async def test_two_values_of_which_one_has_no_scores_end_with_1(tmp_path: Path) -> None:
+    config, said = configured(tmp_path), list[str]()
+    await stored(config)
+    of = options(baseline="1.41", version="9.9", attribute="service_version")
+    assert await compare(config, of, said.append, as_json=False) == 1
+    assert said == ["monitor all: no scores of both 1.41 and 9.9 in this time"]
 
 
 def test_an_attribute_that_nothing_has_is_refused_by_check(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json
 from collector.service.open_logs import open_logs
+from collector.service.plan_builder import evaluator_version_in
 from evaluators.results import Evaluation, Sampling, Subject
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -92,6 +93,23 @@ async def test_the_part_that_fell_is_named_with_the_worst_to_read(tmp_path: Path
     by_id = {each.evaluation_id: each for each in evaluations}
     members = [each for each in evaluations if each.ended_at >= BEGAN and each.attributes["model"] == "m-3"]
     assert [by_id[each].score for each in part["read"]] == sorted(each.score or 0.0 for each in members)[:3]
+
+
+async def test_what_was_rejudged_is_read_at_its_own_time(tmp_path: Path) -> None:
+    """All scores of the version before are of the minute in which the past was sent; those of now are of each hour."""
+    config = configured(tmp_path)
+    version = evaluator_version_in(config, "exact")
+    of_now = [
+        replace(one, evaluator_version=version, happened_at=one.ended_at, ended_at=NOW, attributes={
+            **one.attributes, "replay_of": f"{n + 9000:032x}"})
+        for n, one in enumerate(incident("m-3"))
+    ]  # fmt: skip
+    before = [replace(one, evaluation_id=f"{n + 9000:032x}", happened_at=None, ended_at=NOW - timedelta(seconds=9),
+                      evaluator_version="before") for n, one in enumerate(of_now)]  # fmt: skip
+    await stored(config, [*before, *of_now])
+    lines: list[str] = []
+    assert await diagnose(config, options(), lines.append, as_json=False) == 0
+    assert any(line.startswith("  model=m-3: 0.78") for line in lines)
 
 
 async def test_where_none_fell_it_says_so(tmp_path: Path) -> None:

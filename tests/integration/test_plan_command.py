@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,19 @@ def test_a_plan_reaches_the_error_for_less_than_the_present_and_its_lines_can_be
     again = json.loads(run(path, "--error", "0.02", "--json"))["evaluators"][0]
     assert again["present"]["error"] == pytest.approx(helpful["proposed"]["error"], rel=0.02)
     assert again["present"]["usd_per_day"] == pytest.approx(helpful["proposed"]["usd_per_day"])
+
+
+def test_what_was_rejudged_is_planned_with_at_its_own_time(tmp_path: Path) -> None:
+    """The plan took the scores of the version before, and did not say so."""
+    path = write(tmp_path, configuration(tmp_path))
+    made = list(evaluations())
+    again = [
+        replace(one, evaluation_id=f"{9000 + number:032x}", evaluator_version="of-now", happened_at=one.ended_at,
+                ended_at=NOW, attributes={"replay_of": one.evaluation_id}, score=0.5)
+        for number, one in enumerate(made)
+    ]  # fmt: skip
+    fill(path, [*made, *again])
+    assert "all/helpful: mean 0.500 of 4,000 scores by version of-now in 4.0 days" in run(path, "--error", "0.02")
 
 
 def test_where_the_rate_is_planned_already_the_present_one_is_that_of_the_newest_evaluation(tmp_path: Path) -> None:

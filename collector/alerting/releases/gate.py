@@ -113,8 +113,8 @@ def _decided(needed: list[_Needed], releases: list[Release], rules: ReleaseRules
         release = max(worse, key=lambda release: abs(release.difference.estimate) if release.difference else 0.0)
         return GateAnswer("roll back", f"{_name(release)} is worse for sure: {_figures(release)}", compared)
     if not needed:
-        before = question.against or "no version before it"
-        return GateAnswer("hold", f"{before} has no scores to compare {question.version} with", compared)
+        before = f"{question.against} has no scores" if question.against else "no version before it has scores"
+        return GateAnswer("hold", f"{before} to compare {question.version} with", compared)
     decisive: list[tuple[float, Release]] = []
     for place, evaluator, baseline, is_tried in needed:
         own = [release for release in releases if (release.place, release.judged.evaluator) == (place, evaluator)]

@@ -78,7 +78,7 @@ class HourlyScores:
         attributes = self._compared.get(evaluation.monitor)
         if not attributes or evaluation.reason_code == SkipReason.GATED:
             return
-        hour = int(evaluation.ended_at.timestamp() // HOUR)
+        hour = int(evaluation.time.timestamp() // HOUR)
         grown = list(self._grown(evaluation))
         for attribute in attributes:
             value = text_of(evaluation.attributes.get(attribute.name))
@@ -99,7 +99,7 @@ class HourlyScores:
                 evaluation.subject.conversation_id,
                 weight=Weight.of(evaluation.sampling),
                 score=amount,
-                time=evaluation.ended_at.timestamp(),
+                time=evaluation.time.timestamp(),
             ).mean
             yield judged, sums - Sums(w=sums.w, wy=sums.w) if judged.lost and evaluation.retry else sums
 

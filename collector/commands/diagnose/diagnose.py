@@ -15,9 +15,10 @@ from collector.config.command_options import require_known
 from collector.config.configured import Config
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Log
-from collector.past.evaluations import REPLAY_OF, evaluations_in
+from collector.past.evaluations import evaluations_in, is_repetition
 from collector.records.attributes import STANDARD
 from collector.service.open_logs import open_stored_logs
+from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.bias import labels_of
 from collector.statistics.intervals import Z, mean_text
 from collector.telemetry.plain import plain
@@ -104,7 +105,7 @@ async def _read(log: Log, options: DiagnoseOptions, names: Sequence[str]) -> lis
             and evaluation.evaluator in names
             and evaluation.score is not None
             and options.reference <= evaluation.time < options.until
-            and REPLAY_OF not in evaluation.attributes
+            and not is_repetition(evaluation)
         ):
             scores[evaluation.evaluation_id] = evaluation
     return [score for name, score in scores.items() if name not in superseded]
@@ -120,10 +121,14 @@ def _diagnose(
 ) -> Diagnosis | None:
     of_name = [evaluation for evaluation in evaluations if evaluation.evaluator == name]
     versions = Counter(evaluation.evaluator_version for evaluation in of_name if evaluation.time >= options.since)
-    own = [each for each in of_name if versions and each.evaluator_version == versions.most_common(1)[0][0]]
-    before = [_item(evaluation, attributes) for evaluation in own if evaluation.time < options.since]
-    after = [_item(evaluation, attributes) for evaluation in own if evaluation.time >= options.since]
-    if min(len({item.conversation for item in items}) for items in (before, after)) < FEWEST_CONVERSATIONS:
+    current = evaluator_version_in(config, name)
+    for version in sorted(versions, key=lambda version: (version != current, -versions[version])):
+        own = [each for each in of_name if each.evaluator_version == version]
+        before = [_item(evaluation, attributes) for evaluation in own if evaluation.time < options.since]
+        after = [_item(evaluation, attributes) for evaluation in own if evaluation.time >= options.since]
+        if min(len({item.conversation for item in items}) for items in (before, after)) >= FEWEST_CONVERSATIONS:
+            break
+    else:
         return None
     lower = config.evaluators[name].evaluator.direction == "lower_is_better"
     explanation = explain_drop(before, after, lower_is_better=lower, error_rate=ERROR_RATE / evaluators)

@@ -65,6 +65,7 @@ class PlannedEvaluator:
     """
 
     use: UseSettings
+    version: str
     figures: PastFigures
     day: DayFigures
     second: str | None
@@ -121,20 +122,16 @@ def _uses(config: Config, options: PlanOptions) -> list[UseSettings]:
 
 
 async def _read(log: Log, options: PlanOptions) -> Mapping[str, list[PricedEvaluation]]:
-    """The evaluations of the monitor by evaluator: those of the version that scored last, as traffic came."""
+    """The evaluations of the monitor by evaluator: those of the version that scored last."""
     selection = EvaluationFilter(since=options.since, until=options.until, monitors=[options.monitor])
-    past = await of_newest_versions(log, selection, _priced)
+    past = await of_newest_versions(log, selection, priced_evaluation)
     return {evaluator: evaluations for (_, evaluator), evaluations in past.items()}
-
-
-def _priced(evaluation: Evaluation) -> PricedEvaluation | None:
-    return priced_evaluation(evaluation) if evaluation.happened_at is None else None
 
 
 def priced_evaluation(evaluation: Evaluation) -> PricedEvaluation:
     """An evaluation as far as planning needs it."""
     return PricedEvaluation(
-        time=evaluation.ended_at.timestamp(),
+        time=evaluation.time.timestamp(),
         conversation=evaluation.subject.conversation_id,
         stratum=evaluation.sampling.stratum,
         weight=Weight.of(evaluation.sampling),
@@ -210,6 +207,7 @@ def _evaluator(
     ones = (1.0,) * len(strata)
     return PlannedEvaluator(
         use=use,
+        version=past[-1].version,
         figures=figures,
         day=day,
         second=second,
@@ -334,6 +332,7 @@ def _document(made: SamplingPlan, options: PlanOptions, piece: Mapping[str, Any]
         "evaluators": [
             {
                 "evaluator": evaluator.use.name,
+                "version": evaluator.version,
                 "mean": evaluator.figures.mean,
                 "scores": evaluator.figures.scores,
                 "days": evaluator.figures.days,
@@ -379,7 +378,8 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
     subjects = sum(day.arrived)
     usd = sum(day.usd) / subjects
     yield (
-        f"{options.monitor}/{each.use.name}: mean {figures.mean:.3f} of {plural(figures.scores, 'score')} in "
+        f"{options.monitor}/{each.use.name}: mean {figures.mean:.3f} of {plural(figures.scores, 'score')} by version "
+        f"{each.version} in "
         f"{_length(figures.days)}; {subjects:,.0f} a day if all were judged, {usd:.2g} USD each"
     )
     if figures.days < 1.0:

@@ -238,7 +238,7 @@ def _past_score(evaluation: Evaluation) -> PastScore | None:
     if evaluation.score is None:
         return None
     weight, conversation = Weight.of(evaluation.sampling), evaluation.subject.conversation_id
-    return PastScore(evaluation.ended_at.timestamp(), conversation, weight, evaluation.score)
+    return PastScore(evaluation.time.timestamp(), conversation, weight, evaluation.score)
 
 
 def _propose(of: Target, scores: Sequence[PastScore], config: Config, every: Sequence[Target]) -> Proposal:

@@ -10,12 +10,14 @@ from statistics import fmean, stdev
 import pytest
 from evaluation_samples import label, scored
 
+from collector.calibration.labels import HumanLabel
 from collector.calibration.page_labels import LabelIndex
+from collector.commands.calibrate.calibrate import mean_by_people
 from collector.logs.log import StoredRecord
 from collector.page.label_queue import LabelQueue, LabelQueueSettings, QueueVerdict, draw, label_doubt
 from collector.page.view import EvaluatorView, View
 from collector.records.json import label_to_json
-from collector.statistics.correction import LabelledScore, WeightedScore, corrected, weighted_mean
+from collector.statistics.correction import WeightedScore, weighted_mean
 from collector.statistics.intervals import share_interval
 from evaluators.results import Evaluation, Sampling
 
@@ -53,7 +55,7 @@ def test_a_mean_over_the_queues_labels_is_that_of_all_and_its_interval_covers_it
     samples, size = 60, 1200
     settings = LabelQueueSettings(random=0.1, doubtful=0.5)
     for sample in range(samples):
-        labelled, rest, truth, weights = list[LabelledScore](), list[WeightedScore](), 0.0, 0.0
+        labelled, rest, truth, weights = list[HumanLabel](), list[WeightedScore](), 0.0, 0.0
         for number in range(size):
             judge = round(chance.random(), 3)
             weight = chance.choice((1.0, 2.0, 4.0))
@@ -61,11 +63,12 @@ def test_a_mean_over_the_queues_labels_is_that_of_all_and_its_interval_covers_it
             truth, weights = truth + weight * human, weights + weight
             drawn = draw(of_id(sample * 1_000_000 + number, judge), 0.5, settings)
             if drawn is not None and chance.random() < 0.9:
-                labelled.append(LabelledScore(judge, human, weight / drawn.probability))
+                labelled.append(HumanLabel(judge, human, "all", weight, drawn.probability, name="e"))
             rest.append(WeightedScore(judge, weight))
-        estimate = corrected(labelled, rest)
+        estimate = mean_by_people(labelled, rest)
+        assert estimate is not None
         errors.append(estimate.mean - truth / weights)
-        covers += abs(errors[-1]) <= 1.96 * estimate.error
+        covers += estimate.interval[0] <= truth / weights <= estimate.interval[1]
     assert abs(fmean(errors)) < 2.5 * stdev(errors) / math.sqrt(samples)
     assert covers / samples >= 0.87, "95 % are expected; three standard errors of so few samples are 8 %"
 
