@@ -7,7 +7,6 @@ at the same length, and no attribute of the service is longer.
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from collector.assemble.model_calls import normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan
@@ -61,87 +60,78 @@ class Losses:
 NO_LOSSES = Losses()
 
 
-class _Longest(NamedTuple):
-    """The longest texts of a service so far, each with the id of its span."""
-
-    length: int
-    texts: list[tuple[str, str]]
+_Texts = tuple[str, list[str]]
+"""The id of a span, "" for none, and its longest texts, all of one length."""
 
 
-def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Iterable[Span], records: Iterable[LogRecord]) -> Losses:
+def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Sequence[Span], records: Sequence[LogRecord]) -> Losses:
     """Find what was cut or dropped in a trace."""
-    services: dict[str, _Longest] = {}
-    cut: list[tuple[str, str]] = []
-    holders: list[Span | LogRecord] = [*spans, *records]
+    services: dict[str, list[_Texts]] = {}
+    cut: list[_Texts] = []
+    holders: Iterable[Span | LogRecord] = (*spans, *records) if records else spans
     for holder in holders:
-        texts = _find_longest(holder)
+        texts = _find_longest(holder.attributes.values(), [])
+        for event in holder.events if isinstance(holder, Span) else ():
+            if event.name != "exception":
+                texts = _find_longest(event.attributes.values(), texts)
         if not texts:
             continue
-        length = len(texts[0])
-        longest = [(holder.span_id or "", text) for text in texts]
         for text in texts:
             if text[0] in CLOSING and text[-1] != CLOSING[text[0]] and is_unfinished(text):
-                cut += longest
+                cut.append((holder.span_id or "", texts))
                 break
-        name = str(holder.resource.get("service.name"))
-        service = services.get(name)
-        if service is None or length > service.length:
-            services[name] = _Longest(length, longest)
-        elif length == service.length:
-            service.texts.extend(longest)
+        known = services.setdefault(str(holder.resource.get("service.name")), [])
+        longer = len(texts[0]) - len(known[0][1][0]) if known else 0
+        if longer > 0:
+            known.clear()
+        if longer >= 0:
+            known.append((holder.span_id or "", texts))
     for service in services.values():
-        cut += service.texts if _is_limit(service) else ()
-    lost = {
+        cut += service if _is_limit(service) else ()
+    lost = [
         span.span_id
         for span, call in parsed_spans
         if span.dropped_attributes
         or (span.dropped_events > 0 and call.kind in {"tool", "retrieval"})
         or call.input_incomplete in _LOSSES
         or call.output_incomplete in _LOSSES
-    }
+    ]
     if not (cut or lost):
         return NO_LOSSES
     by_span: dict[str, set[str]] = {}
-    for span_id, text in cut:
-        lost.add(span_id)
-        if not is_unfinished(text) or is_marked(text):
-            by_span.setdefault(span_id, set()).add(text)
+    for span_id, texts in cut:
+        lost.append(span_id)
+        whole = [text for text in texts if not is_unfinished(text) or is_marked(text)]
+        if whole:
+            by_span.setdefault(span_id, set()).update(whole)
     return Losses(by_span, frozenset(lost))
 
 
 _LOSSES = frozenset(("truncated", "evicted_attributes"))
 
 
-def _find_longest(holder: Span | LogRecord) -> list[str]:
-    """The longest texts of attributes and events, all of one length; none if they are too short to be cut."""
-    texts: list[str] = []
-    if holder.attributes:
-        _keep_longest(holder.attributes.values(), texts)
-    for event in holder.events if isinstance(holder, Span) else ():
-        if event.name != "exception":
-            _keep_longest(event.attributes.values(), texts)
-    return texts
-
-
-def _keep_longest(values: Iterable[Json], texts: list[str]) -> None:
-    """Add the texts that are as long as these, which are the longest so far; longer ones replace them."""
+def _find_longest(values: Iterable[Json], texts: list[str]) -> list[str]:
+    """The longest of these texts, which are of one length, and of those among values; none too short to be cut."""
     length = len(texts[0]) if texts else _SHORTEST_LIMIT
     for value in values:
         if type(value) is str:
             if len(value) >= length:
                 if len(value) > length:
-                    length = len(value)
-                    texts.clear()
+                    length, texts = len(value), []
                 texts.append(value)
-        elif type(value) is dict or type(value) is list:
-            _keep_longest(as_dict(value).values() or as_list(value), texts)
+        elif value and (type(value) is list or type(value) is dict):
+            texts = _find_longest(as_dict(value).values() or as_list(value), texts)
             length = len(texts[0]) if texts else length
+    return texts
 
 
-def _is_limit(longest: _Longest) -> bool:
+def _is_limit(longest: Sequence[_Texts]) -> bool:
     """Whether the longest texts end where a limit was, rather than where somebody ended them."""
-    texts = {text for _, text in longest.texts}
-    is_usual = longest.length in _USUAL_LIMITS
+    texts = longest[0][1]
+    if len(longest) > 1 or len(texts) > 1:
+        texts = {text for _, some in longest for text in some}
+    length = len(longest[0][1][0])
+    is_usual = length in _USUAL_LIMITS
     prose = 0
     for text in texts:
         if text[-1] not in _ENDS and " " in text:
@@ -150,7 +140,7 @@ def _is_limit(longest: _Longest) -> bool:
         is_doubtful = (text[0] in CLOSING or begins_document(text)) and not is_json(text)
         if is_doubtful and is_unfinished(text, at_once=not is_usual and _is_balanced(text)):
             return True
-    return prose > (not is_usual) and longest.length >= _SHORTEST_PROSE
+    return prose > (not is_usual) and length >= _SHORTEST_PROSE
 
 
 def _is_balanced(text: str) -> bool:

@@ -14,7 +14,7 @@ from collector.dialects.program_fields import unwrap_program
 from collector.errors import ConfigError
 from collector.otlp.span import Attributes, LogRecord, Span
 from collector.plugins import DIALECTS, load, names
-from evaluators.cases import Incomplete
+from evaluators.cases import Incomplete, Json
 
 _MOST_MASKS = 20_000
 """Combinations of dialects whose readers are remembered."""
@@ -159,11 +159,12 @@ def _decode_twice_encoded(span: Span) -> Span:
 
 
 def _decode_quoted(attributes: Attributes) -> Attributes:
-    quoted = [
-        key for key, value in attributes.items() if type(value) is str and value[:1] == '"' and value[:2] in _QUOTED
-    ]
-    decoded = {key: unquote(str(attributes[key])) for key in quoted if not key.startswith(_QUOTED_BY_DEFINITION)}
-    return {**attributes, **decoded} if decoded else attributes
+    decoded: dict[str, Json] | None = None
+    for key, value in attributes.items():
+        if type(value) is str and value < "#" and value[:2] in _QUOTED and not key.startswith(_QUOTED_BY_DEFINITION):
+            decoded = decoded or dict(attributes)
+            decoded[key] = unquote(value)
+    return attributes if decoded is None else decoded
 
 
 _SIDES = ("input", "output")
