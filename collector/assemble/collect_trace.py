@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -171,7 +171,7 @@ class _SpanFilter:
         self._identity = identity
         self._events = events
 
-    def find_evidence(self, keys: list[str], scope: str, span: Outline) -> int:
+    def find_evidence(self, keys: Collection[str], scope: str, span: Outline) -> int:
         events = span.events
         names = [event.name for event in events] if events else []
         if names:

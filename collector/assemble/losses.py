@@ -70,8 +70,8 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Sequence[Span], recor
     cut: list[_Texts] = []
     holders: Iterable[Span | LogRecord] = (*spans, *records) if records else spans
     for holder in holders:
-        texts = _find_longest(holder.attributes.values(), [])
-        for event in holder.events if isinstance(holder, Span) else ():
+        texts = _find_longest(holder.attributes.values(), []) if holder.attributes else []
+        for event in holder.events if isinstance(holder, Span) and holder.events else ():
             if event.name != "exception":
                 texts = _find_longest(event.attributes.values(), texts)
         if not texts:

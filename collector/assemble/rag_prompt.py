@@ -266,20 +266,22 @@ class PassageIndex:
     def __init__(self, parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> None:
         """`parsed_spans` are in order of their starts."""
         self._tree = tree
+        self._sources: list[ParsedSpan] = []
+        self._contexts: dict[str, list[str]] = {}
         filled = [
             parsed_span for parsed_span in parsed_spans if parsed_span.call.variables or parsed_span.call.passages
         ]
-        self._sources: list[ParsedSpan] = []
+        if not filled:
+            return
         for parsed_span in filled:
             if parsed_span.call.passages and parsed_span.call.kind in {"retrieval", "auxiliary"}:
                 self._sources.append(parsed_span)
-        self._starts = [span.span.start for span in self._sources] if self._sources else []
-        self._next_end = _compute_earliest_ends(self._sources) if self._sources else []
+        self._starts = [span.span.start for span in self._sources]
+        self._next_end = _compute_earliest_ends(self._sources)
         self._below: dict[str, list[int]] = {}
         for index, parsed_span in enumerate(self._sources):
             for ancestor in tree.ancestors(parsed_span.span.span_id):
                 self._below.setdefault(ancestor, []).append(index)
-        self._contexts: dict[str, list[str]] = {}
         for parsed_span in filled:
             if texts := _find_contexts(parsed_span.call):
                 self._contexts[parsed_span.span.span_id] = texts

@@ -311,16 +311,14 @@ def find_task(call: Call) -> str | None:
             break
     if "#" in question[:_BEFORE_TASK] and _TASK.match(question) and _HISTORY.search(question):
         return "a task of the chat program"
+    answer = call.output[-1].text.strip() if call.output else ""
+    if len(answer) > _LONGEST_TITLE or "\n\n" in answer:
+        return None
     for message in () if system else call.input or ():
         if message.role == "system":
             system = message.text
             break
     for text in (question[:_MOST], system[:_MOST]):
-        if "itle" in text and _TITLE.search(text) and _LIMIT.search(text) and _is_short(call):
+        if "itle" in text and _TITLE.search(text) and _LIMIT.search(text):
             return "a title of the conversation"
     return None
-
-
-def _is_short(call: Call) -> bool:
-    text = (call.output[-1].text if call.output else "").strip()
-    return len(text) <= _LONGEST_TITLE and "\n\n" not in text

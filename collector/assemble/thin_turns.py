@@ -55,7 +55,7 @@ def list_thin_spans(pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], N
     return spans
 
 
-def _find_no_dialect(_keys: list[str], _scope: str, _span: Outline) -> int:
+def _find_no_dialect(_keys: Collection[str], _scope: str, _span: Outline) -> int:
     return _NO_DIALECT
 
 

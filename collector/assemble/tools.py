@@ -27,8 +27,11 @@ class ToolSpans:
             for parsed_span in parsed_spans
             if parsed_span.call.kind == "tool" and parsed_span.call.tool is not None
         ]
-        self._outer = _without_inner(tools, tree) if tools else []
-        self._starts = [span.span.start for span in self._outer] if tools else []
+        self._outer = tools
+        if not tools:
+            return
+        self._outer = _without_inner(tools, tree)
+        self._starts = [span.span.start for span in self._outer]
         self._below: dict[str, list[ParsedSpan]] = {}
         for parsed_span in self._outer:
             for ancestor in tree.ancestors(parsed_span.span.span_id):

@@ -180,12 +180,12 @@ class TraceFeedback:
 
 def add_feedback(
     turns: Sequence[AssembledTurn], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
-) -> tuple[list[AssembledTurn], tuple[TraceFeedback, ...]]:
+) -> tuple[Sequence[AssembledTurn], tuple[TraceFeedback, ...]]:
     """Add feedback to the turn that it names: by response id, else by the span that carries it; and list it."""
-    result, listed = list(turns), list[TraceFeedback]()
     with_feedback = [parsed_span for parsed_span in parsed_spans if parsed_span.call.feedback]
     if not with_feedback:
-        return result, ()
+        return turns, ()
+    result, listed = list(turns), list[TraceFeedback]()
     nearest = _NearestTurn(result, tree) if result else None
     for span, call in with_feedback:
         index = _find_by_response(result, call.feedback_for)
@@ -362,7 +362,7 @@ class Assembler:
             thinly_read = dialects_of(thin, read)
             spans = dict(Counter(spans) + Counter(thinly_read.values()))
             read.update(thinly_read)
-        if unread := len([span for span in trace.spans if span.span_id not in read]):
+        if unread := len(tree.spans.keys() - read):
             spans[UNREAD] = unread
         assembly = Assembly(tuple(turns), spans, feedback)
         return TraceAnalysis(trace, tree, tuple(parsed_spans), tuple(calls), tuple(drafts), assembly)

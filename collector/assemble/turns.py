@@ -61,8 +61,13 @@ class TurnBuilder:
         losses: Losses = NO_LOSSES,
     ) -> None:
         self._media = media
-        self._references = references if references and _have(tree.spans.values(), references.names) else None
-        self._is_spoken = _have(tree.spans.values(), SPEECH_KEYS)
+        self._references, self._is_spoken = None, False
+        for span in tree.spans.values():
+            for attributes in (span.attributes, span.resource):
+                if attributes and not SPEECH_KEYS.isdisjoint(attributes):
+                    self._is_spoken = True
+                if attributes and references is not None and not references.names.isdisjoint(attributes):
+                    self._references = references
         self._losses = losses
         self._tools = ToolSpans(parsed_spans, tree)
         self._tree = tree
@@ -90,8 +95,9 @@ class TurnBuilder:
         media = collect_attachments(draft, self._media)
         references = self._find_references(draft, span) if self._references else _NO_REFERENCES
         models = frozenset([parsed_span.span.span_id for call in draft.calls for parsed_span in call.parsed_spans])
-        own = models | {draft.enclosing_span.span.span_id} if draft.enclosing_span is not None else models
-        begins_elsewhere = any(model_call.call.input_begins_elsewhere for model_call in draft.calls)
+        around = draft.enclosing_span
+        own = models | {around.span.span_id} if around is not None else models
+        begins_elsewhere = [True for model_call in draft.calls if model_call.call.input_begins_elsewhere]
         parts = self._losses.parts(own) if self._losses.spans else ()
         cut = ",".join(dict.fromkeys((*PROMPT_FIELDS, *parts)) if begins_elsewhere else parts)
         attributes = _collect_attributes(draft, span, call, declared, media.left_out, cut)
@@ -108,8 +114,8 @@ class TurnBuilder:
             dialect=call.dialect,
             model=_as_name(call.model),
             user_id=user,
-            started_at=to_datetime(draft.enclosing_span.span.start if draft.enclosing_span else draft.start),
-            ended_at=to_datetime(draft.enclosing_span.span.end if draft.enclosing_span else draft.end),
+            started_at=to_datetime(around.span.start if around is not None else draft.start),
+            ended_at=to_datetime(around.span.end if around is not None else draft.end),
             system_prompt=system,
             history=history,
             input=question,
@@ -129,8 +135,7 @@ class TurnBuilder:
             program_fields=find_program_fields(draft, question, answer),
             attributes=attributes,
         )
-        enclosing = draft.enclosing_span.span.span_id if draft.enclosing_span is not None else None
-        return AssembledTurn(turn, own, declared, enclosing, models)
+        return AssembledTurn(turn, own, declared, around.span.span_id if around is not None else None, models)
 
     def _is_interrupted(self) -> bool:
         """Whether a run of the trace stopped to ask a person."""
@@ -255,15 +260,6 @@ class TurnBuilder:
         return (None if conversation and self._may_be_made_up(conversation, span.scope) else conversation), user
 
 
-def _have(spans: Iterable[Span], names: frozenset[str]) -> bool:
-    for span in spans:
-        if span.attributes and not names.isdisjoint(span.attributes):
-            return True
-        if span.resource and not names.isdisjoint(span.resource):
-            return True
-    return False
-
-
 def _other_spans(draft: TurnDraft, span: Span) -> list[Span]:
     """The spans, beside the model's, that describe the call of a turn."""
     own = [parsed_span.span for parsed_span in draft.last.parsed_spans] if draft.last else []
@@ -353,12 +349,13 @@ def service_of(span: Span) -> str | None:
 
 def service_name(resource: Attributes) -> str | None:
     """The name of the service that has these attributes."""
-    return _as_name(_as_nonempty_text(resource.get("service.name")))
+    name = resource.get("service.name")
+    return name if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME else None
 
 
 def to_datetime(nanoseconds: int) -> datetime | None:
     """A time in nanoseconds since the epoch; None without one."""
-    return _EPOCH + timedelta(0, nanoseconds // 10**9, nanoseconds // 1000 % 10**6) if nanoseconds > 0 else None
+    return _EPOCH + timedelta(0, 0, nanoseconds // 1000) if nanoseconds > 0 else None
 
 
 def _as_name(text: str | None) -> str | None:

@@ -4,7 +4,7 @@ Protobuf is the one form the rest of the service knows: OTLP/JSON becomes the sa
 are read as OTLP's own messages, which checks all of their bytes, and taken apart in outline.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
@@ -355,7 +355,7 @@ def items_of(scope: Any) -> Sequence[Any]:
     return scope.spans if hasattr(scope, "spans") else scope.log_records
 
 
-Wanted = Callable[[list[str], str, Outline], int]
+Wanted = Callable[[Collection[str], str, Outline], int]
 """Whether a span's attributes are worth decoding, by its attribute names, its scope's name and its outline.
 
 0 means no; another number is kept with the span as its `evidence`.
@@ -377,7 +377,7 @@ class ExaminedSpan(NamedTuple):
     """A span with its decoded attributes; `evidence` is what `Wanted` said, if it was asked."""
 
     outline: Outline
-    pairs: list[tuple[str, Json]]
+    attributes: dict[str, Json]
     evidence: int | None
 
 
@@ -396,9 +396,8 @@ def examine_spans(parts: Iterable[Part], wanted: Wanted | None = None) -> list[E
         name = scope.scope.name
         spans: list[ExaminedSpan] = []
         for span in items:
-            pairs = pairs_of(span.attributes)
-            evidence = wanted([pair[0] for pair in pairs], name, span) if wanted else None
-            spans.append(ExaminedSpan(span, pairs, evidence))
+            attributes = dict(pairs_of(span.attributes))
+            spans.append(ExaminedSpan(span, attributes, wanted(attributes, name, span) if wanted else None))
         scopes.append(ExaminedScope(resource.resource, name, spans))
     return scopes
 
@@ -432,7 +431,7 @@ def _decode_resource(encoded: bytes) -> Attributes:
 
 def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Span:
     """A span of a scope of this name; one that is not wanted comes without attributes and events."""
-    span, pairs, evidence = examined
+    span, attributes, evidence = examined
     wanted = evidence is None or evidence > 0
     status = span.status
     fields = (
@@ -444,7 +443,7 @@ def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Spa
         span.end_time_unix_nano,
         status.code == _ERROR,
         status.message,
-        dict(pairs) if wanted else NOTHING,
+        attributes if wanted else NOTHING,
         _events(span) if wanted and span.events else (),
         tuple([(link.trace_id.hex(), link.span_id.hex()) for link in span.links]) if span.links else (),
         scope,
