@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from collector.assemble.model_calls import normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan
-from collector.dialects.decode import CLOSING, as_dict, as_list, begins_document, is_json, is_unfinished
+from collector.dialects.decode import as_dict, as_list, begins_document, is_json, is_unfinished
 from collector.dialects.program_fields import is_marked
-from collector.otlp.span import LogRecord, Span
+from collector.otlp.span import CLOSING, SHORT, LogRecord, Span
 from evaluators.cases import Json
 
 _SHORTEST_LIMIT = 32
@@ -70,10 +70,7 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Sequence[Span], recor
     cut: list[_Texts] = []
     holders: Iterable[Span | LogRecord] = (*spans, *records) if records else spans
     for holder in holders:
-        texts = _find_longest(holder.attributes.values(), []) if holder.attributes else []
-        for event in holder.events if isinstance(holder, Span) and holder.events else ():
-            if event.name != "exception":
-                texts = _find_longest(event.attributes.values(), texts)
+        texts = _list_longest(holder)
         if not texts:
             continue
         for text in texts:
@@ -108,6 +105,21 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Sequence[Span], recor
 
 
 _LOSSES = frozenset(("truncated", "evicted_attributes"))
+
+
+def _list_longest(holder: Span | LogRecord) -> list[str]:
+    """The longest texts of attributes and events, all of one length; none if they are too short to be cut."""
+    attributes, texts = holder.attributes, list[str]()
+    if not isinstance(holder, Span):
+        return _find_longest(attributes.values(), texts)
+    if holder.doubtful:
+        texts = _find_longest([attributes[name] for name in holder.doubtful if name in attributes], texts)
+    if attributes and (not texts or len(texts[0]) < SHORT):  # else all that are as long are among these
+        texts = _find_longest(attributes.values(), [])
+    for event in holder.events:
+        if event.name != "exception":
+            texts = _find_longest(event.attributes.values(), texts)
+    return texts
 
 
 def _find_longest(values: Iterable[Json], texts: list[str]) -> list[str]:

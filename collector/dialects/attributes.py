@@ -77,6 +77,8 @@ def find_count(attributes: Mapping[str, Json], *keys: str) -> int | None:
     """Find the value of the first key that has a count, as a number or as a text of digits."""
     for key in keys:
         value = attributes.get(key)
+        if value is None:
+            continue
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:
             return int(value)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 2**62:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import orjson
 
+from collector.otlp.span import CLOSING
 from evaluators.cases import Json
 from evaluators.texts.exact_json import make_exact, parse_exactly, parse_json
 
@@ -51,10 +52,6 @@ def is_unfinished(text: str, *, at_once: bool = True) -> bool:
         return False
     document = parse_document(text)
     return document is not None and not document.whole
-
-
-CLOSING = {"[": "]", "{": "}"}
-"""The ends of JSON documents by their beginnings."""
 
 
 def is_json(text: str) -> bool:

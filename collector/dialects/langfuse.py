@@ -1,6 +1,6 @@
 """Langfuse's own observations, as its SDKs export them over OTLP."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from collector.dialects.attributes import find_error, find_sources, find_text, find_value, parse_passages, parse_usage
 from collector.dialects.call import Call, Kind, read_by_kind
@@ -35,17 +35,13 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     sources = find_sources(attributes, input=input_key, output=output_key)
     values = _unquote(input_value), _unquote(output_value)
     call = read_by_kind(
-        name and name.lower(),
-        _KINDS,
-        _STEPS,
-        span,
-        lambda kind: _read_as(kind, span, *values)._replace(sources=sources),
+        name and name.lower(), _KINDS, _STEPS, span, lambda kind: _read_as(kind, span, *values, sources)
     )
     is_root = call.kind == "chain" and attributes.get("langfuse.internal.is_app_root") is True
     return call._replace(kind="workflow") if is_root else call
 
 
-def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json) -> Call:
+def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json, sources: Mapping[str, str]) -> Call:
     attributes = span.attributes
     question = parse_content(input_value, kind, "user", plain=True)
     answer = parse_content(output_value, kind, "assistant", plain=True)
@@ -60,6 +56,7 @@ def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json) -> C
         tool=_parse_tool(span, input_value, output_value) if kind == "tool" else None,
         passages=parse_passages(output_value) if kind == "retrieval" else (),
         query=parse_query(input_value) if kind == "retrieval" else None,
+        sources=sources,
     )
 
 

@@ -58,7 +58,8 @@ def _parse_tool(span: Span, input_value: Json, output_value: Json) -> ToolCall:
     tool_arguments = decode(input_value)
     if as_dict(tool_arguments).keys() == {"input"}:  # LangChain: the arguments' repr
         tool_arguments = as_dict(tool_arguments)["input"]
-    result = as_dict(decode(output_value)).get("output", decode(output_value))
+    result = decode(output_value)
+    result = as_dict(result).get("output", result)
     messages = parse_messages(result, "tool").messages if "lc" in as_dict(result) else ()
     return ToolCall(
         id=messages[-1].tool_call_id if messages else None,

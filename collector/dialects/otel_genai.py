@@ -34,14 +34,15 @@ _VARIABLE = "gen_ai.prompt.variable."
 _INPUT = "gen_ai.input.messages"
 _OUTPUT = "gen_ai.output.messages"
 _SYSTEM = "gen_ai.system_instructions"
-_SPOKEN = {
-    _INPUT: ("lk.pii.user_input", "lk.user_input", "lk.pii.user_transcript", "lk.user_transcript"),
-    _OUTPUT: ("lk.pii.response.text", "lk.response.text"),
+_PROMPT, _COMPLETION = "gen_ai.content.prompt", "gen_ai.content.completion"
+"""Quarkus' names for both: the texts of all messages, one after the other, without roles."""
+_TEXTS = {
+    _INPUT: (_PROMPT, "lk.pii.user_input", "lk.user_input", "lk.pii.user_transcript", "lk.user_transcript"),
+    _OUTPUT: (_COMPLETION, "lk.pii.response.text", "lk.response.text"),
 }
-"""LiveKit's names for both, on the turn of an agent that speaks."""
-_PLAIN_TEXT = {_INPUT: "gen_ai.content.prompt", _OUTPUT: "gen_ai.content.completion"}
-_QUARKUS = {"gen_ai.prompt": _PLAIN_TEXT[_INPUT], "gen_ai.completion": _PLAIN_TEXT[_OUTPUT]}
-"""Quarkus' present names, and its earlier ones: the texts of all messages, one after the other, without roles."""
+"""Names of plain texts: Quarkus', then LiveKit's on the turn of an agent that speaks."""
+_QUARKUS = {"gen_ai.prompt": _PROMPT, "gen_ai.completion": _COMPLETION}
+"""Quarkus' earlier names for both, and its present ones."""
 
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("chat", "generate_content", "text_completion", "completion", "generate", "responses"), "model"),
@@ -131,7 +132,7 @@ def _find_kind(attributes: Attributes, *, failed: bool) -> Kind | None:
     if attributes.get("llm.request.type") in _NON_CHAT_REQUESTS:
         return None
     if find_text(attributes, "gen_ai.request.model", "gen_ai.response.model"):
-        ended = ("gen_ai.response.id", _PLAIN_TEXT[_INPUT], *_FINISH, *_USAGE_IN, *_USAGE_OUT, "error.type")
+        ended = ("gen_ai.response.id", _PROMPT, *_FINISH, *_USAGE_IN, *_USAGE_OUT, "error.type")
         if has_messages or failed or not attributes.keys().isdisjoint(ended):
             return "model"
     return "chain" if has_messages else None
@@ -164,7 +165,7 @@ def _parse_event_messages(span: Span, records: Sequence[LogRecord]) -> message_e
 
 
 _FINISH = ("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason")
-_OUTPUTS = (_OUTPUT, _PLAIN_TEXT[_OUTPUT], *_FINISH)
+_OUTPUTS = (_OUTPUT, _COMPLETION, *_FINISH)
 _USAGE_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "gen_ai.response.prompt_tokens")
 _USAGE_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "gen_ai.response.completion_tokens")
 
@@ -174,7 +175,7 @@ def _read_call(
 ) -> Call:
     input_messages, input_incomplete = _parse_content(attributes, _INPUT, "user", events.input)
     output_messages, output_incomplete = _parse_content(attributes, _OUTPUT, "assistant", events.output)
-    uncertain = _PLAIN_TEXT[_INPUT] in attributes and _INPUT not in attributes
+    uncertain = _PROMPT in attributes and _INPUT not in attributes
     if uncertain and span.scope.startswith("io.quarkus") and input_messages and "\n" in input_messages[-1].text:
         input_messages, input_incomplete = None, "no_content"  # which line the question begins in, nothing says
     if (
@@ -229,8 +230,8 @@ def _parse_content(
         return transcript.messages or None, transcript.incomplete or find_redaction(value)
     if events:
         return events, None
-    names = (_PLAIN_TEXT[key], *_SPOKEN[key]) if "lk.generation_id" in attributes else (_PLAIN_TEXT[key],)
-    plain = find_text(attributes, *names)
+    names = _TEXTS[key]
+    plain = find_text(attributes, *(names if "lk.generation_id" in attributes else names[:1]))
     if plain is not None:
         return (ChatMessage(role, plain),), find_redaction(plain)
     if value in ("", "[]", []) and role == "assistant":  # the model answered nothing
@@ -273,10 +274,12 @@ def _find_message_sources(attributes: Attributes, events: message_events.EventMe
         sources.setdefault("input", "gen_ai.*.message")
     if events.output:
         sources.setdefault("output", message_events.CHOICE)
-    for key, plain in _PLAIN_TEXT.items():
+    for key, names in _TEXTS.items():
         if _FIELDS[key] not in sources:
-            name = next((name for name in (plain, *_SPOKEN[key]) if name in attributes), None)
-            sources |= {_FIELDS[key]: name} if name else {}
+            for name in names:
+                if name in attributes:
+                    sources[_FIELDS[key]] = name
+                    break
     return sources
 
 

@@ -8,11 +8,11 @@ from typing import Literal
 
 from collector.dialects.attributes import LONGEST_MASK, LONGEST_NAME, MOST_NAMES, is_masked
 from collector.dialects.call import Call, Kind, merge
-from collector.dialects.decode import CLOSING, is_unfinished, unquote
+from collector.dialects.decode import is_unfinished, unquote
 from collector.dialects.dialect import Dialect, SpanReader
 from collector.dialects.program_fields import unwrap_program
 from collector.errors import ConfigError
-from collector.otlp.span import Attributes, LogRecord, Span
+from collector.otlp.span import CLOSING, QUOTED, Attributes, LogRecord, Span
 from collector.plugins import DIALECTS, load, names
 from evaluators.cases import Incomplete, Json
 
@@ -144,24 +144,26 @@ class Dialects:
         return merge(calls) if len(calls) > 1 else calls[0] if calls else None
 
 
-_QUOTED = frozenset(('"[', '"{'))
 _QUOTED_BY_DEFINITION = ("mlflow.", "genkit:", "langfuse.", "braintrust.", "logfire.", "gen_ai.tool.")
 """Beginnings of attributes whose texts are JSON, so that an answer which is JSON is in quotes there."""
 
 
 def _decode_twice_encoded(span: Span) -> Span:
     """The span with documents decoded that an exporter encoded once too often, in attributes and events."""
-    attributes = _decode_quoted(span.attributes)
+    attributes = span.attributes
+    if span.doubtful is None or span.doubtful:
+        attributes = _decode_quoted(attributes, span.doubtful)
     if span.events and any(_decode_quoted(event.attributes) is not event.attributes for event in span.events):
         events = tuple(event._replace(attributes=_decode_quoted(event.attributes)) for event in span.events)
         span = span._replace(events=events)
     return span if attributes is span.attributes else span._replace(attributes=attributes)
 
 
-def _decode_quoted(attributes: Attributes) -> Attributes:
+def _decode_quoted(attributes: Attributes, names: Iterable[str] | None = None) -> Attributes:
     decoded: dict[str, Json] | None = None
-    for key, value in attributes.items():
-        if type(value) is str and value < "#" and value[:2] in _QUOTED and not key.startswith(_QUOTED_BY_DEFINITION):
+    for key in attributes if names is None else names:
+        value = attributes.get(key)
+        if type(value) is str and value[:2] in QUOTED and not key.startswith(_QUOTED_BY_DEFINITION):
             decoded = decoded or dict(attributes)
             decoded[key] = unquote(value)
     return attributes if decoded is None else decoded

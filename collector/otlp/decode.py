@@ -26,24 +26,31 @@ from collector.otlp.outline import (
     outline_of,
     resource_attributes,
 )
-from collector.otlp.span import NOTHING, Attributes, LogRecord, Span, SpanEvent, make_span
+from collector.otlp.span import NOTHING, QUOTED, SHORT, Attributes, LogRecord, Span, SpanEvent, make_span
 from evaluators.cases import Json
 
 MAX_DEPTH = 64
 """Deepest nesting of arrays and maps in an attribute; what lies deeper is left out."""
 
-_LONGEST_KNOWN, _MOST_KNOWN = 128, 20_000
-"""Bytes of an attribute that is remembered, and how many are: most of a span's were on another span before."""
+_MOST_KNOWN = 20_000
+"""Attributes that are remembered."""
 
 
-def pairs_of(pairs: Iterable[bytes]) -> list[tuple[str, Json]]:
-    """Decode the names and values of attributes, each given by its KeyValue's bytes. A tight loop."""
-    return [_known(pair) if len(pair) <= _LONGEST_KNOWN else _decode(pair) for pair in pairs]
+def pairs_of(pairs: Sequence[bytes], doubtful: list[str]) -> list[tuple[str, Json]]:
+    """Decode the names and values of attributes, each given by its KeyValue's bytes. A tight loop.
+
+    `doubtful` gets the names of those that may be cut or encoded once too often: see `Span.doubtful`.
+    """
+    try:
+        return [_known(pair) if len(pair) <= SHORT else _decode_doubtful(pair, doubtful) for pair in pairs]
+    except _QuotedError:
+        doubtful.clear()
+        return [_decode_doubtful(pair, doubtful) for pair in pairs]
 
 
-def attributes_of(pairs: Iterable[bytes]) -> dict[str, Json]:
+def attributes_of(pairs: Sequence[bytes]) -> dict[str, Json]:
     """Decode attributes, each given by its KeyValue's bytes; of several of one name the last."""
-    return dict(pairs_of(pairs))
+    return dict(pairs_of(pairs, []))
 
 
 def _decode(pair: bytes) -> tuple[str, Json]:
@@ -53,7 +60,22 @@ def _decode(pair: bytes) -> tuple[str, Json]:
     return message.key, text or any_value(value)
 
 
-_known = lru_cache(_MOST_KNOWN)(_decode)
+def _decode_doubtful(pair: bytes, doubtful: list[str]) -> tuple[str, Json]:
+    decoded = _decode(pair)
+    doubtful.append(decoded[0])
+    return decoded
+
+
+class _QuotedError(Exception):
+    """A short attribute may be a document that was encoded once too often; such a one is not remembered."""
+
+
+@lru_cache(_MOST_KNOWN)
+def _known(pair: bytes) -> tuple[str, Json]:
+    name, value = _decode(pair)
+    if type(value) is str and value[:2] in QUOTED:
+        raise _QuotedError
+    return name, value
 
 
 _SIMPLE = frozenset({"string_value", "int_value", "bool_value"})
@@ -378,6 +400,7 @@ class ExaminedSpan(NamedTuple):
 
     outline: Outline
     attributes: dict[str, Json]
+    doubtful: list[str]
     evidence: int | None
 
 
@@ -396,8 +419,10 @@ def examine_spans(parts: Iterable[Part], wanted: Wanted | None = None) -> list[E
         name = scope.scope.name
         spans: list[ExaminedSpan] = []
         for span in items:
-            attributes = dict(pairs_of(span.attributes))
-            spans.append(ExaminedSpan(span, attributes, wanted(attributes, name, span) if wanted else None))
+            doubtful: list[str] = []
+            attributes = dict(pairs_of(span.attributes, doubtful))
+            evidence = wanted(attributes, name, span) if wanted else None
+            spans.append(ExaminedSpan(span, attributes, doubtful, evidence))
         scopes.append(ExaminedScope(resource.resource, name, spans))
     return scopes
 
@@ -431,7 +456,7 @@ def _decode_resource(encoded: bytes) -> Attributes:
 
 def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Span:
     """A span of a scope of this name; one that is not wanted comes without attributes and events."""
-    span, attributes, evidence = examined
+    span, attributes, doubtful, evidence = examined
     wanted = evidence is None or evidence > 0
     status = span.status
     fields = (
@@ -454,6 +479,7 @@ def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Spa
         span.dropped_events_count + sum([event.dropped_attributes_count for event in span.events])
         if span.events
         else span.dropped_events_count,
+        doubtful if wanted else (),
     )
     return make_span(Span, fields)
 

@@ -7,7 +7,7 @@ Items are counted from the same bytes before anything is decoded: decoding expan
 so the limit on items must apply before it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
@@ -42,7 +42,7 @@ def outline_of(encoded: bytes, signal: Literal["traces", "logs"]) -> Outline:
     return _class_of(_REQUESTS[signal]).FromString(encoded)
 
 
-def resource_attributes(encoded: bytes) -> Iterable[bytes]:
+def resource_attributes(encoded: bytes) -> Sequence[bytes]:
     """The attributes of a serialized resource, each the bytes of a KeyValue."""
     return _class_of(resource_pb2.Resource.DESCRIPTOR.full_name).FromString(encoded).attributes
 

@@ -3,7 +3,7 @@
 Named tuples, because one is made for every span that comes in and a frozen dataclass takes five times as long to make.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from evaluators.cases import Json
@@ -12,6 +12,12 @@ Attributes = Mapping[str, Json]
 
 NOTHING: Attributes = {}
 """The attributes of what has none."""
+SHORT = 128
+"""Bytes of an attribute, its name included, that may be remembered: most of a span's were on another span before."""
+QUOTED = frozenset(('"[', '"{'))
+"""The beginnings of documents that were encoded once too often."""
+CLOSING = {"[": "]", "{": "}"}
+"""The ends of JSON documents by their beginnings."""
 
 
 class SpanEvent(NamedTuple):
@@ -31,7 +37,8 @@ class Span(NamedTuple):
 
     `failed` is status code ERROR; `status_message` may be empty all the same. `dropped_attributes` and
     `dropped_events` are how many the sender's own limits took away, of events also their attributes. `evidence` is what
-    was found about the span's dialects while its bytes were read.
+    was found about the span's dialects while its bytes were read. `doubtful` are the names of its attributes of more
+    than `SHORT` bytes, or of all where a shorter one may be encoded once too often; None where nobody has looked.
     """
 
     trace_id: str
@@ -51,6 +58,7 @@ class Span(NamedTuple):
     dropped_attributes: int = 0
     evidence: int = 0
     dropped_events: int = 0
+    doubtful: Sequence[str] | None = None
 
 
 make_span = cast("Callable[[type[Span], tuple[Any, ...]], Span]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType] - generic

@@ -36,7 +36,7 @@ def test_attributes_read_as_those_of_messages() -> None:
         outlines = [each for _, scope in scopes_of(read_outline(data, signal)) for each in items(scope)]
         messages = [each for _, scope in scopes_of(request_from_protobuf(data, signal)) for each in items(scope)]
         for outline, message in zip(outlines, messages, strict=True):
-            assert [name for name, _ in pairs_of(outline.attributes)] == [pair.key for pair in message.attributes]
+            assert [name for name, _ in pairs_of(outline.attributes, [])] == [pair.key for pair in message.attributes]
             assert attributes_of(outline.attributes) == {pair.key: any_value(pair.value) for pair in message.attributes}
 
 
@@ -86,7 +86,7 @@ def test_of_several_attributes_of_one_name_the_last_counts() -> None:
     encoded = [pair.SerializeToString() for pair in pairs]
     assert attributes_of(encoded) == {"a": "b" * 200}
     assert attributes_of(reversed(encoded)) == {"a": 1}
-    assert [name for name, _ in pairs_of(encoded)] == ["a", "a"]
+    assert [name for name, _ in pairs_of(encoded, [])] == ["a", "a"]
 
 
 def test_any_value_has_the_same_bytes_and_value() -> None:
