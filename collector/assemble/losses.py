@@ -113,7 +113,7 @@ def _list_longest(holder: Span | LogRecord) -> list[str]:
     if not isinstance(holder, Span):
         return _find_longest(attributes.values(), texts)
     if holder.doubtful:
-        texts = _find_longest([attributes[name] for name in holder.doubtful if name in attributes], texts)
+        texts = _find_longest(map(attributes.get, holder.doubtful), texts)
     if attributes and (not texts or len(texts[0]) < SHORT):  # else all that are as long are among these
         texts = _find_longest(attributes.values(), [])
     for event in holder.events:

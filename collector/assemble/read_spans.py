@@ -112,7 +112,7 @@ def _with_kinds(parsed_spans: list[ParsedSpan], tree: SpanTree) -> list[ParsedSp
     if any(_BASE in span.attributes for span, _ in parsed_spans):
         parsed_spans = _with_whole_inputs(parsed_spans)
     for index, (span, call) in enumerate(parsed_spans):
-        if call.kind in _ANSWERS and find_task(call):
+        if (call.input or call.system) and call.kind in _ANSWERS and find_task(call):
             parsed_spans[index] = ParsedSpan(span, call._replace(kind="auxiliary"))
         elif call.kind == "chain" and _may_be_call(parsed_spans[index]):
             lone.append(parsed_spans[index])

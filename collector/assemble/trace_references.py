@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from collector.assemble.losses import Losses
+from collector.assemble.speech import KEYS as SPEECH_KEYS
 from collector.dialects.attributes import is_masked
 from collector.dialects.decode import decode, decode_json, is_unfinished
 from collector.errors import BadInput
@@ -42,6 +43,8 @@ class TraceReferences:
         own = configured or {}
         self._keys = {name: (*own.get(name, ()), *usual) for name, usual in USUAL_KEYS.items()}
         self.names = frozenset(key for keys in self._keys.values() for key in keys)
+        self.names_beside = self.names | SPEECH_KEYS
+        """With the attributes of turns by voice: only a trace that has one of these is asked for either."""
 
     def find(self, spans: Iterable[Span], losses: Losses) -> References:
         """The references of the nearest of these spans that has each, nearest first, then of their resource."""

@@ -62,12 +62,10 @@ class TurnBuilder:
     ) -> None:
         self._media = media
         self._references, self._is_spoken = None, False
+        names = references.names_beside if references is not None else SPEECH_KEYS
         for span in tree.spans.values():
-            for attributes in (span.attributes, span.resource):
-                if attributes and not SPEECH_KEYS.isdisjoint(attributes):
-                    self._is_spoken = True
-                if attributes and references is not None and not references.names.isdisjoint(attributes):
-                    self._references = references
+            if not (names.isdisjoint(span.attributes) and names.isdisjoint(span.resource)):
+                self._references, self._is_spoken = references, True
         self._losses = losses
         self._tools = ToolSpans(parsed_spans, tree)
         self._tree = tree

@@ -106,7 +106,8 @@ class Dialects:
     def read_each(self, span: Span, records: Sequence[LogRecord]) -> list[Call]:
         """Read a span with each dialect that has evidence in it, most specific first."""
         mask = span.evidence >> 1 if span.evidence else self._compute_mask(span)
-        span = _decode_twice_encoded(span)
+        if span.doubtful is None or span.doubtful or span.events:
+            span = _decode_twice_encoded(span)
         for record in records:
             mask |= self._records.get(record.kind, 0)
         calls: list[Call] = []
@@ -150,9 +151,7 @@ _QUOTED_BY_DEFINITION = ("mlflow.", "genkit:", "langfuse.", "braintrust.", "logf
 
 def _decode_twice_encoded(span: Span) -> Span:
     """The span with documents decoded that an exporter encoded once too often, in attributes and events."""
-    attributes = span.attributes
-    if span.doubtful is None or span.doubtful:
-        attributes = _decode_quoted(attributes, span.doubtful)
+    attributes = _decode_quoted(span.attributes, span.doubtful)
     if span.events and any(_decode_quoted(event.attributes) is not event.attributes for event in span.events):
         events = tuple(event._replace(attributes=_decode_quoted(event.attributes)) for event in span.events)
         span = span._replace(events=events)
@@ -222,11 +221,11 @@ def _lacks_beginning(source: str, attributes: Attributes) -> bool:
 
 def _mark_cut(call: Call, span: Span) -> Call:
     """Mark messages out of a document that was cut, where a reader has not."""
-    sources, attributes = call.sources, span.attributes
-    for side in _SIDES if sources else ():
-        value = attributes.get(sources[side]) if side in sources else None
+    attributes = span.attributes
+    for side, source in call.sources.items():
+        value = attributes.get(source)
         if type(value) is str and value[:1] in CLOSING and value[-1] != CLOSING[value[0]] and is_unfinished(value):
-            call = _mark(call, side, "truncated") if getattr(call, side) is not None else call
+            call = _mark(call, side, "truncated") if side in _SIDES and getattr(call, side) is not None else call
     return call
 
 
