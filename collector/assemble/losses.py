@@ -141,7 +141,7 @@ def _is_limit(longest: Sequence[_Texts]) -> bool:
     """Whether the longest texts end where a limit was, rather than where somebody ended them."""
     texts = longest[0][1]
     if len(longest) > 1 or len(texts) > 1:
-        texts = {text for _, some in longest for text in some}
+        texts = list({text for _, some in longest for text in some})
     length = len(longest[0][1][0])
     is_usual = length in _USUAL_LIMITS
     prose = 0

@@ -346,7 +346,7 @@ class Assembler:
             apply_enclosing_spans(draft_turns(_without_auxiliary(calls, parsed_spans, tree), tree), parsed_spans, tree)
         )
         losses = find_losses(parsed_spans, trace.spans, trace.records)
-        turns = self._build_turns(drafts, parsed_spans, tree, losses)
+        turns: Sequence[AssembledTurn] = self._build_turns(drafts, parsed_spans, tree, losses)
         turns = combine(turns, thin, tree) if thin else turns
         turns, feedback = add_feedback(turns, parsed_spans, tree)
         turns = add_events(turns, trace.events, tree) if trace.events else turns
