@@ -199,9 +199,12 @@ def _match(
     if len(free) < len(inside):
         return None  # a span further out is attached already
     question, answer = find_question(enclosing_span.call), find_answer(enclosing_span.call.output, run=True)
+    is_cut_off = was_interrupted(enclosing_span.span)
+    if is_cut_off and not answer and free:
+        free[-1].answer = None  # nothing of it was heard
+        return _attach(free[-1], enclosing_span, question)
     if answer:
         candidates = free or [draft for draft in same_answer if draft.enclosing_span is None]
-        is_cut_off = was_interrupted(enclosing_span.span)
         confirmed = [draft for draft in candidates if _confirms(draft, question, answer, cut_off=is_cut_off)]
         if confirmed:
             if is_cut_off:

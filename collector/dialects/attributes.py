@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from collector.dialects.call import Passage
 from collector.dialects.decode import as_dict, as_list, decode, decode_json
@@ -180,14 +180,21 @@ def find_redaction(*values: Json) -> Incomplete | None:
 
 
 def parse_passages(value: Json) -> tuple[Passage, ...]:
-    """Parse documents: a list, an object with a list under `documents` or a similar key, or JSON of either."""
+    """Parse documents or texts: a list, an object with a list under `documents` or a similar key, or JSON of either."""
     value = decode(value)
     fields = as_dict(value)
     for key in ("documents", "source_documents", "source_nodes", "results", "data", "output"):
         if isinstance(fields.get(key), list):
             value = fields[key]
             break
-    return tuple(parse_passage(fields) for each in as_list(value) if (fields := as_dict(decode(each))))
+    items = [(each, as_dict(decode(each))) for each in as_list(value)]
+    return tuple(
+        parse_passage(fields) if fields else Passage(each) for each, fields in items if fields or _is_text(each)
+    )
+
+
+def _is_text(document: Json) -> TypeGuard[str]:
+    return isinstance(document, str) and (" " in document or not document.isascii())  # else it is an id
 
 
 def parse_passage(document: Mapping[str, Any]) -> Passage:

@@ -341,7 +341,7 @@ DIALECT = Dialect(
     records=frozenset({DETAILS, EVALUATION, *message_events.RECORDS}),
     coverage=Coverage(
         libraries="OpenTelemetry GenAI instrumentations, AI SDK 7, Google ADK 2, Microsoft Agent Framework, Strands, "
-        "OpenLLMetry ≥ 0.60, OpenLIT ≥ 1.40, Logfire, Pydantic AI, Mastra, Quarkus LangChain4j, .NET's AI extensions",
+        "OpenLLMetry ≥ 0.60, OpenLIT ≥ 1.40, Logfire, Pydantic AI, Mastra, LiveKit, Quarkus, Rig, .NET's AI extensions",
         messages="attributes or log records, when content capture is on",
         tools="messages, tool spans",
         retrieval="retrieval spans, prompt variables",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text, parse_passages
-from collector.dialects.call import Call, ChatMessage, Kind, Passage, as_messages
+from collector.dialects.call import Call, ChatMessage, Kind, as_messages
 from collector.dialects.decode import as_list, decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.messages import parse_messages, split_system_prompt
@@ -38,7 +38,7 @@ def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
         return Call(
             dialect="spring_ai",
             kind="retrieval",
-            passages=_parse_documents(attributes.get(_DOCUMENTS)),
+            passages=parse_passages(attributes.get(_DOCUMENTS)),
             query=find_text(attributes, _QUERY),
             sources={"passages": _DOCUMENTS},
         )
@@ -130,12 +130,6 @@ def _parse_texts(value: Json, role: str) -> tuple[ChatMessage, ...]:
     if texts and len(texts) == len(as_list(inner)):
         return tuple(ChatMessage(role, text) for text in texts)
     return parse_messages(value, role).messages
-
-
-def _parse_documents(value: Json) -> tuple[Passage, ...]:
-    inner = decode(value)
-    texts = [each for each in as_list(inner) if isinstance(each, str)]
-    return tuple(Passage(text) for text in texts) or parse_passages(inner)
 
 
 DIALECT = Dialect(

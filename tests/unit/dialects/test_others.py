@@ -777,3 +777,11 @@ def test_livekit() -> None:
         at=2.5,
     )
     assert told(trace, "tokens") == {**TOLD, "tokens": (12, 5)}
+
+
+def test_documents_that_are_plain_texts_are_passages_and_ids_are_none() -> None:
+    documents = ["Kayaks: 30 euros.", "doc-17", "保証金は120ユーロです。", {"id": "3", "content": "Open."}, 7, None]
+    found = {"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": json.dumps(documents)}
+    trace = Trace().span(1, "invoke_agent", {**chat(QUESTION, ANSWER), "gen_ai.operation.name": "invoke_agent"}, took=9)
+    turn = trace.span(2, "retrieval", found, parent=1).span(3, "chat", chat(QUESTION, ANSWER), parent=1).turn()
+    assert turn.retrieval_context == ("Kayaks: 30 euros.", "保証金は120ユーロです。", "Open.")

@@ -98,3 +98,10 @@ def test_an_answer_to_the_beginning_of_a_question_that_was_discarded_is_no_turn(
     [turn] = trace.turns()
     assert (turn.input, turn.actual_output) == ("Is it windy?", None)
     assert turn.error
+
+
+def test_an_answer_that_was_cut_off_before_anything_was_heard_is_not_judged() -> None:
+    held = {"gen_ai.operation.name": "invoke_agent", "lk.generation_id": "g1", "lk.interrupted": True}
+    trace = Trace().span(1, "agent_turn", {**held, "lk.pii.user_input": "Windy?"}, took=9)
+    turn = trace.span(2, "llm_request", chat("Windy?", "Yes, nine metres."), parent=1).turn()
+    assert (turn.input, turn.actual_output, turn.incomplete) == ("Windy?", None, "no_content")
