@@ -142,10 +142,13 @@ class PageApi:
 
     def _row(self, listed: ListedEvaluation) -> Json:
         judged, text = listed.evaluation, self.settings.show_text
+        watched = self.view.evaluators.get((judged.monitor, judged.evaluator))
         return {
             "id": judged.evaluation_id,
             "monitor": judged.monitor,
             "evaluator": judged.evaluator,
+            "version": judged.evaluator_version,
+            "earlier": bool(watched and watched.versions and judged.evaluator_version not in watched.versions),
             "scope": judged.scope,
             "outcome": judged.outcome,
             "score": judged.score,

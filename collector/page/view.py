@@ -286,7 +286,7 @@ class View:
         if is_new:
             self._next_offsets[partition] = position + 1
             self._unsaved.setdefault(partition, (position, timestamp))
-        if is_new and not (evaluation.happened_at and "replay_of" in evaluation.attributes):  # its subject has a score
+        if is_new and not self._repeats(key, evaluation):
             self._series_of(key, evaluation.evaluator_version).add(evaluation, partition)
         if evaluation.time.timestamp() >= self.started:
             _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
@@ -300,6 +300,14 @@ class View:
         self._positions.setdefault(partition, deque()).append(position)
         self.turn_cache.pin(evaluation.subject.conversation_id)
         self.expire(timestamp)
+
+    def _repeats(self, key: tuple[str, str], evaluation: Evaluation) -> bool:
+        """Whether the series has a score of the subject already, as that of a fallback judge which is judged again."""
+        replayed = self._listed.get(str(evaluation.attributes.get("replay_of")))
+        if replayed is None or evaluation.happened_at is None:
+            return False
+        before = replayed.evaluation.evaluator_version
+        return self._series_of(key, before) is self._series_of(key, evaluation.evaluator_version)
 
     def _replace_failure(self, retried: Evaluation, partition: int, *, is_new: bool) -> None:
         """Count a failure and what was made in its place once, under the new outcome."""

@@ -209,6 +209,6 @@ function others(rows, state, open) {
         event.preventDefault();
         open(row.id);
       },
-    }, chip(row), h("span", {}, row.evaluator), h("span", { class: "what", dir: "auto" }, row.excerpt)))));
+    }, chip(row), h("span", { title: row.version }, row.earlier ? `${row.evaluator} (earlier version)` : row.evaluator), h("span", { class: "what", dir: "auto" }, row.excerpt)))));
 }
 

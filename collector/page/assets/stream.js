@@ -126,7 +126,7 @@ export class Stream {
         h("span", { class: "asked", dir: "auto" }, row.excerpt || row.conversation_id),
         h("span", { class: "because", dir: "auto" }, row.why || " ")),
       h("span", { class: "meta" },
-        h("span", {}, row.chosen ? `${row.evaluator}: ${row.chosen}` : row.evaluator),
+        h("span", { title: row.version }, [row.evaluator, row.earlier && " (earlier version)", row.chosen && `: ${row.chosen}`].filter(Boolean).join("")),
         h("span", {}, row.label ? opinion(row.label) : null, moment(row.ended_at, Date.now() / 1000))),
     ));
   }
