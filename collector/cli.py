@@ -858,8 +858,8 @@ def mcp(
 
     from collector.commands.mcp.server import McpOptions, address_of, page_address, page_token, serve_http, serve_stdio
 
-    settings = _load(config).settings.page
-    options = McpOptions(config=config, page=page or page_address(settings), token=page_token(token_file))
+    address = page or page_address(_load(config).settings.page)
+    options = McpOptions(config=config, page=address, token=page_token(token_file))
     if http is None:
         asyncio.run(serve_stdio(options))
     else:

@@ -114,6 +114,9 @@ async def _answer(
         return failure(400, str(error))
     except LogUnavailable:
         return failure(503, "the log cannot be written now; try again")
+    except web.HTTPNotFound as error:
+        here = request.path.startswith("/v1/") and request.method == "POST"
+        return failure(error.status, "this is the page; traces go to receive.otlp_http" if here else error.reason)
     except web.HTTPException as error:
         return failure(error.status, error.reason)
     except Exception as error:  # noqa: BLE001 - the last place before the browser: a bug is answered and logged

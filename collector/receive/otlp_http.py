@@ -7,9 +7,11 @@ to no trace and are ignored. `/v1/references` takes JSON into the turns log, `/v
 the same limits. `/v1/metrics` answers 404 with one sentence, so that a sender of all three signals keeps the other two.
 """
 
+import logging
 import time
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from itertools import count
 from typing import Literal
 
 from aiohttp import web
@@ -27,6 +29,8 @@ from collector.receive.rejection import Rejected, internal_error, rejection_of
 from collector.receive.settings import OtlpHttpSettings
 from collector.receive.tenants import Sender, Tenant, sender_of, subjects_of, tenant_with
 from collector.telemetry.registry import Telemetry
+
+logger = logging.getLogger(__name__)
 
 
 class OtlpHttpReceiver:
@@ -59,7 +63,7 @@ class OtlpHttpReceiver:
     def routes(self) -> web.Application:
         """A new application with its routes. Its shutdown rejects new requests."""
         browsers = [_for_browsers(frozenset(self._settings.origins))] if self._settings.origins else []
-        application = web.Application(middlewares=[*browsers, _in_otlp_form])
+        application = web.Application(middlewares=[*browsers, _in_otlp_form()])
         application.router.add_post("/v1/traces", partial(self._export, "traces"))
         application.router.add_post("/v1/logs", partial(self._export, "logs"))
         application.router.add_post("/v1/references", partial(self._export, "references"))
@@ -166,16 +170,31 @@ def _for_browsers(origins: frozenset[str]) -> Middleware:
     return allow
 
 
-@web.middleware
-async def _in_otlp_form(request: web.Request, handler: Handler) -> web.StreamResponse:
+_PATHS = (
+    "nothing is received at this path; traces go to /v1/traces, log records to /v1/logs. An exporter appends these to "
+    "OTEL_EXPORTER_OTLP_ENDPOINT, and takes OTEL_EXPORTER_OTLP_TRACES_ENDPOINT as it is"
+)
+
+
+def _in_otlp_form() -> Middleware:
     """Give every error the form of an OTLP answer, and keep texts out of the log when there is a bug."""
-    try:
-        return await handler(request)
-    except Rejected as error:
-        failure = error
-    except web.HTTPException as error:
-        allowed = {name: value for name, value in error.headers.items() if name == "Allow"}
-        failure = Rejected(error.status, error.reason, headers=allowed)
-    except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged
-        failure = internal_error(error)
-    return rejected(form_of(request.content_type), failure)
+    wrong_paths = count()
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except Rejected as error:
+            failure = error
+        except web.HTTPNotFound as error:
+            if not next(wrong_paths):  # a sender sends without end: one line is enough
+                logger.warning("a request to another path is refused: %s", _PATHS)
+            failure = Rejected(error.status, _PATHS)
+        except web.HTTPException as error:
+            allowed = {name: value for name, value in error.headers.items() if name == "Allow"}
+            failure = Rejected(error.status, error.reason, headers=allowed)
+        except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged
+            failure = internal_error(error)
+        return rejected(form_of(request.content_type), failure)
+
+    return answer

@@ -223,14 +223,18 @@ async def test_wrong_content_type_is_415(content_type: str):
         assert "application/x-protobuf" in orjson.loads(answer)["message"]
 
 
-async def test_other_methods_and_paths():
+async def test_other_methods_and_paths(caplog):
     async with receiving() as sender:
         url = f"http://127.0.0.1:{sender.port}"
         async with sender.session.get(f"{url}/v1/traces") as response:
             assert response.status == 405
             assert response.headers["Allow"] == "POST"
             assert (await response.json())["code"] == Code.UNIMPLEMENTED
-        assert await sender.status(TRACES, path="/v1/elsewhere") == 404
+        for path in ("/v1/elsewhere", "/v1/traces/v1/traces"):
+            status, _, answer = await sender.post(TRACES, path=path)
+            assert status == 404
+            assert "traces go to /v1/traces" in Status.FromString(answer).message
+        assert caplog.text.count("traces go to /v1/traces") == 1, "a sender repeats it without end"
 
 
 async def test_metrics_are_refused_with_a_sentence_and_nothing_breaks():

@@ -181,6 +181,14 @@ async def test_a_second_configuration(world: World) -> None:
     assert found["mean"]["difference"] == 0.0
 
 
+async def test_evaluators_that_did_not_change_are_not_paid_for_again(world: World) -> None:
+    changed = {**world.settings["evaluators"]["helpful"], "evaluation_steps": ["Does it solve it?"]}
+    new = world.configure("new.yaml", evaluators=world.settings["evaluators"] | {"helpful": changed})
+    done = await world.replay("--with", new)
+    assert f"making {2 * CONVERSATIONS} evaluations again" in done.stderr, done.stderr
+    assert "left out, as they did not change: complete (--evaluator repeats one)" in done.stderr
+
+
 async def test_the_money_ends_it(world: World) -> None:
     whole = (await world.figures("--evaluator", "helpful", "--judge", "small"))["spent_usd"]
     limit = 0.0017 + whole / 2  # the first guess of a price is 0.0017 USD

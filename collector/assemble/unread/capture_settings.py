@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from collector.assemble.read_spans import ParsedSpan
 
 _SETTINGS = (
-    ("opentelemetry.instrumentation.", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true (newest: SPAN_ONLY)"),
+    ("opentelemetry.instrumentation.", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"),
+    ("opentelemetry.instrumentation.genai.", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY"),
     ("opentelemetry.util.genai", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY"),
     ("openinference.", "OPENINFERENCE_HIDE_INPUTS=false, OPENINFERENCE_HIDE_OUTPUTS=false, and none that is narrower"),
     ("@arizeai/openinference", "OPENINFERENCE_HIDE_INPUTS=false and OPENINFERENCE_HIDE_OUTPUTS=false"),

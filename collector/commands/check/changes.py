@@ -120,12 +120,15 @@ def _budgets(config: Config) -> Iterator[tuple[str, Value]]:
         yield from each(name, monitor.budget)
 
 
+_THRESHOLD = "threshold of "
+
+
 def _targets(config: Config) -> Iterator[tuple[str, Value]]:
     for target in targets(config):
         yield f"{target.evaluator} of {target.monitor}", target.mean
     for name, monitor in config.settings.monitors.items():
         for use in monitor.uses:
-            yield f"threshold of {use.name} of {name}", config.evaluators[use.name].evaluator.threshold
+            yield f"{_THRESHOLD}{use.name} of {name}", config.evaluators[use.name].evaluator.threshold
 
 
 def _cost(old: Config, new: Config) -> NumberChange:
@@ -233,7 +236,9 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         yield f"evaluator  {_evaluator(evaluator)}"
     yield from (f"sampling   {_figure(change)}" for change in changes.sampling)
     yield from (f"budget     {_figure(change)}, in USD" for change in changes.budgets)
-    yield from (f"target     {_figure(change)}" for change in changes.targets)
+    for change in changes.targets:
+        one = change.where.startswith(_THRESHOLD)
+        yield f"target     {'a single score' if one else 'the mean'} of {_figure(change).removeprefix(_THRESHOLD)}"
     yield f"cost       {_money(changes.cost)}"
     for what, names in (
         ("new", changes.new_rules),
@@ -264,10 +269,10 @@ def _is_unknown(key: str) -> bool:
 def _evaluator(change: EvaluatorChange) -> str:
     where = f"{change.evaluator} of {change.monitor}"
     if change.before is None:
-        return f"{where}: new, version {change.after}; it begins with what comes after"
+        return f"{where}: new, version {change.after}, for new subjects"
     if change.after is None:
-        return f"{where}: removed, version {change.before}; what is unfinished is not made"
-    return f"{where}: version {change.before} → {change.after}, for what comes after and what is unfinished then"
+        return f"{where}: removed, version {change.before}; unfinished evaluations are not made"
+    return f"{where}: version {change.before} → {change.after}, for new subjects and unfinished evaluations"
 
 
 def _figure(change: NumberChange) -> str:

@@ -78,6 +78,6 @@ def _alerts(config: Config) -> Iterator[str]:
     aims = [f"{target.evaluator} {target.mean:g}" for target in every if target.mean is not None]
     without = [target.evaluator for target in every if target.mean is None]
     if aims:
-        yield f"alerts     a mean below its target pages: {', '.join(dict.fromkeys(aims))}"
+        yield f"alerts     if a mean falls below its target: {', '.join(dict.fromkeys(aims))}"
     if without:
         yield f"           no score alert: {listed(list(dict.fromkeys(without)))} (no threshold, no target)"

@@ -132,7 +132,7 @@ def arrival_lines(metrics: str, *, has_turns: bool) -> Iterator[str]:
         )
     if read := _sums(metrics, SPANS_READ, "dialect"):
         none = read.pop("none", 0.0)
-        by = f", {none:.0f} are no calls that a dialect knows" if none else ""
+        by = f", {none:.0f} others are no model calls of a known library" if none else ""
         yield f"           spans read: {_listed(read) or 'none'}{by}"
     if turns := _sums(metrics, TURNS_ASSEMBLED, "outcome", "reason"):
         yield f"           turns made: {_listed(turns)}"

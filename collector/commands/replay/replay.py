@@ -124,6 +124,8 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         assignments = {old: build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()}
         wanted = [judged for judged in selected.scored if judged.evaluation.evaluator in assignments]
         jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
+        if not options.selection.evaluators:
+            jobs = _changed(jobs, config, new)
         if not jobs:
             raise EvalstreamError(
                 f"the turns of all {plural(len(wanted), 'evaluation')} have expired (log.retention); "
@@ -216,6 +218,22 @@ def _jobs(
         if job is not None:
             jobs[job.evaluation_id] = (judged, job)
     return list(jobs.values())
+
+
+def _changed(jobs: list[PastJob], config: Config, new: Config) -> list[PastJob]:
+    """The jobs of new definitions, unless there are none: the others would pay to make the same again."""
+
+    def is_same(past: PastEvaluation, job: Job) -> bool:
+        name = past.evaluation.evaluator
+        unchanged = config.evaluators.get(name) == new.evaluators.get(name)
+        return unchanged and job.evaluation_id == past.evaluation.evaluation_id
+
+    changed = [job for job in jobs if not is_same(*job)]
+    if not changed or len(changed) == len(jobs):
+        return jobs
+    same = {past.evaluation.evaluator for past, _ in jobs} - {past.evaluation.evaluator for past, _ in changed}
+    show(f"evalstream: left out, as they did not change: {', '.join(sorted(same))} (--evaluator repeats one)", err=True)
+    return changed
 
 
 def _job(old: Evaluation, turns: Turns, assignment: Assignment) -> Job | None:

@@ -81,7 +81,7 @@ def test_says_what_came_and_what_of_it_nobody_reads() -> None:
     telemetry.counter(UNREAD_TEXT, "acme.sdk").inc(2)
     assert list(arrival_lines(generate_latest(telemetry.registry).decode(), has_turns=False)) == [
         "traffic    received: 9 spans accepted; requests refused: 2 with 400",
-        "           spans read: 1 genai, 6 are no calls that a dialect knows",
+        "           spans read: 1 genai, 6 others are no model calls of a known library",
         "           turns made: 1 incomplete no_content",
         "           text of acme.sdk that nobody reads: evalstream turns --explain FILE shows what helps",
     ]
