@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,38 @@ from collector.commands.normalize import main, normalize, pieces_in
 from collector.config.settings import AssembleSettings
 from collector.records.json import turn_from_json
 from collector.service.assembly_builder import link_turns
+from evaluators.cases import Turn
 
 
 @pytest.mark.parametrize("folder", folders())
 def test_payload_comes_to_its_truth(folder: str) -> None:
     turns = list(normalize([PAYLOADS / folder]))
     assert complaints(truth_of(folder), turns) == []
+
+
+def test_a_payload_without_its_truth_says_what_it_lacks(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"mine has no expected.json; CONTRIBUTING.md"):
+        truth_of("mine", tmp_path)
+    (tmp_path / "mine").mkdir()
+    truth = tmp_path / "mine" / "expected.json"
+    truth.write_text('{"turns": []}')
+    with pytest.raises(AssertionError, match=r"expected.json lists no exchanges; CONTRIBUTING.md"):
+        truth_of("mine", tmp_path)
+    exchange = {"exchange": "first", "conversation_id": "c", "trace_ids": ["1" * 32], "user": "Q?"}
+    truth.write_text(json.dumps({"exchanges": [exchange]}))
+    with pytest.raises(AssertionError, match=r"exchanges\[0\] has no assistant; CONTRIBUTING.md"):
+        truth_of("mine", tmp_path)
+
+
+def test_a_truth_written_by_hand_is_enough(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    turn = Turn(turn_id="t", conversation_id="c", trace_id="1" * 32, input="Q?", actual_output="A.")
+    exchange = {"exchange": "first", "conversation_id": "c", "trace_ids": ["1" * 32], "user": "Q?", "assistant": "A."}
+    (tmp_path / "mine" / "expected.json").write_text(json.dumps({"exchanges": [exchange]}))
+    truth = truth_of("mine", tmp_path)
+    assert complaints(truth, [turn]) == []
+    assert complaints(truth, [replace(turn, conversation_id="d")]) == ["first: conversation 'd'"]
+    assert complaints(truth, []) == ["first: 0 turns with the answer, 0 with the question as well"]
 
 
 @pytest.mark.parametrize("folder", folders())

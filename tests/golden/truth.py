@@ -17,12 +17,31 @@ UNMET = Path(__file__).parent / "otlp-unmet"
 """Payloads whose truth is checked by `test_other_hands`."""
 
 
+SHAPE = 'CONTRIBUTING.md, "Adding a dialect", shows what it must have'
+_LEFT_OUT: Mapping[str, Any] = {
+    "failed": False, "retrieval_context": [], "tool_calls": [], "final_llm_span_id": None,
+    "other_spans_carrying_the_answer": ["any"],
+}  # fmt: skip
+"""Keys that an exchange written by hand need not have."""
+
+
 def folders() -> list[str]:
-    return sorted(path.parent.name for path in PAYLOADS.glob("*/expected.json"))
+    return sorted(path.name for path in PAYLOADS.iterdir() if path.is_dir())
 
 
-def truth_of(folder: str) -> dict[str, Any]:
-    return json.loads((PAYLOADS / folder / "expected.json").read_text())
+def truth_of(folder: str, payloads: Path = PAYLOADS) -> dict[str, Any]:
+    """The truth of a payload, which may be written by hand; an AssertionError says what it lacks."""
+    path = payloads / folder / "expected.json"
+    assert path.is_file(), f"{folder} has no expected.json; {SHAPE}"
+    truth: dict[str, Any] = {"llm_spans": [], **json.loads(path.read_text())}
+    assert truth.get("exchanges"), f"{folder}/expected.json lists no exchanges; {SHAPE}"
+    for number, exchange in enumerate(truth["exchanges"]):
+        lacking = [
+            key for key in ("exchange", "conversation_id", "trace_ids", "user", "assistant") if key not in exchange
+        ]
+        assert not lacking, f"{folder}/expected.json: exchanges[{number}] has no {', '.join(lacking)}; {SHAPE}"
+    truth["exchanges"] = [{**_LEFT_OUT, **exchange} for exchange in truth["exchanges"]]
+    return truth
 
 
 def even(text: str | None) -> str:
@@ -82,7 +101,8 @@ def _answered(
         yield f"{label}: {len(same)} turns with the answer, {len(right)} with the question as well"
         return
     turn = right[0]
-    if span and span["conversation_id_at"] and turn.conversation_id != exchange["conversation_id"]:
+    given = span["conversation_id_at"] if span else not truth["llm_spans"]
+    if given and turn.conversation_id != exchange["conversation_id"]:
         yield f"{label}: conversation {turn.conversation_id!r}"
     if span and span["user_id_in_payload"] and turn.user_id != span["user_id"]:
         yield f"{label}: user {turn.user_id!r}"
