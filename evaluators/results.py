@@ -281,7 +281,7 @@ class Label:
     labelled subject came to be judged; `label_probability` is the one with which its evaluation was then drawn to be
     labelled, on (0, 1], None if a person picked it: such a label says nothing about a mean. A `retracted` one takes
     that person's label of the evaluation back. `judge_tokens` is how many tokens the judge read in a call, `audit` is
-    what the evaluation's details have of its audit, `attributes` are the evaluation's.
+    what the evaluation's details have of its audit, `attributes` and `happened_at` are the evaluation's.
 
     Raises:
         ValueError: there is nothing in it, or `score` or `label_probability` is out of range.
@@ -307,6 +307,7 @@ class Label:
     given_at: datetime
     state: Literal["retracted"] | None = None
     audit: Mapping[str, Json] | None = None
+    happened_at: datetime | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     def __post_init__(self) -> None:

@@ -161,7 +161,7 @@ class AgreementWatcher:
         return {segment: agreement for segment, agreement in segments.items() if agreement.number >= FEWEST}
 
     def _people(self, version: Version, labels: Sequence[HumanLabel], now: float) -> PeopleSums:
-        recent = _recent(labels, now)
+        recent = recent_labels(labels, now)
         return PeopleSums(version, withheld(recent, self._judged[version]), self._label_sums(version, recent))
 
     def _publish_random(self, labels: Mapping[Version, Sequence[HumanLabel]], now: float) -> None:
@@ -200,7 +200,7 @@ class AgreementWatcher:
                 (people_name(evaluator), people_sums.version[1], monitor, segment, name): value
                 for (monitor, evaluator), people_sums in self.people.items()
                 for segment, sums in self._sums_by_segment(
-                    people_sums.version, monitor, _recent(labels[people_sums.version], now)
+                    people_sums.version, monitor, recent_labels(labels[people_sums.version], now)
                 )
                 for name, value in zip(SUM_NAMES, sums.values, strict=True)
                 if "a" in name
@@ -226,8 +226,9 @@ def _by(labels: Iterable[HumanLabel], key: Callable[[HumanLabel], str]) -> Itera
     yield from parts.items()
 
 
-def _recent(labels: Sequence[HumanLabel], now: float) -> list[HumanLabel]:
-    return [label for label in labels if label.at >= now - PEOPLE_WINDOW]
+def recent_labels(labels: Sequence[HumanLabel], now: float) -> list[HumanLabel]:
+    """The labels whose scores are in the mean of the same time."""
+    return [label for label in labels if label.at >= now - PEOPLE_WINDOW and not label.is_of_past]
 
 
 def _values(of: VerdictAgreement) -> Iterator[tuple[tuple[str, str], float]]:

@@ -87,6 +87,7 @@ class LabelIndex:
                 label.attributes,
                 label.evaluation_id,
                 label.judge_tokens,
+                label.happened_at is not None,
             )
             people[label.given_by] = _PersonLabel(at, human, first, audit_in(label.audit))
         if len(evaluations) > self._most:
@@ -117,9 +118,10 @@ class LabelIndex:
                 human = fmean(label.human for label in usable if label.human is not None)
                 yield replace(usable[0].first, human=human), usable[0].audit
 
-    def others(self, version: Version) -> int:
-        """The number of labelled evaluations by other versions of the evaluator."""
-        return sum(len(self.labels(label)) for label in self._labels if label[0] == version[0] and label != version)
+    def others(self, version: Version) -> list[HumanLabel]:
+        """The labels of other versions of the evaluator."""
+        others = (label for label in self._labels if label[0] == version[0] and label != version)
+        return [label for other in others for label in self.labels(other)]
 
 
 def _by_audit(label: HumanLabel, audit: AuditScore) -> HumanLabel:

@@ -121,11 +121,13 @@ def _line(evaluation: Evaluation, how: Draw, case: Turn | Conversation) -> bytes
         "evaluator": evaluation.evaluator,
         "monitor": evaluation.monitor,
         "label_probability": how.probability,
+        "weight": 1.0 / evaluation.sampling.probability,
     }
+    # by its subject a label is found again when another version has judged it
     if isinstance(case, Turn):
-        row |= _texts(case)
+        row |= {"turn_id": case.turn_id, **_texts(case)}
     else:
-        row["turns"] = [_texts(turn) for turn in case.turns]
+        row |= {"conversation_id": case.conversation_id, "turns": [_texts(turn) for turn in case.turns]}
     return orjson.dumps({**row, "human": None}) + b"\n"
 
 

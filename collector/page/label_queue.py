@@ -65,7 +65,7 @@ def draw(
     evaluation: Evaluation, threshold: float | None, settings: LabelQueueSettings, key: DrawKey = PUBLIC
 ) -> Draw | None:
     """The draw of an evaluation; None if it was not drawn, or has no score."""
-    if evaluation.score is None or evaluation.happened_at is not None:
+    if evaluation.score is None:
         return None
     share = settings.random
     audited = settings.audited if audit_of(evaluation) is not None else 0.0
@@ -179,8 +179,13 @@ class LabelQueue:
 
     def _queued(self) -> Iterator[QueuedEvaluation]:
         for listed in islice(reversed(self._view), MOST_READ):
-            if listed.superseded_by is None and (how := self._draw(listed)) is not None:
+            if listed.superseded_by is None and self._has_text(listed) and (how := self._draw(listed)) is not None:
                 yield QueuedEvaluation(listed, how, self._view.queue_labels(listed.evaluation.evaluation_id))
+
+    def _has_text(self, listed: ListedEvaluation) -> bool:
+        """Whether there is something to show: the page has not read the turns of a backfill, unless they are recent."""
+        judged = listed.evaluation
+        return judged.happened_at is None or bool(self._view.turn_cache.turns(judged.subject.conversation_id))
 
     def _draw(self, listed: ListedEvaluation) -> Draw | None:
         judged = listed.evaluation

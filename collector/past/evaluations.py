@@ -52,7 +52,7 @@ class EvaluationFilter:
 
 
 def is_repetition(evaluation: Evaluation) -> bool:
-    """Whether a comparison made it again, for itself. What a backfill made by another version is a score of its own."""
+    """Whether a comparison made it again, for itself. A backfill by another version is a score like others."""
     return REPLAY_OF in evaluation.attributes and evaluation.happened_at is None
 
 

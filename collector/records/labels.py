@@ -23,6 +23,7 @@ def label_of(evaluation: Evaluation, label_id: str, given_at: datetime, **fields
         sampling=evaluation.sampling,
         judge_tokens=tokens_read(evaluation),
         audit=noted_audit(evaluation),
+        happened_at=evaluation.happened_at,
         attributes=evaluation.attributes,
         given_at=given_at,
         **fields,

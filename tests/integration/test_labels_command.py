@@ -9,13 +9,15 @@ from pathlib import Path
 import orjson
 import pytest
 import yaml
-from evaluation_samples import label, scored
+from evaluation_samples import START, label, scored
 from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.config.loading import load
 from collector.logs.log import Record
+from collector.past.evaluations import evaluations_in
 from collector.records.json import evaluation_to_json, label_to_json, turn_to_json
+from collector.records.labels import label_of
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
 from evaluators.cases import Turn
@@ -50,7 +52,8 @@ async def config(tmp_path: Path) -> Path:
 
 
 def run(config: Path, *arguments: str) -> tuple[list[dict[str, object]], str]:
-    result = CliRunner().invoke(app, [*arguments[:2], "-c", str(config), *arguments[2:]])
+    command = 2 if arguments[0] == "labels" else 1
+    result = CliRunner().invoke(app, [*arguments[:command], "-c", str(config), *arguments[command:]])
     assert result.exit_code == 0, result.output
     return [orjson.loads(line) for line in result.stdout.splitlines()], result.stderr
 
@@ -89,6 +92,40 @@ def test_answers_judged_by_an_earlier_version_are_not_handed_out(config: Path) -
     assert run(config, "labels", "next", "--n", "100")[0]
     config.write_text(config.read_text().replace("maximum: 9", "maximum: 8"))
     assert run(config, "labels", "next", "--n", "100")[0] == []
+
+
+async def rejudge(path: Path, rows: list[dict[str, object]]) -> None:
+    """Scores by the version of now; ann labels the rows, which are of the one before."""
+    loaded, by_id = load(path), {str(row["evaluation_id"]): row for row in rows}
+    version = evaluator_version_in(loaded, "short")
+    async with open_logs(loaded.settings.log, page=True) as logs:
+        before = [past.evaluation async for past in evaluations_in(logs.evaluations)]
+        for number, one in enumerate(before):
+            again = replace(one, evaluation_id=f"{500 + number:032x}", evaluator_version=version, score=0.1,
+                            happened_at=START, attributes={"replay_of": one.evaluation_id})  # fmt: skip
+            await logs.evaluations.append([Record(b"", evaluation_to_json(again))])
+            if (row := by_id.get(one.evaluation_id)) is not None:
+                given = label_of(one, f"l{number}", START, score=float(number % 2), given_by="ann",
+                                 label_probability=row["label_probability"])  # fmt: skip
+                await logs.labels.append([Record(b"", label_to_json(given))])
+
+
+def test_what_a_new_version_rejudged_is_drawn_and_labels_of_before_count_for_it(config: Path) -> None:
+    """After `rejudge`, 0 of 1,427 were drawn, and `calibrate` had no labels."""
+    rows, _ = run(config, "labels", "next", "--n", "100")
+    assert {row["weight"] for row in rows} == {1.0}
+    config.write_text(config.read_text().replace("maximum: 9", "maximum: 8"))
+    asyncio.run(rejudge(config, rows))
+    again, _ = run(config, "labels", "next", "--n", "100")
+    assert len(again) >= 10
+    assert all(int(str(row["evaluation_id"]), 16) >= 500 and "turn_id" in row for row in again)
+    file = config.with_name("filled.jsonl")
+    file.write_bytes(b"".join(orjson.dumps(row | {"human": True}) + b"\n" for row in rows))
+    for arguments in ([], [str(file)]):
+        (found,), _ = run(config, "calibrate", "--evaluator", "short", "--json", *arguments)
+        assert found["segments"][0]["labels"] == len(rows), "of the page, and of a file by turn_id"  # type: ignore[index]
+        carried = f"{len(rows)} labels of other versions of short count for the scores of the same answers"
+        assert any(note.startswith(carried) for note in found["notes"]) is not bool(arguments)  # type: ignore[attr-defined]
 
 
 def test_unknown_names_are_refused_with_the_remedy(config: Path) -> None:

@@ -99,10 +99,8 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     if options.random:
         labels = [label if label.probability else replace(label, probability=1.0) for label in labels]
     if ledger.others:
-        notes = (
-            *notes,
-            f"Not used: {plural(ledger.others, 'score')} of other versions of {options.evaluator} or other judges.",
-        )
+        scores = plural(len(ledger.others), "score")
+        notes = (*notes, f"Not used: {scores} of other versions of {options.evaluator} or other judges.")
     notes = (*notes, *_bias_notes(labels, ledger.scored))
     return calibration(options, labels, [scored.judged for scored in ledger.scored], scale, notes)
 
@@ -120,17 +118,19 @@ class _Scored:
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """The logged scores and labels of a version of an evaluator. `others` are the scores of its other versions."""
+    """The logged scores and labels of a version of an evaluator. `others` are the evaluations that its other versions
+    scored, by id, each with the id of what it is of.
+    """
 
     scored: tuple[_Scored, ...]
-    others: int
+    others: Mapping[str, str]
     book: LabelIndex
 
 
 async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Ledger:
     book = LabelIndex([version[0]] if scale.lower_is_better else [])
     scored: list[_Scored] = []
-    others = 0
+    others = dict[str, str]()
     async with open_logs(config.settings.log, create=False) as logs:
         async for past in evaluations_in(logs.evaluations):
             evaluation = past.evaluation
@@ -138,16 +138,20 @@ async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Le
                 if evaluation.evaluator_version == version[1]:
                     scored.append(_scored(evaluation))
                 else:
-                    others += 1
+                    others[evaluation.evaluation_id] = _subject(evaluation)
         async for record in read_records(logs.labels):
             book.add(record)
     return _Ledger(tuple(scored), others, book)
 
 
+def _subject(evaluation: Evaluation) -> str:
+    return evaluation.subject.turn_id or evaluation.subject.conversation_id
+
+
 def _scored(evaluation: Evaluation) -> _Scored:
     assert evaluation.score is not None
     conversation = evaluation.subject.conversation_id
-    names = (evaluation.evaluation_id, evaluation.subject.turn_id or conversation)
+    names = (evaluation.evaluation_id, _subject(evaluation))
     judged = WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation)
     return _Scored(judged, names, tokens_read(evaluation), evaluation.attributes, audit_of(evaluation))
 
@@ -175,16 +179,36 @@ def _bias_notes(labels: Sequence[HumanLabel], scored: Sequence[_Scored]) -> Iter
 
 
 def _page_labels(version: Version, ledger: _Ledger) -> tuple[list[HumanLabel], tuple[str, ...]]:
-    """The labels of the page, and notes on them."""
+    """The labels of the page, and notes on them. A label of another version counts for the same subject's score by this
+    one, which both versions have to have sampled: their draws are nested, so that the less probable one counts.
+    """
     evaluator = version[0]
     labels, others = ledger.book.labels(version), ledger.book.others(version)
-    older = f"Not used: {plural(others, 'label')} of other versions of {evaluator} or other judges."
-    if not labels:
-        unused = f" ({plural(others, 'label')} are of other versions)" if others else ""
-        raise ConfigError(
-            f"the page has no labels of {evaluator}{unused}; label some evaluations there, or name a file of labels"
+    subjects = {one.names[0]: one.names[1] for one in ledger.scored}
+    own, current = {subjects.get(label.name) for label in labels}, {one.names[1]: one for one in ledger.scored}
+    by_subject = {
+        subject: replace(label, judge=one.judged.score, weight=max(label.weight, one.judged.weight), name=one.names[0])
+        for label in sorted(others, key=lambda label: label.at)
+        if (one := current.get(subject := ledger.others.get(label.name, ""))) is not None and subject not in own
+    }
+    notes: list[str] = []
+    if by_subject:
+        notes.append(
+            f"{plural(len(by_subject), 'label')} of other versions of {evaluator} count for the scores of the same "
+            "answers by this one. If it asks people for something else, label again."
         )
-    return labels, (older,) if others else ()
+    if unused := len(others) - len(by_subject):
+        notes.append(f"Not used: {plural(unused, 'label')} of other versions of {evaluator} or other judges.")
+    if not labels and not by_subject:
+        older = (
+            f" ({plural(unused, 'label')} of other versions; rejudge scores the same answers by this one)"
+            if unused
+            else ""
+        )
+        raise ConfigError(
+            f"the page has no labels of {evaluator}{older}; label some evaluations there, or name a file of labels"
+        )
+    return [*labels, *by_subject.values()], tuple(notes)
 
 
 def calibration(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from evaluation_samples import START, label, scored
 
-from collector.calibration.agreement_watch import AgreementWatcher
+from collector.calibration.agreement_watch import AgreementWatcher, recent_labels
 from collector.calibration.page_labels import LabelIndex, human_of
 from collector.logs.log import LogUnavailable, Record, StoredRecord
 from collector.logs.memory import MemoryLog
@@ -79,7 +79,7 @@ def test_labels_of_another_version_are_told_apart_and_what_is_no_label_is_left_a
     assert book.add(stored(label(judge_score=None))) is None
     assert book.add(StoredRecord(0, 1, 1.0, b"k", evaluation_to_json(scored()))) is None
     assert book.add(StoredRecord(0, 2, 1.0, b"k", b"{}")) is None
-    assert (book.labels(VERSION), book.others(VERSION)) == ([], 1)
+    assert (book.labels(VERSION), len(book.others(VERSION))) == ([], 1)
 
 
 def test_only_so_many_are_remembered_the_newest() -> None:
@@ -190,3 +190,13 @@ def test_where_lower_is_better_the_low_scores_pass() -> None:
     assert found["sensitivity"][0] == found["specificity"][0] == found["cohen_kappa"][0] == 1.0
     assert found["spearman"][0] > 0.5
     assert scale.threshold_for(low_is_good, 0.9) == 0.3
+
+
+def test_a_label_of_a_backfill_is_in_no_mean_of_the_present() -> None:
+    book = LabelIndex()
+    made = replace(label(score=1.0, label_probability=0.5), happened_at=START)
+    book.add(StoredRecord(0, 0, 0.0, b"", label_to_json(made)))
+    [known] = book.labels((made.evaluator, made.evaluator_version))
+    assert known.is_of_past
+    assert recent_labels([known], known.at) == []
+    assert recent_labels([replace(known, is_of_past=False)], known.at) != []

@@ -8,7 +8,7 @@ from random import Random
 from statistics import fmean, stdev
 
 import pytest
-from evaluation_samples import label, scored
+from evaluation_samples import START, label, scored
 
 from collector.calibration.labels import HumanLabel
 from collector.calibration.page_labels import LabelIndex
@@ -19,6 +19,7 @@ from collector.page.view import EvaluatorView, View
 from collector.records.json import label_to_json
 from collector.statistics.correction import WeightedScore, weighted_mean
 from collector.statistics.intervals import share_interval
+from evaluators.cases import Turn
 from evaluators.results import Evaluation, Sampling
 
 SETTINGS = LabelQueueSettings(random=0.05, doubtful=0.5, twice=0.3)
@@ -78,6 +79,20 @@ def queue_of(number: int = 40) -> tuple[View, LabelQueue]:
     for each in range(number):
         view.add_evaluation(of_id(each), 0, each, 1000.0)
     return view, LabelQueue(view, LabelQueueSettings(random=1.0, twice=0.5))
+
+
+def test_what_was_rejudged_is_in_the_queue_where_its_text_is_on_the_page() -> None:
+    view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question", threshold=0.5)])
+    for number in range(6):
+        made = replace(
+            of_id(number), happened_at=START, subject=replace(scored().subject, conversation_id=f"c{number}")
+        )
+        view.add_evaluation(made, 0, number, START.timestamp())
+    for number in range(4):
+        turn = Turn(turn_id=f"t{number}", conversation_id=f"c{number}", input="?", actual_output="!")
+        view.add_turn(turn, 10, 0, number)
+    _, progress = LabelQueue(view, LabelQueueSettings(random=1.0)).next("ann")
+    assert progress.total == 4
 
 
 def test_two_people_take_turns_and_what_is_taken_back_comes_again() -> None:
