@@ -230,7 +230,7 @@ class Signs:
         if not self.first.occurs_in(lowered):
             return
         known: dict[Matcher, bool] = {}
-        possible: list[tuple[str, Sequence[Matcher]]] = []
+        possible: list[tuple[str, tuple[Matcher, ...]]] = []
         for name, ways in self._ways.items():
             for way in ways:
                 for word in way:  # of most ways the first is nowhere, and the others are not sought

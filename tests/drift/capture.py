@@ -23,7 +23,7 @@ from stand_in import Recording, stand_in
 DRIVERS = Path(__file__).parent / "drivers"
 
 
-def capture(driver: Path, environment: Path, output: Path, timeout: float = 120) -> Recording:
+def capture(driver: Path, environment: Path, output: Path, timeout: float = 300) -> Recording:
     """Run a driver with the libraries in `environment`, and write its payload to `output`.
 
     Raises:
