@@ -150,8 +150,8 @@ def build_judge_input(turn: Turn, names: Iterable[str], longest_text: int = LONG
 def shorten_all(content: Mapping[str, Json], longest_text: int = LONGEST_TEXT, run: str = "tools_called") -> JudgeInput:
     """The same of values by their names. `run` names the list of steps, if there is one."""
     shortened = {name: shorten(value, longest_text) for name, value in content.items()}
-    steps, visible = (cast("list[Json]", values.get(run) or []) for values in (content, shortened))
-    is_part = any(isinstance(step, str) for step in visible)  # a mark for those left out
+    steps = cast("list[Json]", content.get(run) or [])
+    is_part = steps and any(isinstance(step, str) for step in cast("list[Json]", shortened[run]))  # a mark for others
     return JudgeInput(shortened, shortened != content, run=(run, steps) if is_part else None)
 
 

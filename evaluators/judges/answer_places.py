@@ -17,6 +17,8 @@ def answer_text(message: Mapping[str, Any]) -> str:
 
     Of several places the first with an object in it counts, else the first with a text.
     """
+    if isinstance(content := message.get("content"), str) and "{" in content:  # nearly always
+        return content
     texts = [text for text in _texts(message) if text.strip()]
     return next((text for text in texts if "{" in text), texts[0] if texts else "")
 
@@ -67,7 +69,7 @@ _REASON_END = re.compile(r"[:;,(\s]")
 
 def ending(reason: Any) -> Ending | None:
     """The meaning of a finish reason, however it is spelt: `MAX_TOKENS`, `content_filter: …`, `FinishReason.SAFETY`."""
-    if not isinstance(reason, str):
+    if not isinstance(reason, str) or reason == "stop":
         return None
     name = _REASON_END.split(reason.strip(), maxsplit=1)[0].rpartition(".")[2]
     name = name.replace("_", "").replace("-", "").lower()

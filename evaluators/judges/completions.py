@@ -159,9 +159,13 @@ class _Probabilities(msgspec.Struct):
     content: list[TokenEntry] | None = None
 
 
+_Plain = str | int | float | bool | None
+"""What costs nothing to read; a body with anything else in such a place has another form."""
+
+
 class _ChoiceForm(msgspec.Struct):
     message: msgspec.Raw = NULL
-    finish_reason: msgspec.Raw = NULL
+    finish_reason: _Plain = None
     error: msgspec.Raw = NULL
     text: msgspec.Raw = NULL
     logprobs: _Probabilities | None = None
@@ -169,8 +173,8 @@ class _ChoiceForm(msgspec.Struct):
 
 class _CompletionForm(msgspec.Struct):
     choices: list[_ChoiceForm]
-    model: msgspec.Raw = NULL
-    system_fingerprint: msgspec.Raw = NULL
+    model: _Plain = None
+    system_fingerprint: _Plain = None
     usage: msgspec.Raw = NULL
 
 

@@ -107,9 +107,10 @@ class RateLimiter:
     def observe_headers(self, headers: Mapping[str, str], now: float) -> None:
         """Obey what a response says about what is left: `x-ratelimit-remaining-…` and `x-ratelimit-reset-…`."""
         for what in ("requests", "tokens"):
-            left = headers.get(f"x-ratelimit-remaining-{what}", "").strip()
-            reset = duration(headers.get(f"x-ratelimit-reset-{what}"))
-            if left == "0" and reset is not None:
+            left = headers.get(f"x-ratelimit-remaining-{what}")
+            if left is None or left.strip() != "0":
+                continue
+            if (reset := duration(headers.get(f"x-ratelimit-reset-{what}"))) is not None:
                 self.pause(reset, now)
 
 

@@ -190,7 +190,7 @@ class Rating(ReasonSettings, TextSettings):
         prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens, groups=groups)
         mode = "single" if self.strict_mode else self.mode
         score = await ask_score(judge, prompt, self.raw_scale, mode=mode, n_samples=self.n_samples, reason=self.reason)
-        return replace(score, details={**score.details, **material.details})
+        return replace(score, details={**score.details, **details}) if (details := material.details) else score
 
     def typed_question(self, instructions: str) -> QuestionGroup:
         """The same question for a judge that decides: without what instructions say about the form of an answer."""
