@@ -160,7 +160,7 @@ class _Probabilities(msgspec.Struct):
 
 
 _Plain = str | int | float | bool | None
-"""What costs nothing to read; a body with anything else in such a place has another form."""
+"""A value that costs nothing to read; a body with anything else in such a place has another form."""
 
 
 class _ChoiceForm(msgspec.Struct):
