@@ -11,7 +11,7 @@ from pathlib import Path
 from collector.dialects import catalogue as dialects
 from collector.telemetry import series
 from deploy import chart_schema, commands_page, configuration_page, evaluators_page, public_names, rates
-from evaluators import skip_reasons
+from evaluators import results
 
 DOCS = Path(__file__).with_name("docs")
 
@@ -28,7 +28,7 @@ def pages() -> dict[Path, Callable[[], str]]:
         public_names.STUB: public_names.stub,
         DOCS / "evaluators.md": lambda: _spliced("evaluators", {"evaluators": evaluators_page.document()}),
         DOCS / "dialects.md": lambda: _spliced("dialects", {"dialects": f"{dialects.table()}\n{dialects.sections()}"}),
-        DOCS / "metrics.md": lambda: _spliced("metrics", {"reasons": skip_reasons.table(), "metrics": series.table()}),
+        DOCS / "metrics.md": lambda: _spliced("metrics", {"reasons": results.table(), "metrics": series.table()}),
         DOCS / "security.md": lambda: _spliced(
             "security", {"redaction": rates.redaction_table(), "injection": rates.injection_table()}
         ),

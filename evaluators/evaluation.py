@@ -39,10 +39,11 @@ from evaluators.results import (
     Sampling,
     Score,
     Skipped,
+    SkipReason,
     Subject,
     Usage,
+    code_of,
 )
-from evaluators.skip_reasons import SkipReason, code_of
 
 logger = logging.getLogger(__name__)
 

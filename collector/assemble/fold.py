@@ -16,9 +16,16 @@ from collector.assemble.turns import AssembledTurn
 from collector.assemble.unread.examination import ConversationIdWatch, UnreadTextWatch
 from collector.errors import BadInput
 from collector.link.turn_router import RoutedRecord, TurnRouter
-from collector.logs.appending import append_until_durable
 from collector.logs.journal.guard import GuardedPlace
-from collector.logs.log import Committed, Log, Record, RecordTooLarge, StoredRecord, place_of_number
+from collector.logs.log import (
+    Committed,
+    Log,
+    Record,
+    RecordTooLarge,
+    StoredRecord,
+    append_until_durable,
+    place_of_number,
+)
 from collector.otlp.decode import Signal, request_from_protobuf
 from collector.records.feedback import FeedbackEntry, feedback_record, without_comment
 from collector.records.judged_spans import span_records

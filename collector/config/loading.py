@@ -376,7 +376,7 @@ def _note_mistakes(settings: Settings) -> Iterator[str]:
         if monitor.budget.limited or settings.evaluate.budget.limited or isinstance(monitor.rate, PlannedRate)
     ]
     if settings.log.kind == "kafka" and limited:
-        from collector.logs.kafka.commits import to_kafka
+        from collector.logs.kafka.owned_partitions import to_kafka
 
         try:
             to_kafka(Committed(0, 1 << 50, longest_metadata(limited).to_json()))

@@ -22,8 +22,7 @@ from collector.logs.addresses import BrokerAddresses
 from collector.logs.kafka_security import KafkaSecuritySettings
 from collector.otlp.span import EVENT_NAME
 from collector.page.settings import PageSettings
-from collector.receive.access import AuthSettings
-from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
+from collector.receive.access import AuthSettings, OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.attributes import is_reserved
 from collector.records.sent_documents import LONGEST_NAME
 from collector.redact.open_redactor import RedactSettings

@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from collector.evaluate.conversations.session_window import ClosedRevision, WindowResult
-from collector.evaluate.evaluation_record import FALLBACK_ATTRIBUTE
-from collector.evaluate.plan import Assignment, Job, Monitor, Plan
+from collector.evaluate.plan import FALLBACK_ATTRIBUTE, Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.retry.request import BackfillRequest, PastRequest
 from collector.evaluate.transfer.transfer_records import TransferredJob

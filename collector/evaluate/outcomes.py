@@ -18,7 +18,7 @@ from typing import Literal, get_args
 from collector.evaluate.plan import Plan
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import SkipReason
 
 Due = Literal["matched", "resumed", "retried", "backfilled"]
 End = Literal["scored", "skipped", "failed", "sampled_out", "duplicate", "superseded", "reassigned", "removed"]

@@ -1,4 +1,7 @@
-"""The evaluation plan: monitors with their evaluators and judges, ready to use."""
+"""The evaluation plan: monitors with their evaluators and judges, ready to use.
+
+The record of a job and its result, for the ledger.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ from collector.evaluate.conversations.session_window import EndRule, SessionWind
 from collector.evaluate.recovery.replay_point import ReplayPoint, SampleRates
 from collector.evaluate.sampling.draw import UpstreamTrust, draw, inclusion, keyed_salt
 from collector.evaluate.sampling.strata import Strata
-from collector.records.attributes import text_at
+from collector.records.attributes import attributes_of, text_at
 from collector.records.recorded_turn import TurnFields
 from evaluators.cases import Conversation, Json, Scope, Turn
+from evaluators.evaluation import Result, make_record
 from evaluators.evaluator import Evaluator
 from evaluators.identity import make_evaluation_id, retry_id
 from evaluators.judge import Judge
-from evaluators.results import Retry, Sampling
+from evaluators.results import Evaluation, Retry, Sampling
 
 _KEYED = "\x1fkeyed"
 """Behind the salt in stored rates: the draws were made with the key."""
@@ -352,3 +356,46 @@ class Job:
     def judge_name(self) -> str:
         """The name of the judge; "" where the evaluator has none."""
         return self.assignment.fallback_name if self.fallback else self.assignment.judge_name
+
+
+FALLBACK_ATTRIBUTE = "fallback_judge"
+"""The attribute that names the judge where it was a budget's fallback."""
+
+
+def evaluation_of(job: Job, case: Turn | Conversation, result: Result) -> Evaluation:
+    """The record of a job that is done."""
+    return make_record(
+        job.assignment.evaluator,
+        case,
+        result,
+        evaluation_id=job.evaluation_id,
+        evaluator_version=job.assignment.version_by(fallback=job.fallback),
+        monitor=job.monitor.name,
+        sampling=job.sampling,
+        supersedes=job.supersedes,
+        retry=job.retry,
+        happened_at=job.happened_at,
+        attributes=_attributes(job, case),
+    )
+
+
+def repeated(job: Job, case: Turn | Conversation, verdict: Evaluation) -> Evaluation:
+    """The record of a job whose verdict another monitor has paid for."""
+    return replace(
+        verdict,
+        evaluation_id=job.evaluation_id,
+        monitor=job.monitor.name,
+        sampling=job.sampling.with_own_draw(verdict.sampling.own),
+        supersedes=job.supersedes,
+        retry=job.retry,
+        happened_at=job.happened_at,
+        attributes=_attributes(job, case),
+        usage=None,
+        cost_usd=0.0,
+        shares=verdict.shares or verdict.evaluation_id,
+    )
+
+
+def _attributes(job: Job, case: Turn | Conversation) -> dict[str, Any]:
+    fallback = {FALLBACK_ATTRIBUTE: job.judge.model} if job.fallback else {}
+    return {**attributes_of(case, job.monitor.attributes), **job.attributes, **fallback}

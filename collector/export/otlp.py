@@ -19,9 +19,9 @@ from pydantic import Field
 
 from collector.backoff import Backoff
 from collector.export.exporter import ExportContext
-from collector.export.feedback import feedback_events
 from collector.export.otlp_client import OtlpClient, OtlpEndpointSettings, open_otlp_client
 from collector.export.otlp_messages import events, spans
+from collector.export.stage import feedback_events
 from collector.otlp.own_items import OwnItems
 from collector.records.feedback import JoinedFeedback
 from collector.telemetry.drop_reasons import DropReason

@@ -12,22 +12,20 @@ from pathlib import Path
 from collector.config.configured import Config
 from collector.config.settings import JudgeSettings
 from collector.errors import ConfigError, EvalstreamError
-from collector.judging.endpoint_limits import address_without_secrets
+from collector.judging.outage_reporter import address_without_secrets
 from collector.logs.log import Confirm
 from collector.telemetry.plain import to_terminal
 from collector.wording import plural
 from evaluators.errors import JudgeError
 from evaluators.judges.apis.writing import WritingApi
-from evaluators.judges.batches.absent_batches import AbsentBatches
 from evaluators.judges.batches.anthropic_batches import AnthropicBatches
 from evaluators.judges.batches.batch_connection import BatchConnection
 from evaluators.judges.batches.batch_endpoint import BatchEndpoint
-from evaluators.judges.batches.batch_terms import BatchPace, BatchProgress, BatchTerms
+from evaluators.judges.batches.batch_terms import AbsentBatches, BatchPace, BatchProgress, BatchTerms
 from evaluators.judges.batches.journal import BatchJournal, JournalInUse
 from evaluators.judges.batches.provider import BatchProvider, NoBatches
 from evaluators.judges.batches.submitted_batches import GONE
-from evaluators.judges.endpoint import Endpoint
-from evaluators.judges.settings import EndpointOptions
+from evaluators.judges.endpoint import Endpoint, EndpointOptions
 
 SUFFIX = ".batches"
 """The suffix that the journal's name adds to that of the output."""

@@ -32,9 +32,9 @@ from collector.telemetry.registry import Telemetry
 from evaluators.errors import JudgeError
 from evaluators.judges.answer_places import answer_text, mapping
 from evaluators.judges.apis.payload import objects
+from evaluators.judges.completions import estimated_tokens, usage_of, with_estimates
 from evaluators.judges.connection import Connecting
 from evaluators.judges.endpoint import Prices
-from evaluators.judges.usage import estimated_tokens, usage_of, with_estimates
 from evaluators.wire.http_client import HttpResponse
 from evaluators.wire.outside_json import read_outside
 

@@ -20,9 +20,8 @@ from collector.config.endpoints import cloud_of, is_classic_azure, pair_named
 from collector.config.settings import JudgeSettings, JudgeTlsSettings
 from collector.errors import ConfigError
 from collector.evaluate.sampling.draw_key import draw_key
-from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.layers import LayerContext, wrapped, wrapped_for_batches
-from collector.judging.outage_reporter import FIRST_ANSWER_WITHIN, ReportPolicy
+from collector.judging.outage_reporter import FIRST_ANSWER_WITHIN, ReportPolicy, endpoint_of, limits_by_endpoint
 from collector.logs.log import Confirm, certain
 from collector.telemetry.health import Health
 from collector.telemetry.plain import to_terminal
@@ -43,12 +42,11 @@ from evaluators.judges.decision_judge import DecisionJudge
 from evaluators.judges.definition_cache import AnswerStore
 from evaluators.judges.divided import DividedJudge
 from evaluators.judges.embeddings import EmbeddingJudge
-from evaluators.judges.endpoint import Endpoint, PostsRequests, at_once
+from evaluators.judges.endpoint import Endpoint, EndpointOptions, PostsRequests, as_it_is, at_once
 from evaluators.judges.jury import Jury
 from evaluators.judges.local_embeddings import LocalEmbeddingJudge
 from evaluators.judges.openai import OpenAIJudge
 from evaluators.judges.rate_limited import EndpointLimiter
-from evaluators.judges.settings import EndpointOptions, as_it_is
 from evaluators.private_files import SecretFiles
 from evaluators.wire.http_client import trusting
 from evaluators.wire.pem_files import try_pem_files

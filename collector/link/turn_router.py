@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from collector.backoff import Backoff
 from collector.link.conversation_linker import follows_responses, history_of, is_pointer
-from collector.logs.appending import RETRY, append_until_durable
-from collector.logs.log import Log, Record
+from collector.logs.log import RETRY, Log, Record, append_until_durable
 from collector.records.json import turn_to_json
 from collector.records.shared_records import append_shared
 from collector.records.tenants import conversation_key_in_tenant, with_conversation

@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator, Collection, Generator, Mapping, Seque
 from contextlib import contextmanager
 from operator import attrgetter
 
-from collector.logs.appending import Partitioner
 from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
-from collector.logs.log import Broadcast, Committed, LogError, OpenFold, Record, StoredRecord
+from collector.logs.log import Broadcast, Committed, LogError, OpenFold, Partitioner, Record, StoredRecord
 
 MAX_RECORD_BYTES = 16 << 20
 

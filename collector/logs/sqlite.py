@@ -12,7 +12,6 @@ from pathlib import Path
 
 from collector.admission.bounded_gate import BoundedGate
 from collector.logs import sqlite_rows
-from collector.logs.appending import Partitioner
 from collector.logs.consumer_runner import (
     Batch,
     ConsumerRunner,
@@ -21,7 +20,7 @@ from collector.logs.consumer_runner import (
     PartitionFeed,
     consume_all,
 )
-from collector.logs.log import Committed, LogError, OpenFold, Record, StoredRecord
+from collector.logs.log import Committed, LogError, OpenFold, Partitioner, Record, StoredRecord
 from collector.logs.sqlite_file import SqliteFile
 from collector.logs.sqlite_shares import PartitionShare
 from collector.logs.sqlite_transaction import Transaction

@@ -21,15 +21,13 @@ from typing import Any, cast
 import orjson
 
 from collector.errors import BadInput
-from collector.logs.appending import append_until_durable
-from collector.logs.log import Log, Record
+from collector.logs.log import Log, Record, append_until_durable
 from collector.logs.whole_log import IncrementalReader
 from collector.records.audits import audit_of, lost_audit
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Clusters, Sums, Weight
 from collector.statistics.intervals import MeanInterval, bounds_of_all, mean_interval
-from evaluators.results import Evaluation
-from evaluators.skip_reasons import LOSSES
+from evaluators.results import LOSSES, Evaluation
 
 
 @dataclass(frozen=True, slots=True)

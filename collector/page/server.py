@@ -39,8 +39,7 @@ from collector.admission.fair_limit import address_key
 from collector.admission.http_server import serving
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.retry.request import append_requests
-from collector.logs.appending import RETRY
-from collector.logs.log import Log, LogUnavailable, OpenFold
+from collector.logs.log import RETRY, Log, LogUnavailable, OpenFold
 from collector.logs.whole_log import end_offsets
 from collector.page.api import PageApi
 from collector.page.change_notifier import ChangeNotifier

@@ -11,8 +11,7 @@ from collector.logs.log import Log, StoredRecord
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from evaluators.cases import Json, Scope
-from evaluators.results import Evaluation, Subject
-from evaluators.skip_reasons import UNMADE
+from evaluators.results import UNMADE, Evaluation, Subject
 
 Converted = TypeVar("Converted")
 

@@ -30,11 +30,10 @@ from collector.admission.shared_port import SharedPort
 from collector.errors import BadInput, ConfigError, Overloaded, TooLarge
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
-from collector.receive.access import BearerTokens, TlsSettings, ssl_context_of
+from collector.receive.access import BearerTokens, OtlpGrpcSettings, TlsSettings, ssl_context_of
 from collector.receive.bodies import GzipDecompressor, success
 from collector.receive.otlp_ingest import IngestLogs, IngestRules, OtlpIngest, SenderLimits
 from collector.receive.rejection import Rejected, internal_error, rejection_of
-from collector.receive.settings import OtlpGrpcSettings
 from collector.receive.tenants import Sender, sender_of, tenant_with
 from collector.telemetry.registry import Telemetry
 

@@ -21,12 +21,11 @@ from collector.admission.http_server import serving
 from collector.admission.shared_port import SharedPort
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
-from collector.receive.access import BearerTokens, ssl_context_of
+from collector.receive.access import BearerTokens, OtlpHttpSettings, ssl_context_of
 from collector.receive.bodies import accepted, form_of, read_body, rejected
 from collector.receive.feedback_ingest import DocumentKind
 from collector.receive.otlp_ingest import IngestLogs, IngestRules, OtlpIngest, SenderLimits
 from collector.receive.rejection import Rejected, internal_error, rejection_of
-from collector.receive.settings import OtlpHttpSettings
 from collector.receive.tenants import Sender, Tenant, sender_of, subjects_of, tenant_with
 from collector.telemetry.registry import Telemetry
 

@@ -15,6 +15,7 @@ from collector.errors import TooLarge
 from collector.logs.log import Log, RecordTooLarge
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
+from collector.receive.access import OtlpSettings
 from collector.receive.feedback_ingest import (
     ALL_FEEDBACK,
     DocumentKind,
@@ -25,7 +26,6 @@ from collector.receive.feedback_ingest import (
 )
 from collector.receive.parsed_request import Form, ParsedRequest, TurnNoting, parse
 from collector.receive.rejection import Rejected
-from collector.receive.settings import OtlpSettings
 from collector.receive.tenants import UNNAMED, Sender, guaranteed_shares, tenant_key
 from collector.records.ready_made import Incoming
 from collector.records.shared_records import append_shared

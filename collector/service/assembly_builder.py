@@ -29,8 +29,7 @@ from collector.config.dialects import NO_DIALECTS, DialectSettings, build_dialec
 from collector.config.settings import AssembleSettings, LinkSettings
 from collector.dialects.registry import Dialects
 from collector.evaluate.plan import Monitor, Plan
-from collector.link.conversation_linker import ConversationLinker
-from collector.link.stage import LinkStage
+from collector.link.conversation_linker import ConversationLinker, LinkStage
 from collector.link.turn_router import TurnRouter, has_no_conversation
 from collector.logs.log import Log
 from collector.service.gauges import show_assemble

@@ -39,8 +39,7 @@ from collector.service.process import FoldNeeds, Process, layered, unprepared
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BATCH_CALLS_FAILED, BATCH_REQUESTS, BATCHES, UNDEFERRED
 from evaluators.errors import JudgeError
-from evaluators.judges.batches.absent_batches import AbsentBatches
-from evaluators.judges.batches.batch_terms import BatchPace, BatchProgress
+from evaluators.judges.batches.batch_terms import AbsentBatches, BatchPace, BatchProgress
 
 
 @dataclass(frozen=True, slots=True)

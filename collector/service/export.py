@@ -31,12 +31,11 @@ from collector.export.exporter import (
     ExportUnavailable,
     MonitoredEvaluator,
 )
-from collector.export.feedback import FeedbackExport, FeedbackExporter, feedback_group_of
 from collector.export.judged_spans.fold import GROUP
 from collector.export.platforms.corrections import CorrectionReading
 from collector.export.prometheus import PrometheusSettings
 from collector.export.scrape import serve_metrics
-from collector.export.stage import ExportStage, group_of
+from collector.export.stage import ExportStage, FeedbackExport, FeedbackExporter, feedback_group_of, group_of
 from collector.logs.log import Confirm, Log, LogUnavailable, Record, StoredRecord, certain
 from collector.logs.whole_log import IncrementalReader, first_offsets, read_partitions
 from collector.otlp.own_items import OwnItems

@@ -17,7 +17,7 @@ from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.export.scrape import MOST_CONNECTIONS as METRICS
 from collector.logs.log import Committed, Fold, FoldWrapper, OpenFold, StoredRecord
 from collector.page.server import MOST_CONNECTIONS as PAGE
-from collector.receive.settings import OtlpSettings
+from collector.receive.access import OtlpSettings
 from collector.records.ready_made import Incoming
 from collector.redact.open_redactor import open_redactors
 from collector.service.open_logs import Logs

@@ -24,13 +24,13 @@ from collector.config.settings import KafkaSourceSettings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.logs.log import Log, LogError, LogUnavailable, Record
+from collector.receive.access import OtlpGrpcSettings, OtlpHttpSettings
 from collector.receive.feedback_ingest import FeedbackRules
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver, SourceTopic
 from collector.receive.otlp_http import OtlpHttpReceiver
 from collector.receive.otlp_ingest import IngestRules, SenderLimits
 from collector.receive.parsed_request import TurnNoting
-from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.ready_made import Incoming
 from collector.service.assembly_builder import WantedConversations, build_turn_notes
 from collector.service.kafka_settings import group_of, settings_of_source

@@ -36,8 +36,7 @@ from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Plan
 from collector.evaluate.references.subject import OUTCOME
 from collector.evaluate.scheduling.dispatch import utc_now
-from collector.export.corrected_sums import share_name
-from collector.export.prometheus import PrometheusSettings
+from collector.export.prometheus import PrometheusSettings, share_name
 from collector.golden.own_past import OwnPast
 from collector.golden.runner import GoldenCase, GoldenRules, GoldenRuns, GoldenTarget, ReportedJudges, read_cases
 from collector.judging.layers import without_answer_cache

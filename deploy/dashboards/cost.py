@@ -17,7 +17,7 @@ from collector.telemetry.series import (
 from deploy.dashboards.frame import filled, frame, window
 from deploy.dashboards.panels import Look, Query, lines, number, rows
 from deploy.dashboards.queries import WATCHED, WINDOW, increase, rate, share
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import SkipReason
 
 PAIR = "monitor, evaluator"
 MONITORS = '{monitor=~"$monitor"}'

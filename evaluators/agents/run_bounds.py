@@ -8,8 +8,7 @@ from pydantic import Field, model_validator
 from evaluators.cases import Json, Turn
 from evaluators.descriptions import Described
 from evaluators.errors import NotApplicable
-from evaluators.results import Score
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import Score, SkipReason
 
 _Bound = float | None
 

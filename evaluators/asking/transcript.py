@@ -25,7 +25,7 @@ from evaluators.asking.windows import MOST_AT_ONCE, WindowSettings, split_evenly
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import ADDED_LATER
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import SkipReason
 
 CHARACTERS_PER_TOKEN = 4
 """How many characters a token has, about: for budgets, where being 20 % wrong costs little."""

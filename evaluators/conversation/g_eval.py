@@ -13,8 +13,7 @@ from evaluators.asking.transcript import (
 from evaluators.cases import Conversation
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.mechanisms.g_eval_definition import G_EVAL_PROMPTS, GEvalDefinition
-from evaluators.mechanisms.rating import UniqueNames
+from evaluators.mechanisms.rating import G_EVAL_PROMPTS, GEvalDefinition, UniqueNames
 from evaluators.results import Score
 
 

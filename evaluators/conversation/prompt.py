@@ -8,7 +8,7 @@ from evaluators.asking.transcript import OF_THE_WHOLE, TranscriptSettings, build
 from evaluators.cases import Conversation
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.mechanisms.prompt_definition import PROMPT_PROMPTS, PromptDefinition
+from evaluators.mechanisms.rating import PROMPT_PROMPTS, PromptDefinition
 from evaluators.results import Score
 
 

@@ -7,8 +7,7 @@ from evaluators.cases import Conversation
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.results import Score
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import Score, SkipReason
 
 
 class TaskCost(RunBounds, Evaluator[Conversation]):

@@ -17,9 +17,8 @@ from evaluators.judge import Answer, Judge, Prompt
 from evaluators.mechanisms.rating import NonBlank
 from evaluators.prompts import fill, load
 from evaluators.questions import PredicateQuestion, QuestionGroup, guide_before
-from evaluators.results import Score
+from evaluators.results import Score, SkipReason
 from evaluators.scale import IN_ORDER, NUMBERS, NumberedReply, Reply, plain_word
-from evaluators.skip_reasons import SkipReason
 
 _YesOrNo = Annotated[Literal["yes", "no"], BeforeValidator(plain_word)]
 

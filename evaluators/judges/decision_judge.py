@@ -11,11 +11,10 @@ from evaluators.asking.prompt_isolation import wrap_for_decision
 from evaluators.errors import MethodUnavailable
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.apis.deciding import DecisionRequest, NumberedQuestion, number_questions
-from evaluators.judges.endpoint import CostTracker
+from evaluators.judges.completions import estimated_tokens
+from evaluators.judges.endpoint import CostTracker, DecidingOptions, DecidingSettings
 from evaluators.judges.endpoint_judge import EndpointJudge
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
-from evaluators.judges.settings import DecidingOptions, DecidingSettings
-from evaluators.judges.usage import estimated_tokens
 from evaluators.questions import Decision, deciding_model
 
 _TOO_MANY = frozenset({400, 413, 422, 501})

@@ -14,13 +14,11 @@ from evaluators.errors import JudgeRejected
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.apis.payload import object_in, objects, text
 from evaluators.judges.apis.writing import bearer
-from evaluators.judges.completions import Completion
+from evaluators.judges.completions import Completion, estimated_tokens, usage_of
 from evaluators.judges.connection import Connecting
-from evaluators.judges.endpoint import CostTracker, Endpoint
+from evaluators.judges.endpoint import CostTracker, Endpoint, EndpointOptions, EndpointSettings
 from evaluators.judges.endpoint_judge import EndpointJudge
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
-from evaluators.judges.settings import EndpointOptions, EndpointSettings
-from evaluators.judges.usage import estimated_tokens, usage_of
 
 OPENAI = "https://api.openai.com/v1"
 _PATH = "/embeddings"

@@ -1,23 +1,75 @@
 """The HTTP endpoint of a judge: its connection, made when it is first needed, and what a request brings.
 
 The tracker of costs counts what its requests cost by the prices of its model.
+
+The settings of judges behind endpoints, and the keyword arguments that make them.
+
+Warnings about a judge's endpoint: each kind at most once an hour.
 """
 
+from __future__ import annotations
+
 import asyncio
+import logging
+import math
+import os
 import random
+import time
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 import orjson
 
+from evaluators.asking.sight import BLIND, Sight
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeUnavailable
-from evaluators.judges.connection import Connecting, connection_problem
+from evaluators.judges.apis.chat import CHAT
+from evaluators.judges.apis.deciding import DecidingApi
+from evaluators.judges.apis.decisions import DECISIONS
+from evaluators.judges.apis.writing import WritingApi, key_of
+from evaluators.judges.completions import with_estimates
+from evaluators.judges.connection import Connecting, Connection, connection_problem
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
-from evaluators.judges.notices import Notices
-from evaluators.judges.usage import with_estimates
 from evaluators.results import Usage
+
+if TYPE_CHECKING:
+    import ssl
+
+    from openai import AsyncOpenAI
+
+
+logger = logging.getLogger(__name__)
+
+_HOUR = 3600.0
+
+
+class Notices:
+    """Warnings about one judge. They hold no judged text."""
+
+    def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._model = model
+        self._clock = clock
+        self._last_times: dict[str, float] = {}
+
+    def warn(self, kind: str, words: str) -> None:
+        """Warn, unless a warning of this kind was given within the hour."""
+        now = self._clock()
+        if now - self._last_times.get(kind, -math.inf) >= _HOUR:
+            self._last_times[kind] = now
+            logger.warning("judge %s: %s", self._model, words)
+
+    def look_at(self, usage: Usage) -> None:
+        """Warn once of tokens that had to be estimated."""
+        if usage.estimated_calls and "usage" not in self._last_times:
+            self.warn("usage", _ESTIMATED)
+
+
+_ESTIMATED = (
+    "the endpoint reports no usable number of tokens (usage); tokens and cost of such answers are estimated from the "
+    "texts, and budgets charge the estimates"
+)
+
 
 _LONGEST_WAIT = 60.0
 """Seconds that an endpoint is waited for at its word, before the same request is posted again."""
@@ -222,3 +274,128 @@ class CostTracker:
         """The error, with the bill on it."""
         error.usage, error.cost_usd = self.usage, self.cost_usd
         return error
+
+
+Headers = Mapping[str, str]
+
+
+def as_it_is(connection: Connecting) -> Connecting:
+    """The connection, with nothing around it."""
+    return connection
+
+
+def _ignore(_headers: Headers) -> None: ...
+
+
+class EndpointOptions(TypedDict, total=False):
+    """The keyword arguments that all judges behind endpoints take: see `OpenAIJudge`."""
+
+    base_url: str | None
+    api_key: str | None
+    timeout: float
+    input_price: float | None
+    output_price: float | None
+    cached_input_price: float | None
+    cache_write_price: float | None
+    headers: Headers | None
+    fresh_headers: Callable[[], Headers] | None
+    extra_body: Mapping[str, Json] | None
+    ssl_context: ssl.SSLContext | None
+    proxy: str | None
+    on_headers: Callable[[Headers], None]
+    client: AsyncOpenAI | Callable[[], AsyncOpenAI] | None
+    retries: int
+    tracing: Callable[[Connecting], Connecting]
+
+
+class DecidingOptions(EndpointOptions, total=False):
+    """The keyword arguments of `DecisionJudge`."""
+
+    api: DecidingApi
+
+
+class WritingOptions(EndpointOptions, total=False):
+    """The keyword arguments of `OpenAIJudge`."""
+
+    api: WritingApi
+    temperature: float
+    max_tokens: int | None
+    top_logprobs: int | None
+    optional: Mapping[str, Json] | None
+    answer_key: bool
+    subject_first: bool
+    sight: Sight
+    posting: Callable[[Endpoint], PostsRequests]
+    secret: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSettings:
+    """The values of `EndpointOptions`, with defaults."""
+
+    base_url: str | None = None
+    api_key: str | None = None
+    timeout: float = 60.0
+    input_price: float | None = None
+    output_price: float | None = None
+    cached_input_price: float | None = None
+    cache_write_price: float | None = None
+    headers: Headers | None = None
+    fresh_headers: Callable[[], Headers] | None = None
+    extra_body: Mapping[str, Json] | None = None
+    ssl_context: ssl.SSLContext | None = None
+    proxy: str | None = None
+    on_headers: Callable[[Headers], None] = _ignore
+    client: AsyncOpenAI | Callable[[], AsyncOpenAI] | None = None
+    retries: int = 2
+    tracing: Callable[[Connecting], Connecting] = as_it_is
+
+    @property
+    def prices(self) -> Prices:
+        """The prices of the model's tokens."""
+        return Prices(self.input_price, self.output_price, self.cached_input_price, self.cache_write_price)
+
+    def connection(self, base_url: str, path: str, headers: Headers) -> Connecting:
+        """Open a connection to a path of the endpoint; configured headers replace `headers` of the same name."""
+        if self.client is not None:
+            from evaluators.judges.client_connection import ClientConnection
+
+            own = callable(self.client)
+            client = self.client() if callable(self.client) else self.client
+            return self.tracing(ClientConnection(client, path, self.headers or {}, self.fresh_headers, own=own))
+        every = {**headers, **(self.headers or {})}
+        return self.tracing(Connection(base_url, path, every, self.ssl_context, self.proxy, self.fresh_headers))
+
+    def endpoint(self, api: WritingApi | DecidingApi) -> Endpoint:
+        """The endpoint of a wire format; a missing address or key comes from the environment or is the vendor's.
+
+        Raises:
+            ValueError: there is no key.
+        """
+        base_url = self.base_url or os.environ.get(f"{api.vendor}_BASE_URL") or api.base_url
+        headers: Headers = {} if self.client is not None else api.headers(key_of(api.vendor, self.api_key))
+        return Endpoint(lambda: self.connection(base_url, api.path, headers), self.on_headers, self.retries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidingSettings(EndpointSettings):
+    """The values of `DecidingOptions`, with defaults."""
+
+    api: DecidingApi = DECISIONS
+    output_price: float | None = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingSettings(EndpointSettings):
+    """The values of `WritingOptions`, with defaults."""
+
+    api: WritingApi = CHAT
+    temperature: float = 0.0
+    max_tokens: int | None = None
+    top_logprobs: int | None = None
+    optional: Mapping[str, Json] | None = None
+    answer_key: bool = True
+    subject_first: bool = False
+    sight: Sight = BLIND
+    posting: Callable[[Endpoint], PostsRequests] = at_once
+    secret: bytes | None = None

@@ -6,9 +6,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from evaluators.errors import JudgeError, JudgeUnavailable
-from evaluators.judges.endpoint import CostTracker, PostsRequests
-from evaluators.judges.notices import Notices
-from evaluators.judges.settings import EndpointSettings
+from evaluators.judges.endpoint import CostTracker, EndpointSettings, Notices, PostsRequests
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeReplyInvalid
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.capabilities import Capabilities, LearntCapabilities, QuestionAttempt
-from evaluators.judges.completions import Choice, Completion
-from evaluators.judges.endpoint import CostTracker, RequestOutdated
+from evaluators.judges.completions import Choice, Completion, estimated_tokens
+from evaluators.judges.endpoint import CostTracker, RequestOutdated, WritingOptions, WritingSettings
 from evaluators.judges.endpoint_judge import EndpointJudge
 from evaluators.judges.error_mapping import ABOUT_QUESTION, HttpStatusError, complaint_text, meaning_of, to_judge_error
 from evaluators.judges.own_words import words_beside
@@ -36,8 +36,6 @@ from evaluators.judges.requests import (
     subject_first_model,
     with_text,
 )
-from evaluators.judges.settings import WritingOptions, WritingSettings
-from evaluators.judges.usage import estimated_tokens
 from evaluators.packs.ask_pack import ask_pack
 from evaluators.packs.packed_answer import PackReply
 from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt, pack_schema

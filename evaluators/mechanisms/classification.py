@@ -17,8 +17,7 @@ from evaluators.cases import Conversation, Json
 from evaluators.descriptions import Described
 from evaluators.evaluator import ADDED_LATER, Case, Evaluator
 from evaluators.judge import Answer, Judge, Prompt
-from evaluators.mechanisms.g_eval_definition import describe_fields
-from evaluators.mechanisms.rating import NonBlank
+from evaluators.mechanisms.rating import NonBlank, describe_fields
 from evaluators.prompts import fill, load
 from evaluators.questions import ChoiceQuestion, Decision, Option, QuestionGroup
 from evaluators.results import Score

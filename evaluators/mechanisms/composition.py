@@ -20,8 +20,7 @@ from evaluators.errors import EvaluationError, NotApplicable
 from evaluators.evaluator import Case, Evaluator
 from evaluators.identity import conversation_id_of, turn_id_of
 from evaluators.judge import Judge
-from evaluators.results import Failure, Method, Outcome, Score, Skipped
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import Failure, Method, Outcome, Score, Skipped, SkipReason
 from evaluators.texts.draw import draw
 
 Combination = Literal["all", "any", "weighted", "if"]

@@ -12,8 +12,7 @@ from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of
 from evaluators.judge import Judge
 from evaluators.mechanisms import item_verdicts
-from evaluators.results import Score
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import Score, SkipReason
 
 
 @dataclass(frozen=True, slots=True)

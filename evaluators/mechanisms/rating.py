@@ -1,24 +1,35 @@
-"""The common part of evaluators that ask a judge for one number on a scale."""
+"""The common part of evaluators that ask a judge for one number on a scale.
 
-from collections.abc import Mapping
+The configuration of G-Eval, the same for turns and for whole conversations.
+
+The configuration of an evaluator by a prompt or by guidelines, the same for turns and for whole conversations.
+
+Guidelines: rules in everyday language, each of which a judge gives a verdict.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from evaluators.answers.reply_parser import parse_reply
 from evaluators.asking.answer_settings import ReasonSettings, WorkedExample, examples_text
-from evaluators.asking.judge_input import JudgeInput, TextSettings
+from evaluators.asking.judge_input import MEANINGS, JudgeInput, TextSettings, is_program_field
 from evaluators.asking.reading import read_further
 from evaluators.descriptions import Described
+from evaluators.errors import JudgeReplyInvalid
 from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Judge, Prompt
+from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, YES_OR_UNCLEAR, ItemWindow, RatioSpec, score_ratio
 from evaluators.mechanisms.scoring import Mode, ask_score
-from evaluators.prompts import fill, load
+from evaluators.prompts import fill, load, placeholders
 from evaluators.questions import QuestionGroup, ScoreQuestion, score_levels
 from evaluators.results import Score
-from evaluators.scale import BINARY, ReasonPlace, Scale
+from evaluators.scale import BINARY, ReasonPlace, Reply, Scale
 
 _QUESTION = "Which score does the case earn, by what is asked above?"
 _STRICT_QUESTION = "Is the case perfect by what is asked above? There is nothing in between."
@@ -243,3 +254,194 @@ def range_text(score_range: tuple[int, int]) -> str:
     """A range of raw scores as words: `7` or `7 to 9`."""
     lowest, highest = score_range
     return str(lowest) if lowest == highest else f"{lowest} to {highest}"
+
+
+STEPS_HASH = "steps_hash"
+"""The detail of a score by steps that a judge wrote of criteria: which ones."""
+G_EVAL_PROMPTS = ("g_eval.txt", "g_eval_steps.txt", *RATING_PROMPTS)
+
+
+Preset = Literal[
+    "helpfulness", "coherence", "fluency", "conciseness", "sycophancy", "image_coherence", "image_helpfulness"
+]
+"""Criteria whose steps come with evalstream. Those of images need a judge that sees pictures."""
+
+
+class Steps(Reply):
+    """A judge's evaluation steps for a criterion."""
+
+    steps: tuple[NonBlank, ...] = Field(min_length=1, max_length=12)
+
+
+class GEvalDefinition(Rating):
+    """Exactly one of `criteria`, `evaluation_steps` and `preset`. From criteria the judge writes the steps, once."""
+
+    criteria: NonBlank | None = None
+    """The description of a good case; the judge derives the steps."""
+    evaluation_steps: tuple[NonBlank, ...] | None = Field(default=None, min_length=1)
+    """The steps that the judge follows, instead of criteria."""
+    preset: Annotated[Preset | None, ADDED_LATER] = None
+    """Steps that come with evalstream, for a usual criterion."""
+    threshold: float | None = Field(default=0.5, ge=0.0, le=1.0)
+    """A score passes at this value, on 0..1; null for no verdict."""
+    description: str | None = None
+    """A note for people; it never reaches the judge."""
+
+    @model_validator(mode="after")
+    def _criteria_or_steps(self) -> Self:
+        names = [name for name in ("criteria", "evaluation_steps", "preset") if getattr(self, name) is not None]
+        if len(names) != 1:
+            problem = f"{' and '.join(names)} are given" if names else "none is given"
+            raise ValueError(f"criteria, evaluation_steps and preset: give exactly one of them; {problem}")
+        return self
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """See `Evaluator.templates`."""
+        return super().templates if self.preset is None else (*super().templates, f"preset_{self.preset}.txt")
+
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: the steps, unless they are configured."""
+        return self.criteria is not None
+
+    async def steps(self, judge: Judge, fields: Iterable[str]) -> tuple[str, ...]:
+        """The evaluation steps: the configured ones, else the judge's, asked as a constant question.
+
+        A `DefinitionCache` judge is asked once and for all; any other each time.
+        """
+        if self.evaluation_steps is not None:
+            return self.evaluation_steps
+        if self.preset is not None:
+            return tuple(load(f"preset_{self.preset}.txt").splitlines())
+        values = {"criteria": self.criteria or "", "fields": describe_fields(fields)}
+        verdict = await judge.ask(Prompt(fill(load("g_eval_steps.txt"), values)), Steps)
+        return verdict.reply.steps
+
+    async def rate_by_steps(self, judge: Judge, fields: Sequence[str], material: JudgeInput) -> Score:
+        """Ask for a number by the steps. Those that the judge wrote are in the details by their hash."""
+        steps = await self.steps(judge, fields)
+        values = {"steps": number_lines(steps), "fields": describe_fields(fields), "rating": self.form}
+        if self.needs_writer:
+            material = replace(material, notes={**material.notes, STEPS_HASH: hash_of_steps(steps)})
+        return await self.rate(judge, fill(load("g_eval.txt"), values), material)
+
+
+def hash_of_steps(steps: Iterable[str]) -> str:
+    """16 hex digits of SHA-256 over steps as the judge reads them."""
+    return hashlib.sha256(number_lines(steps).encode()).hexdigest()[:16]
+
+
+def steps_in(answer: str) -> tuple[str, ...]:
+    """The steps in a stored answer of a judge; () where it is another thing."""
+    try:
+        return parse_reply(answer, Steps).steps if "steps" in answer else ()
+    except JudgeReplyInvalid:
+        return ()
+
+
+def number_lines(steps: Iterable[str]) -> str:
+    """Steps as a numbered list, each on one line."""
+    return "\n".join(f"{number}. {' '.join(step.split())}" for number, step in enumerate(steps, start=1))
+
+
+def describe_fields(fields: Iterable[str]) -> str:
+    """Fields as a list, with what each of them is."""
+    return "\n".join(f"- {name}: {_meaning_of(name)}" for name in fields)
+
+
+def _meaning_of(name: str) -> str:
+    side, dot, own = name.partition(".")
+    if not dot:
+        return MEANINGS[name]
+    return f"what the application's program was given as {own}" if side == "inputs" else f"its result {own}"
+
+
+GUIDELINE_PROMPTS = ("guidelines_verdicts.txt", *VERDICT_PROMPTS)
+
+_RATIO = RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="guidelines", predicate="are kept")
+
+
+PROMPT_PROMPTS = ("prompt.txt", *RATING_PROMPTS)
+
+_GUIDELINE_FIELDS = ("input", "actual_output")
+
+
+class PromptDefinition(Rating):
+    """Exactly one of `prompt` and `guidelines`. The placeholders of a prompt say what the judge is shown."""
+
+    known_fields: ClassVar[tuple[str, ...]]
+    """The names that a prompt may have as placeholders, in the order in which the judge reads of them."""
+    of_turns: ClassVar[bool] = False
+    """Whether one turn is judged, so that a prompt may name the inputs and outputs of its program."""
+
+    prompt: NonBlank | None = None
+    """Instructions for the judge, with the fields it is shown as {{placeholders}}."""
+    guidelines: Annotated[tuple[NonBlank, ...], ADDED_LATER] = Field(default=(), max_length=50)
+    """Rules instead of a prompt, each judged by itself; the score is the share that is kept."""
+    guideline_params: Annotated[tuple[NonBlank, ...], ADDED_LATER] = Field(default=_GUIDELINE_FIELDS, min_length=1)
+    """The fields that the judge is shown with guidelines."""
+
+    @model_validator(mode="after")
+    def _prompt_or_guidelines(self) -> Self:
+        if (self.prompt is None) == (not self.guidelines):
+            problem = "both are given" if self.guidelines else "neither is given"
+            raise ValueError(f"prompt and guidelines: give exactly one of them; {problem}")
+        if self.prompt is not None and not placeholders(self.prompt):
+            raise ValueError("prompt: names no field, so the judge would see nothing; name one, like {{actual_output}}")
+        known = {*self.known_fields, *self.program_names}
+        if unknown := sorted(self.named_fields - known):
+            where = "guideline_params" if self.prompt is None else "prompt"
+            raise ValueError(f"{where}: unknown {', '.join(unknown)}; there are {', '.join(self.known_fields)}")
+        return self
+
+    @property
+    def named_fields(self) -> frozenset[str]:
+        """The fields that the judge is shown."""
+        return frozenset(self.guideline_params) if self.prompt is None else placeholders(self.prompt)
+
+    @property
+    def program_names(self) -> Sequence[str]:
+        """Those of a structured program among them, where a turn is judged."""
+        return sorted(filter(is_program_field, self.named_fields)) if self.of_turns else ()
+
+    @property
+    def ordered_fields(self) -> Sequence[str]:
+        """The same in the order in which the judge reads of them."""
+        return [*(name for name in self.known_fields if name in self.named_fields), *self.program_names]
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """See `Evaluator.templates`."""
+        return GUIDELINE_PROMPTS if self.prompt is None else self.with_form(PROMPT_PROMPTS)
+
+    @property
+    def score_range(self) -> tuple[float, float]:
+        """The ends of the scale; those of a share with guidelines."""
+        return (0.0, 1.0) if self.prompt is None else self.raw_scale.bounds
+
+    async def score_material(self, judge: Judge, material: JudgeInput) -> Score:
+        """The judge's rating, or the share of the guidelines."""
+        fields = self.ordered_fields
+        if self.prompt is None:
+            return await self._score_guidelines(judge, material)
+        prompt = fill(self.prompt, {name: f"`{name}`" for name in fields})
+        values = {"prompt": prompt, "fields": describe_fields(fields), "rating": self.form}
+        return await self.rate(judge, fill(load("prompt.txt"), values), material)
+
+    async def _score_guidelines(self, judge: Judge, material: JudgeInput) -> Score:
+        """The share of the guidelines that a case keeps to.
+
+        Those that the judge cannot decide on count as kept, and of a run that it saw only a part of neither way.
+        """
+        task = "\n".join(("Which of these rules does the application keep?", *self.guidelines))
+        material = await read_further(self, judge, task, material)
+        window = ItemWindow(
+            items=list(self.guidelines),
+            materials=(material.content,),
+            truncated=material.truncated,
+            partial=material.is_part,
+        )
+        values = {"fields": describe_fields(self.ordered_fields)}
+        score = await score_ratio(judge, _RATIO, "guidelines_verdicts.txt", [window], values)
+        return replace(score, details={**score.details, **material.notes})

@@ -10,7 +10,7 @@ from pydantic import AfterValidator
 
 from evaluators.cases import Json
 from evaluators.errors import NotApplicable
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import SkipReason
 
 _LONG_NUMBER = re.compile(r"\d{19}")
 _LONGEST_NUMBER = 300

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from evaluators.cases import Json, ToolCall, Turn
-from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec, call_item
-from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, CallVerdicts, CallVerdictSpec, RatioSpec, call_item
 from evaluators.mechanisms.rating import NonBlank
 
 _HANDOVER = re.compile(

@@ -8,8 +8,7 @@ from evaluators.cases import Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
-from evaluators.results import Score
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import Score, SkipReason
 from evaluators.texts.language import language_of
 
 

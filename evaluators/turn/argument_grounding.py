@@ -2,8 +2,7 @@
 
 from typing import ClassVar
 
-from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec
-from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, CallVerdicts, CallVerdictSpec, RatioSpec
 
 
 class ArgumentGrounding(CallVerdicts):

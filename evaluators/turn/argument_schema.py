@@ -18,8 +18,7 @@ from evaluators.cases import Json, ToolCall, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
-from evaluators.results import Score
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import Score, SkipReason
 from evaluators.texts.linear_regex import matches
 from evaluators.texts.linear_schema import linear
 from evaluators.texts.paths import parse_json_or_text

@@ -15,8 +15,7 @@ from evaluators.identity import turn_id_of
 from evaluators.judge import Judge
 from evaluators.mechanisms.citations import CitedSources, CitedStatement, cited_sources, cited_statements
 from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, VerdictSettings, score_ratio
-from evaluators.results import Score
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import Score, SkipReason
 
 _RATIO = RatioSpec(empty_score=1.0, noun="cited statements", predicate="are supported")
 

@@ -9,8 +9,7 @@ from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.mechanisms.citations import cited_sources, find_citations
-from evaluators.results import Score
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import Score, SkipReason
 
 
 class Citations(Evaluator[Turn]):

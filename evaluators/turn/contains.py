@@ -4,8 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from evaluators.asking.judge_input import read_text
-from evaluators.asking.references import SearchesText
+from evaluators.asking.judge_input import SearchesText, read_text
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge

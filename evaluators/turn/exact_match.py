@@ -3,7 +3,7 @@
 import json
 from typing import ClassVar
 
-from evaluators.asking.references import ComparesOutputs
+from evaluators.asking.judge_input import ComparesOutputs
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge

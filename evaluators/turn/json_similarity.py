@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from evaluators.asking.references import ComparesOutputs
+from evaluators.asking.judge_input import ComparesOutputs
 from evaluators.cases import Json, Turn
 from evaluators.errors import TooExpensive
 from evaluators.evaluator import Evaluator

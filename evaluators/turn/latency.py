@@ -7,8 +7,7 @@ from pydantic import Field, model_validator
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.results import Score, Skipped
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import Score, Skipped, SkipReason
 
 
 class Latency(Evaluator[Turn]):

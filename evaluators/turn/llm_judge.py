@@ -2,8 +2,7 @@
 
 from typing import ClassVar
 
-from evaluators.asking.judge_input import shorten_all
-from evaluators.asking.references import ComparesOutputs, ComparisonPrompt, OutputCriteria, actual_part
+from evaluators.asking.judge_input import ComparesOutputs, ComparisonPrompt, OutputCriteria, actual_part, shorten_all
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge

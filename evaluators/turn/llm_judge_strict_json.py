@@ -6,17 +6,23 @@ from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import BeforeValidator, Field, create_model
 
-from evaluators.asking.judge_input import JudgeInput, TextSettings, shorten_all
-from evaluators.asking.references import ComparesOutputs, ComparisonPrompt, actual_part, parse_structured
+from evaluators.asking.judge_input import (
+    ComparesOutputs,
+    ComparisonPrompt,
+    JudgeInput,
+    TextSettings,
+    actual_part,
+    parse_structured,
+    shorten_all,
+)
 from evaluators.cases import Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import ADDED_LATER, Evaluator
 from evaluators.judge import Answer, Judge, Prompt
 from evaluators.prompts import fill, load
 from evaluators.questions import ChoiceQuestion, Decision, Option, QuestionGroup, guide_before
-from evaluators.results import Score
+from evaluators.results import Score, SkipReason
 from evaluators.scale import IN_ORDER, NUMBERS, NumberedReply, Reply, plain_word
-from evaluators.skip_reasons import SkipReason
 from evaluators.texts.hashable_json import equal
 
 _PLACEHOLDERS = {"ActualOutput": "`actual`", "ExpectedOutput": "`expected`"}

@@ -13,10 +13,9 @@ from evaluators.asking.reading import ReadingSettings
 from evaluators.cases import Json, ToolCall, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import ADDED_LATER, Example
-from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec
-from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.item_verdicts import CallVerdicts, CallVerdictSpec, RatioSpec
 from evaluators.mechanisms.rating import NonBlank
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import SkipReason
 from evaluators.texts.paths import parse_json_or_text
 
 PLAN_TOOLS = (

@@ -7,7 +7,7 @@ from evaluators.asking.reading import ReadingSettings
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.mechanisms.prompt_definition import PROMPT_PROMPTS, PromptDefinition
+from evaluators.mechanisms.rating import PROMPT_PROMPTS, PromptDefinition
 from evaluators.results import Score
 
 

@@ -14,14 +14,12 @@ import orjson
 import yaml
 from pydantic import model_validator
 
-from evaluators.asking.judge_input import ProgramField, read_text
-from evaluators.asking.references import SearchesText
+from evaluators.asking.judge_input import ProgramField, SearchesText, read_text
 from evaluators.cases import Turn
 from evaluators.errors import EvaluationError, NotApplicable, TooExpensive
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.results import Score
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import Score, SkipReason
 from evaluators.texts.paths import Path, find, parse_json_or_text, without_fence
 
 _TAGS = {"json": "json", "yaml": "yaml yml", "xml": "xml svg rss xsd xslt", "python": "python py python3"}

@@ -5,8 +5,7 @@ from typing import Annotated, ClassVar
 
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import ADDED_LATER
-from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec
-from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
+from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, CallVerdicts, CallVerdictSpec, RatioSpec
 
 NOTHING_LEFT_OUT = "no tool that was offered and needed was left out"
 

@@ -58,7 +58,7 @@ from collector.evaluate.transfer.transfer_records import (
 )
 from collector.golden.runner import GoldenRules, GoldenRuns, GoldenTarget, ReportedJudges, read_cases
 from collector.logs.kafka import KafkaLog, KafkaSource
-from collector.logs.kafka.commits import from_kafka, to_kafka, topic_id_in
+from collector.logs.kafka.owned_partitions import from_kafka, to_kafka, topic_id_in
 from collector.logs.log import TICK, Committed, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog

@@ -13,7 +13,7 @@ from log_stores import TIMING
 
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.kafka import KafkaLog, KafkaSettings, UnreadableRange
-from collector.logs.kafka.commits import from_kafka
+from collector.logs.kafka.owned_partitions import from_kafka
 from collector.logs.log import Committed, Record
 
 

@@ -14,7 +14,7 @@ from running_service import ledger, put
 from collector.commands.trace import trace_evaluation
 from collector.demo.judge import StandInJudge, serve_judge
 from collector.service.app import running
-from evaluators.mechanisms.g_eval_definition import hash_of_steps
+from evaluators.mechanisms.rating import hash_of_steps
 
 
 def configuration(folder: Path, url: str, **sections: Any) -> Any:

@@ -25,9 +25,9 @@ from collector.config.configured import Config
 from collector.config.loading import check
 from collector.config.settings import DECIDING, JudgeSettings
 from collector.errors import ConfigError
-from collector.judging.endpoint_limits import endpoint_of
 from collector.judging.layers import without_answer_cache
 from collector.judging.open_judges import open_judges
+from collector.judging.outage_reporter import endpoint_of
 from collector.service.plan_builder import build_plan, build_unasked_plan, evaluator_version_in
 from evaluators.errors import JudgeError
 from evaluators.evaluation import evaluate

@@ -30,8 +30,7 @@ from collector.export.judged_spans.destinations import KafkaSpans, to_otlp_json,
 from collector.export.judged_spans.exporter import JudgedSpansExporter
 from collector.export.judged_spans.fold import PREFIX, JudgedSpansStage
 from collector.link.turn_router import TurnRouter
-from collector.logs.appending import Partitioner
-from collector.logs.log import TICK, Record, StoredRecord
+from collector.logs.log import TICK, Partitioner, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.otlp.decode import read_request
 from collector.otlp.own_items import SIGNATURE, OwnItems

@@ -29,7 +29,7 @@ from collector.logs.kafka import consumer_thread as polling
 from collector.logs.kafka import records as codecs
 from collector.logs.kafka.connections import connect
 from collector.logs.kafka.consumer_thread import ConsumerThread
-from collector.logs.kafka.inspection import inspect
+from collector.logs.kafka.topics import inspect
 from collector.logs.log import LogError, LogUnavailable, Record
 from collector.logs.memory import MemoryLog
 from collector.telemetry.registry import Telemetry
@@ -203,7 +203,7 @@ async def test_what_cannot_be_decoded_goes_to_the_dead_letters_before_it_is_comm
 def test_trap_5_the_process_says_where_it_stands_and_exits() -> None:
     program = """
 import threading, time
-from collector.logs.kafka.membership import Watchdog
+from collector.logs.kafka.consumer_thread import Watchdog
 def poll_that_never_returns(): threading.Event().wait()
 watchdog = Watchdog("the loop", 0.3)
 watchdog.start()

@@ -499,7 +499,7 @@ async def test_many_first_questions_make_one_connection(monkeypatch):
             made.append(self)
             super().__init__(*given)
 
-    monkeypatch.setattr("evaluators.judges.settings.Connection", Counted)
+    monkeypatch.setattr("evaluators.judges.endpoint.Connection", Counted)
     async with judging(lambda body, n: rating()) as (server, judge):
         await asyncio.gather(*(judge.ask(PROMPT, REPLY) for _ in range(8)))
     assert (len(made), len(server.requests)) == (1, 8)

@@ -32,8 +32,8 @@ from test_access import make_certificates
 from collector.errors import ConfigError, Overloaded
 from collector.logs.log import LogUnavailable
 from collector.logs.memory import MemoryLog
+from collector.receive.access import OtlpGrpcSettings
 from collector.receive.otlp_grpc import OtlpGrpcReceiver
-from collector.receive.settings import OtlpGrpcSettings
 from collector.receive.tenants import UNNAMED
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECEIVE_ITEMS, RECEIVE_PENDING_BYTES, RECEIVE_REJECTED, RECEIVE_REQUESTS

@@ -12,9 +12,9 @@ from aiohttp import web
 from chat_server import rating, serving
 
 from evaluators.evaluation import evaluate
+from evaluators.judges.completions import usage_of
 from evaluators.judges.error_mapping import HttpStatusError, retry_after, to_judge_error
 from evaluators.judges.openai import OpenAIJudge
-from evaluators.judges.usage import usage_of
 from evaluators.results import Failure, Score
 from evaluators.testing import a_turn, with_answer_key
 from evaluators.turn.g_eval import GEval

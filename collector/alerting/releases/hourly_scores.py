@@ -12,8 +12,7 @@ from typing import NamedTuple
 from collector.export.segments import text_of
 from collector.statistics.bounded_sums import BoundedSums, Sums, Weight
 from evaluators.cases import Json
-from evaluators.results import Evaluation
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import Evaluation, SkipReason
 
 HOUR = 3600.0
 VALUES = 16

@@ -115,7 +115,7 @@ def _or(plain: str, corrected: str | None) -> str:
 
 
 def _corrected_means(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
-    """The means of cascades, corrected by what their second judges say, as in collector.export.corrected_sums."""
+    """The means of cascades, corrected by what their second judges say, as in collector.export.prometheus."""
     sums, of = series.CORRECTED_INCREASES, series.ESTIMATOR_INCREASES
     for window, length in series.WINDOWS.items():
         for key, counter in zip(series.CORRECTED, metrics.CORRECTED_SUMS, strict=True):

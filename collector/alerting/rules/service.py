@@ -19,7 +19,7 @@ from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings
 from collector.telemetry import series as metrics
 from evaluators.cases import Scope
-from evaluators.skip_reasons import LOSSES, SkipReason
+from evaluators.results import LOSSES, SkipReason
 
 SHIFT, STALE, UNSCORED, WEIGHTS = (
     "EvalstreamJudgeShift",

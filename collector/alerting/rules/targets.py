@@ -7,8 +7,7 @@ from typing import Any
 from collector.config.alerts import DAY, AlertSettings, BurnRate
 from collector.config.configured import Config, judges_of
 from collector.config.urgency import due_after
-from collector.export.corrected_sums import share_name
-from collector.export.prometheus import PrometheusSettings
+from collector.export.prometheus import PrometheusSettings, share_name
 from collector.export.segments import count_segments
 from collector.statistics.audited_sums import audit_name, scored_name
 from collector.statistics.incident import DropDetector, threshold

@@ -26,7 +26,7 @@ from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.backoff import FailureLog
 from collector.config.alerts import DAY, AlertSettings
-from collector.export.corrected_sums import label_scores, share_name
+from collector.export.prometheus import label_scores, share_name
 from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord
 from collector.logs.whole_log import first_offset
 from collector.records.audits import audit_of, lost_audit
@@ -38,8 +38,7 @@ from collector.statistics.judge_change import JudgeVerdict
 from collector.telemetry.plain import in_chat
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE, JUDGE_MOVED
-from evaluators.results import Evaluation
-from evaluators.skip_reasons import LOSSES
+from evaluators.results import LOSSES, Evaluation
 
 DECIDES = 0
 """The partition whose owner watches."""

@@ -10,16 +10,9 @@ import orjson
 from rich import box
 from rich.table import Table
 
+from collector.calibration.agreement_watch import DRIFT_ERRORS, WEAKEST, Withheld, people_sums, random_labels, withheld
 from collector.calibration.labels import HumanLabel, judged_pairs, read_labels, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
-from collector.calibration.random_labels import (
-    DRIFT_ERRORS,
-    WEAKEST,
-    Withheld,
-    people_sums,
-    random_labels,
-    withheld,
-)
 from collector.config.command_options import require_known
 from collector.config.configured import Config
 from collector.errors import ConfigError

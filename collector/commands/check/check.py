@@ -34,12 +34,11 @@ from collector.evaluate.references.subject import referenced_fields
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
 from collector.golden.runner import case_notes, read_cases
-from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.open_judges import judges_in_use
+from collector.judging.outage_reporter import endpoint_of, limits_by_endpoint
 from collector.link.turn_router import EVERY
 from collector.logs.kafka_security import KafkaSecuritySettings
-from collector.receive.access import is_loopback
-from collector.receive.settings import OtlpSettings
+from collector.receive.access import OtlpSettings, is_loopback
 from collector.records.audits import FEWEST_AUDITS
 from collector.service.assembly_builder import why_all_are_wanted
 from collector.service.kafka_settings import security_of

@@ -16,8 +16,8 @@ from collector.commands.check.traffic import running_metrics
 from collector.config.configured import Config
 from collector.config.settings import KafkaLogSettings, KafkaSourceSettings
 from collector.errors import ConfigError, EvalstreamError
-from collector.export.feedback import feedback_group_of
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
+from collector.export.stage import feedback_group_of
 from collector.logs.log import LogError, LogRefused
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
 from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source
@@ -95,7 +95,7 @@ def _state(
     where: str, settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str], absent: str = _ABSENT
 ) -> Iterator[str]:
     """Their state in the cluster now."""
-    from collector.logs.kafka.inspection import inspect
+    from collector.logs.kafka.topics import inspect
 
     try:
         state = inspect(settings, topics, groups)

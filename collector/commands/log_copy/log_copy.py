@@ -258,7 +258,7 @@ async def require_unused(config: Config, logs: Logs) -> None:
     log = config.settings.log
     by_log = groups_by_log(config.exporters)
     if log.kind == "kafka" and log.kafka is not None:
-        from collector.logs.kafka.inspection import inspect
+        from collector.logs.kafka.topics import inspect
 
         groups = [f"{log.kafka.prefix}.{group}" for groups in by_log.values() for group in groups]
         try:

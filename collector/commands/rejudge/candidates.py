@@ -34,8 +34,7 @@ from collector.past.turns import case_of, turns_in_log
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import subject_of
 from evaluators.identity import subject_id_of
-from evaluators.results import Evaluation
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import Evaluation, SkipReason
 
 What = Literal["failed", "unscored", "all"]
 

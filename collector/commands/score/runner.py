@@ -15,9 +15,8 @@ from collector.commands.score.output import failed_earlier, open_writer, read_ea
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.evaluate.budget.controller import charge_of
-from collector.evaluate.evaluation_record import evaluation_of
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.evaluate.plan import Assignment, Job
+from collector.evaluate.plan import Assignment, Job, evaluation_of
 from collector.evaluate.scheduling.dispatch import utc_now
 from collector.redact.open_redactor import open_redactors
 from collector.telemetry.plain import show

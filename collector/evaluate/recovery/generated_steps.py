@@ -11,7 +11,7 @@ from collector.backoff import Backoff
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.logs.log import Log, LogUnavailable, Record
 from evaluators.cases import Json
-from evaluators.mechanisms.g_eval_definition import STEPS_HASH, hash_of_steps, steps_in
+from evaluators.mechanisms.rating import STEPS_HASH, hash_of_steps, steps_in
 
 
 class GeneratedStepsStore:

@@ -19,7 +19,7 @@ from collector.evaluate.references.subject import awaited_fields, concerns, keys
 from collector.records.json import conversation_from_json, conversation_to_json, turn_from_json, turn_to_json
 from collector.records.references import Reference
 from evaluators.cases import Conversation, Turn
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import SkipReason
 
 MOST_WAITING, MOST_WAITING_BYTES = 100_000, 256 << 20
 """Evaluations of one partition that wait, and bytes of their subjects; beyond that the oldest is given up."""

@@ -27,9 +27,8 @@ from collector.evaluate.budget.controller import (
     Reservation,
     charge_of,
 )
-from collector.evaluate.evaluation_record import evaluation_of, repeated
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.evaluate.plan import Job
+from collector.evaluate.plan import Job, evaluation_of, repeated
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Confirm, Log, Record, certain
@@ -39,8 +38,7 @@ from collector.records.json import evaluation_from_json, evaluation_to_json
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import Result, subject_of
 from evaluators.packs.evaluate_pack import run_pack
-from evaluators.results import Evaluation, Failure, Skipped
-from evaluators.skip_reasons import SkipReason
+from evaluators.results import Evaluation, Failure, Skipped, SkipReason
 
 REMEMBERED = 4096
 """Verdicts that are kept for other monitors, two kilobytes each. They ask within moments, as a rule."""

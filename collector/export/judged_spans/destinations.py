@@ -20,9 +20,8 @@ from collector.errors import ConfigError
 from collector.export.exporter import ExporterSettings
 from collector.export.otlp_client import OtlpClient, OtlpEndpointSettings
 from collector.logs.addresses import BrokerAddresses
-from collector.logs.appending import Partitioner, size_of
 from collector.logs.kafka_security import KafkaSecuritySettings
-from collector.logs.log import Confirm, LogError, LogUnavailable, Record, RecordTooLarge
+from collector.logs.log import Confirm, LogError, LogUnavailable, Partitioner, Record, RecordTooLarge, size_of
 from collector.section import Section
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry

@@ -20,8 +20,7 @@ from collector.export.judged_spans.destinations import (
 )
 from collector.export.judged_spans.fold import GROUP, JudgedSpansStage
 from collector.export.otlp_client import open_otlp_client
-from collector.logs.appending import append_until_durable
-from collector.logs.log import Log, OpenFold
+from collector.logs.log import Log, OpenFold, append_until_durable
 from collector.logs.memory import MemoryLog
 from collector.records.judged_spans import evaluation_record
 from evaluators.results import Evaluation

@@ -5,8 +5,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from collector.logs.consumer_runner import Append, Batch, ConsumerRunner, ConsumerTiming, PartitionFeed
-from collector.logs.kafka.consumer_thread import ConsumerThread
-from collector.logs.kafka.membership import Membership
+from collector.logs.kafka.consumer_thread import ConsumerThread, Membership
 from collector.logs.kafka.owned_partitions import PrefetchLimiter
 from collector.logs.kafka.settings import KafkaSettings
 from collector.logs.kafka.subscription import Assigned, Polled, Subscription

@@ -9,11 +9,10 @@ from functools import partial
 
 from kafka.structs import TopicPartition
 
-from collector.logs.appending import Partitioner
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.journal.stall_watchdog import exit_stalled
-from collector.logs.kafka.commits import to_kafka
 from collector.logs.kafka.group_consumer import GroupConsumer
+from collector.logs.kafka.owned_partitions import to_kafka
 from collector.logs.kafka.producer import SharedProducer
 from collector.logs.kafka.range_reader import RangeReader
 from collector.logs.kafka.records import OnUnreadable, log_unreadable
@@ -28,7 +27,7 @@ from collector.logs.kafka.topics import (
     set_commits,
     truncate,
 )
-from collector.logs.log import Committed, LogRefused, OpenFold, Record, StoredRecord
+from collector.logs.log import Committed, LogRefused, OpenFold, Partitioner, Record, StoredRecord
 
 
 @dataclass(eq=False, repr=False)

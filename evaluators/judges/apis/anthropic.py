@@ -11,9 +11,8 @@ from evaluators.judges.answer_places import ending, text_in
 from evaluators.judges.apis.payload import object_in, objects, text
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
-from evaluators.judges.completions import Choice, Completion
+from evaluators.judges.completions import Choice, Completion, usage_of
 from evaluators.judges.requests import Chat, Request, text_of, with_parts
-from evaluators.judges.usage import usage_of
 
 VERSION = "2023-06-01"
 LONGEST_ANSWER = 4096

@@ -10,7 +10,7 @@ from typing import Any
 from evaluators.cases import Json
 from evaluators.judges.apis import deciding
 from evaluators.judges.apis.payload import object_in, objects, text
-from evaluators.judges.usage import usage_of
+from evaluators.judges.completions import usage_of
 from evaluators.questions import Decision
 
 MOST_QUESTIONS = 400

@@ -11,7 +11,7 @@ from evaluators.cases import Json
 from evaluators.judges.answer_places import mapping
 from evaluators.judges.apis import deciding
 from evaluators.judges.apis.payload import object_in, probability, text
-from evaluators.judges.usage import usage_of
+from evaluators.judges.completions import usage_of
 from evaluators.questions import Decision
 
 MOST_QUESTIONS = 255

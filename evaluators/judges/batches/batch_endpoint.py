@@ -11,13 +11,11 @@ import orjson
 
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeUnavailable
-from evaluators.judges.batches.absent_batches import LOOK_AGAIN
-from evaluators.judges.batches.batch_terms import BatchTerms
+from evaluators.judges.batches.batch_terms import LOOK_AGAIN, BatchTerms
 from evaluators.judges.batches.journal import BatchJournal, JournalEntry
-from evaluators.judges.batches.owned_requests import OwnedRequests, current_requests
+from evaluators.judges.batches.owned_requests import OwnedRequests, RequestWaits, billed_to_nobody, current_requests
 from evaluators.judges.batches.patient_calls import PatientCalls
 from evaluators.judges.batches.provider import BatchItem, BatchProvider, NoBatches
-from evaluators.judges.batches.request_waits import RequestWaits, billed_to_nobody
 from evaluators.judges.batches.submitted_batches import SubmittedBatches
 from evaluators.judges.endpoint import Endpoint, EndpointReply, RequestOutdated
 from evaluators.judges.error_mapping import ABOUT_QUESTION, HttpStatusError, meaning_of, to_judge_error

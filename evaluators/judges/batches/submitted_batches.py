@@ -11,6 +11,7 @@ from typing import TypeVar
 from evaluators.errors import JudgeDenied, JudgeError, Remedy
 from evaluators.judges.batches.batch_terms import BatchProgress, BatchTerms
 from evaluators.judges.batches.journal import BatchJournal, OpenBatch
+from evaluators.judges.batches.owned_requests import RequestWaits
 from evaluators.judges.batches.patient_calls import PatientCalls
 from evaluators.judges.batches.provider import (
     ABSENT,
@@ -23,7 +24,6 @@ from evaluators.judges.batches.provider import (
     Undecided,
     unless_absent,
 )
-from evaluators.judges.batches.request_waits import RequestWaits
 from evaluators.judges.error_mapping import HttpStatusError
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from collector.calibration.agreement_watch import verdict_agreement
 from collector.calibration.labels import HumanLabel, weighted_pairs
-from collector.calibration.random_labels import verdict_agreement
 from collector.commands.calibrate.calibrate import mean_by_people
 from collector.statistics.agreement import ScoreScale, agreement, interval, weighted_kappa
 from collector.statistics.certificate import JudgedVerdict, VerdictPair, certify

@@ -11,8 +11,8 @@ from statistics import NormalDist, fmean, stdev
 import pytest
 from evaluation_samples import START, scored
 
+from collector.calibration.agreement_watch import people_sums, random_labels
 from collector.calibration.page_labels import LabelIndex
-from collector.calibration.random_labels import people_sums, random_labels
 from collector.logs.log import StoredRecord
 from collector.page.label_queue import LabelQueue, LabelQueueSettings, QueuedEvaluation, QueueVerdict, draw
 from collector.page.view import EvaluatorView, ListedEvaluation, View

@@ -10,9 +10,14 @@ from random import Random
 import pytest
 from evaluation_samples import START, label
 
-from collector.calibration.agreement_watch import AgreementWatcher
+from collector.calibration.agreement_watch import (
+    AgreementWatcher,
+    people_sums,
+    random_labels,
+    verdict_agreement,
+    withheld,
+)
 from collector.calibration.labels import HumanLabel
-from collector.calibration.random_labels import people_sums, random_labels, verdict_agreement, withheld
 from collector.export.segments import Dimension
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog

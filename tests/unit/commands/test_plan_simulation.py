@@ -16,9 +16,8 @@ from pydantic import BaseModel
 
 from collector.commands.plan.past_figures import PricedEvaluation, figures_of, with_second_phase
 from collector.commands.plan.plan import priced_evaluation
-from collector.evaluate.evaluation_record import evaluation_of
 from collector.evaluate.partition_state import PartitionState
-from collector.evaluate.plan import Assignment, Job, Monitor, Plan
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan, evaluation_of
 from collector.evaluate.planned_rates.learned_figures import DayFigures
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.sampling.strata import Boost, Strata, failed

@@ -1,5 +1,5 @@
 from evaluators.answers.schemas import schema_of
-from evaluators.mechanisms.g_eval_definition import Steps
+from evaluators.mechanisms.rating import Steps
 from evaluators.scale import Scale
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from collector.alerting.rules.service import LOST_REASONS
-from evaluators.skip_reasons import MEANINGS, UNMADE, SkipReason, code_of
+from evaluators.results import MEANINGS, UNMADE, SkipReason, code_of
 
 ROOT = Path(__file__).parents[3]
 MODULES = [path for folder in ("collector", "evaluators", "deploy") for path in (ROOT / folder).rglob("*.py")]

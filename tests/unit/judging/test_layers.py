@@ -7,9 +7,9 @@ from typing import Any
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.config.settings import JudgeSettings
-from collector.judging.endpoint_limits import limits_by_endpoint
 from collector.judging.layers import without_answer_cache
 from collector.judging.open_judges import open_judges
+from collector.judging.outage_reporter import limits_by_endpoint
 from collector.telemetry.registry import Telemetry
 from evaluators.judges.jury import Jury
 from evaluators.judges.openai import OpenAIJudge

@@ -12,7 +12,7 @@ from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
 
 from collector.logs.consumer_runner import AT_ONCE, INTERVAL
-from collector.logs.kafka import membership, owned_partitions, workarounds
+from collector.logs.kafka import consumer_thread, owned_partitions, workarounds
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.group_watch import GroupWatch
 from collector.logs.kafka.owned_partitions import PrefetchLimiter
@@ -101,7 +101,7 @@ class Owner:
 
 
 def thread_that_polls(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, owner: Owner) -> ConsumerThread:
-    monkeypatch.setattr(membership, "connect", lambda *_: consumer)
+    monkeypatch.setattr(consumer_thread, "connect", lambda *_: consumer)
     monkeypatch.setattr(workarounds, "keep_joining", lambda _: None)
     monkeypatch.setattr(workarounds, "give_back_parked_records", lambda _: None)
     monkeypatch.setattr(workarounds, "wait_in_poll", lambda _: None)
@@ -110,7 +110,7 @@ def thread_that_polls(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, owner
     monkeypatch.setattr(workarounds, "waits_for_group", lambda _: False)
     monkeypatch.setattr(workarounds, "report_out_of_range", lambda *_: None)
     monkeypatch.setattr(owned_partitions, "topic_id", lambda *_: None)
-    for module in (workarounds, membership):
+    for module in (workarounds, consumer_thread):
         monkeypatch.setattr(module, "known_partitions", lambda *_: frozenset([OLD, NEW]))
     monkeypatch.setattr(GroupWatch, "should_rejoin", lambda *_: False)
     monkeypatch.setattr(workarounds, "report_heartbeats", lambda *_: lambda: None)

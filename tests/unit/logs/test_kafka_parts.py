@@ -17,9 +17,8 @@ from kafka.codec import snappy_encode
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from collector.logs.kafka.commits import MAX_METADATA, from_kafka, to_kafka
-from collector.logs.kafka.membership import CHECKS, Watchdog
-from collector.logs.kafka.owned_partitions import PrefetchLimiter
+from collector.logs.kafka.consumer_thread import CHECKS, Watchdog
+from collector.logs.kafka.owned_partitions import MAX_METADATA, PrefetchLimiter, from_kafka, to_kafka
 from collector.logs.kafka.records import DecompressedTooLarge, decompress
 from collector.logs.kafka.settings import translate
 from collector.logs.kafka.subscription import PartitionNumbering

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from collector.logs.kafka.membership import Membership
+from collector.logs.kafka.consumer_thread import Membership
 
 
 class World:

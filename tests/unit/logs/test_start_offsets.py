@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from collector.logs.kafka.commits import to_kafka
-from collector.logs.kafka.start_offsets import StartOffsets
+from collector.logs.kafka.owned_partitions import StartOffsets, to_kafka
 from collector.logs.log import Committed
 
 WHERE = TopicPartition("otlp_spans", 0)

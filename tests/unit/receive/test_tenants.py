@@ -4,10 +4,9 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from collector.admission.fair_limit import address_key
-from collector.receive.access import AuthSettings, SenderAuthSettings
+from collector.receive.access import AuthSettings, OtlpGrpcSettings, OtlpHttpSettings, SenderAuthSettings
 from collector.receive.otlp_ingest import SenderLimits
 from collector.receive.rejection import Rejected
-from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.receive.tenants import CertificateTenant, Tenant, sender_of, subjects_of, tenant_with
 from collector.telemetry.registry import Telemetry
 

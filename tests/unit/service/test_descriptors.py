@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
+from collector.receive.access import OtlpGrpcSettings, OtlpHttpSettings
 from collector.service.process_resources import raise_descriptor_limit, with_descriptors
 
 

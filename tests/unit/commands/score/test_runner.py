@@ -15,8 +15,7 @@ from collector.commands.score.score import jobs_of
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError
-from collector.evaluate.evaluation_record import evaluation_of
-from collector.evaluate.plan import Assignment, Job
+from collector.evaluate.plan import Assignment, Job, evaluation_of
 from collector.evaluate.scheduling.dispatch import utc_now
 from collector.records.ready_made import turns_in
 from collector.redact.documents import redact_document

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from evaluators import OpenAIJudge
-from evaluators.judges import retrying, settings
+from evaluators.judges import endpoint, retrying
 
 
 @pytest.mark.parametrize(
     ("options", "made"),
     [
-        (settings.EndpointOptions, settings.EndpointSettings),
-        (settings.DecidingOptions, settings.DecidingSettings),
-        (settings.WritingOptions, settings.WritingSettings),
+        (endpoint.EndpointOptions, endpoint.EndpointSettings),
+        (endpoint.DecidingOptions, endpoint.DecidingSettings),
+        (endpoint.WritingOptions, endpoint.WritingSettings),
         (retrying.RetryingOptions, retrying.RetryingSettings),
     ],
 )

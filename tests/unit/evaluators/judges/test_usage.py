@@ -9,11 +9,9 @@ from evaluators.errors import JudgeDenied, JudgeRejected, JudgeUnavailable
 from evaluators.evaluation import evaluate
 from evaluators.judges.audited import Audited
 from evaluators.judges.cascade import Cascade
-from evaluators.judges.completions import completion_of
-from evaluators.judges.endpoint import CostTracker, Prices
+from evaluators.judges.completions import completion_of, estimated_tokens, usage_of, with_estimates
+from evaluators.judges.endpoint import CostTracker, Notices, Prices
 from evaluators.judges.jury import Jury
-from evaluators.judges.notices import Notices
-from evaluators.judges.usage import estimated_tokens, usage_of, with_estimates
 from evaluators.results import Usage
 from evaluators.testing import ScriptedJudge, a_moment, a_turn
 
