@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
 
 import orjson
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, model_validator
 
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.descriptions import Described
-from evaluators.foreign_names import EVALUATOR, missing, refused_argument
+from evaluators.foreign_names import EVALUATOR, missing, refused_argument, suggestion
 from evaluators.judge import Judge
 from evaluators.prompts import load
 from evaluators.results import Score, Skipped
@@ -67,10 +67,13 @@ class Evaluator(Described, ABC, Generic[Case]):
 
     @model_validator(mode="before")
     @classmethod
-    def _own_arguments(cls, values: object) -> object:
-        """Refuse arguments of other libraries with the name of ours."""
+    def _own_arguments(cls, values: object, info: ValidationInfo) -> object:
+        """Refuse arguments of other libraries, and misspelt ones, with the name of ours; a file's keys have a place."""
         names = frozenset(cast("Mapping[str, Any]", values)) if isinstance(values, Mapping) else frozenset[str]()
-        sentence = refused_argument(names - cls.model_fields.keys())
+        others = names - cls.model_fields.keys()
+        sentence = refused_argument(others)
+        if sentence is None and others and info.context is None:
+            sentence = f"{min(others)}: {cls.__name__} has no such field; {suggestion(min(others), cls.model_fields)}"
         if sentence is not None:
             raise ValueError(sentence)
         return cast("object", values)

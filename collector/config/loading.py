@@ -141,7 +141,7 @@ def _evaluator(name: str, definition: Mapping[str, Any], settings: Settings, mis
         return None
     fields = {key: value for key, value in definition.items() if key not in ("kind", "judge", "scope", "audit")}
     try:
-        evaluator = cls.model_validate({"name": name, **fields})
+        evaluator = cls.model_validate({"name": name, **fields}, context={"from": "file"})
     except ValidationError as error:
         mistakes += error_sentences(error, cls, ("evaluators", name))
         return None

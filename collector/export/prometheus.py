@@ -185,7 +185,7 @@ class PrometheusExporter:
             except OSError as error:
                 raise ConfigError(
                     f"/metrics cannot be served on {settings.host}:{settings.port} ({error.strerror}); "
-                    "choose another host or port"
+                    "write another export.prometheus.port"
                 ) from error
             yield cls(settings, context, port=port)
 

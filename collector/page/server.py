@@ -379,7 +379,7 @@ class Page:
                 port = await stack.enter_async_context(server)
             except OSError as error:
                 raise ConfigError(
-                    f"page: cannot be served on {settings.host}:{settings.port} ({error.strerror}); choose another port"
+                    f"page: cannot be served on {settings.host}:{settings.port} ({error.strerror}); set page.port"
                 ) from error
             yield port
 

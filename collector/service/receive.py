@@ -116,7 +116,9 @@ async def _start_http(
         return await process.stack.enter_async_context(receiver.serve(shared=process.shared_port("otlp_http")))
     except OSError as error:
         why = f"{settings.host}:{settings.port} cannot be listened on ({error.strerror})"
-        raise ConfigError(f"receive.otlp_http: {why}; write another port, or 0 for any free one") from error
+        raise ConfigError(
+            f"receive.otlp_http: {why}; write another receive.otlp_http.port (0: any free one)"
+        ) from error
 
 
 async def _start_grpc(

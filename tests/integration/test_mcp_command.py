@@ -197,7 +197,7 @@ async def test_over_stdio_by_the_official_client(desk: Desk) -> None:
 
     server = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "collector.cli", "mcp", "-c", str(desk.config), "--page", desk.page],
+        args=["-m", "collector.cli", "mcp", "-c", str(desk.config.with_name("none.yaml")), "--page", desk.page],
         env={**os.environ, "EVALSTREAM_PAGE_TOKEN": TOKEN},
     )
     async with Client(server) as client:

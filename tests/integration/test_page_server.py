@@ -180,6 +180,11 @@ async def test_turns_that_are_not_cached_any_more_are_left_to_the_command(shown:
     assert "evalstream rejudge --what failed reads them from the log" in body["error"]
 
 
+async def test_traces_that_come_to_the_page_are_told_where_to_go(shown: Shown) -> None:
+    status, body, _ = await ask(shown, "v1/traces", "POST", json={})
+    assert (status, body) == (404, {"error": "this is the page; traces go to receive.otlp_http"})
+
+
 async def test_labels_that_are_none_and_labels_of_nothing_are_refused_in_a_sentence(shown: Shown) -> None:
     status, body, _ = await ask(shown, label_path(shown), "POST", json={})
     assert (status, body) == (400, {"error": "say agree or disagree, give a score, or write a note"})

@@ -279,7 +279,7 @@ async def _supervise(config: Config, workers: Mapping[int, Worker]) -> int:
                 supervision.stop()
                 raise ConfigError(
                     f"/metrics cannot be served on {settings.host}:{settings.port} ({error.strerror}); "
-                    "choose another host or port"
+                    "write another export.prometheus.port"
                 ) from error
         await supervision.ended.wait()
     return supervision.status

@@ -31,3 +31,8 @@ def test_names_of_an_evaluator(name: str) -> None:
 def test_arguments(name: str) -> None:
     with pytest.raises(ValidationError, match=f"{name}: (give|leave|write)"):
         evaluators.ExactMatch(name="x", **{name: True})
+
+
+def test_a_misspelt_argument_is_told_with_the_one_that_is_meant() -> None:
+    with pytest.raises(ValidationError, match=r"criterion: GEval has no such field; did you mean 'criteria'"):
+        evaluators.GEval(name="x", criterion="Good.", evaluation_params=("input",))
