@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text, parse_passages
 from collector.dialects.call import Call, ChatMessage, Kind, as_messages
-from collector.dialects.decode import as_list, decode
+from collector.dialects.decode import decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.messages import parse_messages, split_system_prompt
 from collector.dialects.parts import parse_arguments
 from collector.otlp.span import LogRecord, Span
-from evaluators.cases import Json, ToolCall
+from evaluators.cases import ToolCall
 
 _KIND = "spring.ai.kind"
 _PROMPT = "gen_ai.prompt"
@@ -54,8 +54,8 @@ def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
 
 def _read_call(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
-    input_messages = _parse_texts(attributes.get(_PROMPT), "user")
-    output_messages = _parse_texts(attributes.get(_COMPLETION), "assistant")
+    input_messages = parse_messages(attributes.get(_PROMPT), "user").messages
+    output_messages = parse_messages(attributes.get(_COMPLETION), "assistant").messages
     has_content = bool(input_messages or output_messages)
     return Call(
         dialect="spring_ai",
@@ -121,15 +121,6 @@ def _guess_roles(items: Sequence[str]) -> list[ChatMessage]:
     if messages and messages[0].role == "assistant":
         messages[0] = messages[0]._replace(role="system")
     return messages
-
-
-def _parse_texts(value: Json, role: str) -> tuple[ChatMessage, ...]:
-    """Parse one text, messages, or a list of texts without roles."""
-    inner = decode(value)
-    texts = [each for each in as_list(inner) if isinstance(each, str)]
-    if texts and len(texts) == len(as_list(inner)):
-        return tuple(ChatMessage(role, text) for text in texts)
-    return parse_messages(value, role).messages
 
 
 DIALECT = Dialect(

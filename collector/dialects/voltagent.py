@@ -10,7 +10,7 @@ from collector.dialects.attributes import (
     find_usage,
     parse_passages,
 )
-from collector.dialects.call import Call, Kind, Passage, as_messages
+from collector.dialects.call import Call, Kind, as_messages
 from collector.dialects.decode import decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
@@ -43,7 +43,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         return _read_tool(span, attributes)
     if kind == "retrieval":
         output = attributes.get("output")
-        passages = parse_passages(output) or ((Passage(output),) if isinstance(output, str) else ())
+        passages = parse_passages(output) or parse_passages([output])
         return Call("voltagent", kind, passages=passages, query=parse_query(attributes.get("input")))
     if kind == "model":
         return _read_model(span, attributes)
@@ -53,9 +53,10 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
 
 
 def _read_model(span: Span, attributes: Attributes) -> Call:
-    sides = [
-        parse_messages(attributes.get(name), role) for name, role in (("llm.messages", "user"), ("output", "assistant"))
-    ]
+    sides = (
+        parse_messages(attributes.get("llm.messages"), "user"),
+        parse_messages(attributes.get("output"), "assistant"),
+    )
     question, answer = (Content(as_messages(side.messages), side.incomplete) for side in sides)
     kind: Kind = "auxiliary" if attributes.get("llm.operation") == _TITLE else "model"
     return _make_call(span, kind, question, answer)
