@@ -47,7 +47,8 @@ def collect_attachments(draft: TurnDraft, limits: MediaLimits = NOTHING_STORED) 
         places = {attachment.place for attachment in attachments}
         call = draft.enclosing_span.call
         messages = call.input or ()
-        outer = [*_split(messages, _last_question(messages)), *_placed(call.output or (), "actual_output")]
+        last = max((index for index, message in enumerate(messages) if message.role == "user"), default=0)
+        outer = [*_split(messages, last), *_placed(call.output or (), "actual_output")]
         attachments = _distinct([*attachments, *(attachment for attachment in outer if attachment.place not in places)])
     if not attachments:
         return NONE
@@ -93,10 +94,6 @@ def _placed(messages: Iterable[ChatMessage], place: AttachmentPlace) -> Iterator
     for message in messages:
         for attachment in message.attachments:
             yield replace(attachment, place="tools_called" if message.role == "tool" and place != "history" else place)
-
-
-def _last_question(messages: Sequence[ChatMessage]) -> int:
-    return max((index for index, message in enumerate(messages) if message.role == "user"), default=0)
 
 
 def _distinct(attachments: Iterable[Attachment]) -> list[Attachment]:

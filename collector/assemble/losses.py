@@ -150,10 +150,8 @@ def _is_limit(longest: Sequence[_Texts]) -> bool:
             prose += 1
         # most documents are whole, and to check that takes a tenth of the time that counting their brackets takes
         is_doubtful = (text[0] in CLOSING or begins_document(text)) and not is_json(text)
-        if is_doubtful and is_unfinished(text, at_once=not is_usual and _is_balanced(text)):
-            return True
+        if is_doubtful:
+            is_balanced = text.count("{") == text.count("}") and text.count("[") == text.count("]")
+            if is_unfinished(text, at_once=not is_usual and is_balanced):
+                return True
     return prose > (not is_usual) and length >= _SHORTEST_PROSE
-
-
-def _is_balanced(text: str) -> bool:
-    return text.count("{") == text.count("}") and text.count("[") == text.count("]")

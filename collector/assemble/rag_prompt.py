@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.turn_drafts import TurnDraft
-from collector.dialects.call import Call, Passage
+from collector.dialects.call import Call
 
 
 class SplitPrompt(NamedTuple):
@@ -277,7 +277,8 @@ class PassageIndex:
             if parsed_span.call.passages and parsed_span.call.kind in {"retrieval", "auxiliary"}:
                 self._sources.append(parsed_span)
         self._starts = [span.span.start for span in self._sources]
-        self._next_end = _compute_earliest_ends(self._sources)
+        # For each span the earliest end from it on: a search stops where no later span ended in time.
+        self._next_end = list(accumulate((span.span.end for span in reversed(self._sources)), min))[::-1]
         self._below: dict[str, list[int]] = {}
         for index, parsed_span in enumerate(self._sources):
             for ancestor in tree.ancestors(parsed_span.span.span_id):
@@ -305,9 +306,8 @@ class PassageIndex:
             return draft.context
         nearby_sources = [self._sources[index] for index in sorted(self._find_sources(draft, previous_end))]
         reranked = [span for span in nearby_sources if span.call.kind == "auxiliary"]
-        texts = _deduplicate_texts(
-            passage for parsed_span in (reranked or nearby_sources) for passage in parsed_span.call.passages
-        )
+        passages = [passage for parsed_span in reranked or nearby_sources for passage in parsed_span.call.passages]
+        texts = tuple(dict.fromkeys(passage.text for passage in passages if passage.text.strip()))
         if texts or not self._contexts:
             return texts or draft.context
         nearby_ids = self._collect_own_and_ancestors(draft) | self._find_templates(draft, previous_end)
@@ -344,18 +344,8 @@ class PassageIndex:
         return span_ids
 
 
-def _compute_earliest_ends(parsed_spans: Sequence[ParsedSpan]) -> list[int]:
-    """For each span the earliest end from it on: a search stops where no later span ended in time."""
-    ends = accumulate((parsed_span.span.end for parsed_span in reversed(parsed_spans)), min)
-    return list(ends)[::-1]
-
-
 def _find_contexts(call: Call) -> list[str]:
     """Find the context that a prompt was filled with: the passages of a program's inputs, or a template's variables."""
     if call.passages and call.kind == "model":
         return [passage.text for passage in call.passages]
     return [value for name, value in call.variables.items() if name.lower() in _CONTEXTS] if call.variables else []
-
-
-def _deduplicate_texts(passages: Iterable[Passage]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(passage.text for passage in passages if passage.text.strip()))

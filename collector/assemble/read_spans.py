@@ -183,14 +183,11 @@ def _parse_with_own_records(
     own_call = parser.parse(span, feedback)
     if len(feedback) == len(records):
         return own_call
-    if own_call is not None and (own_call.kind == "model" or _all_own(records, parser.dialects)):
+    kinds = {record.kind for record in records}
+    if own_call is not None and (own_call.kind == "model" or kinds <= parser.dialects.own_records):
         return parser.parse(span, records)
     stray_records[span.span_id] = [record for record in records if record.event_name != _FEEDBACK]
     return own_call
-
-
-def _all_own(records: Iterable[LogRecord], dialects: Dialects) -> bool:
-    return all(record.kind in dialects.own_records for record in records)
 
 
 _CHOICE = "gen_ai.choice"

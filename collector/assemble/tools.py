@@ -27,11 +27,9 @@ class ToolSpans:
             for parsed_span in parsed_spans
             if parsed_span.call.kind == "tool" and parsed_span.call.tool is not None
         ]
-        self._outer = tools
-        if not tools:
-            return
-        self._outer = _without_inner(tools, tree)
-        self._starts = [span.span.start for span in self._outer]
+        ids = {span.span.span_id for span in tools} if tools else set[str]()
+        self._outer = [span for span in tools if ids.isdisjoint(tree.ancestors(span.span.span_id))] if tools else tools
+        self._starts = [span.span.start for span in self._outer] if tools else []
         self._below: dict[str, list[ParsedSpan]] = {}
         for parsed_span in self._outer:
             for ancestor in tree.ancestors(parsed_span.span.span_id):
@@ -45,11 +43,6 @@ class ToolSpans:
         first, end = bisect_left(self._starts, draft.start), bisect_right(self._starts, draft.end)
         tools = [_with_error(span, span.call.tool) for span in inside or self._outer[first:end] if span.call.tool]
         return [tool for tool in tools if not _is_bookkeeping(tool)]
-
-
-def _without_inner(tools: Sequence[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
-    ids = {span.span.span_id for span in tools}
-    return [span for span in tools if ids.isdisjoint(tree.ancestors(span.span.span_id))]
 
 
 def find_tools_offered(draft: TurnDraft) -> tuple[ToolDefinition, ...]:

@@ -188,9 +188,8 @@ def add_feedback(
     result, listed = list(turns), list[TraceFeedback]()
     nearest = _NearestTurn(result, tree) if result else None
     for span, call in with_feedback:
-        index = _find_by_response(result, call.feedback_for)
-        if index is None and nearest is not None:
-            index = nearest.find(span.span_id)
+        named = [index for index, turn in enumerate(result) if turn.turn.response_id == call.feedback_for]
+        index = named[0] if named and call.feedback_for is not None else nearest and nearest.find(span.span_id)
         turn_id, spans = None, (span.span_id, *tree.ancestors(span.span_id)[:_MOST_AROUND])
         if index is not None:
             turn = result[index].turn
@@ -217,12 +216,6 @@ def entry_of(listed: TraceFeedback, tenant: str) -> FeedbackEntry | None:
     return replace(entry, feedback_id=digest, response_id=cut(listed.response_id, LONGEST_ID), spans=listed.spans)
 
 
-def _find_by_response(turns: Sequence[AssembledTurn], response_id: str | None) -> int | None:
-    if response_id is None:
-        return None
-    return next((index for index, turn in enumerate(turns) if turn.turn.response_id == response_id), None)
-
-
 def add_events(
     turns: Sequence[AssembledTurn], events: Sequence[ApplicationEvent], tree: SpanTree
 ) -> list[AssembledTurn]:
@@ -240,12 +233,9 @@ def add_events(
         turn_names.pop(event.name, None)  # move a repeated name to the end
         turn_names[event.name] = None
     for index, turn_names in names.items():
-        result[index] = _with_events(result[index], turn_names)
+        turn = replace(result[index].turn, events=tuple(turn_names)[-_MAX_EVENTS:])
+        result[index] = result[index]._replace(turn=turn)
     return result
-
-
-def _with_events(turn: AssembledTurn, names: Iterable[str]) -> AssembledTurn:
-    return turn._replace(turn=replace(turn.turn, events=tuple(names)[-_MAX_EVENTS:]))
 
 
 class Assembly(NamedTuple):

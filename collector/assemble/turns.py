@@ -18,6 +18,7 @@ from collector.assemble.speech import describe_speech
 from collector.assemble.tools import ToolSpans, find_tools_called, find_tools_offered
 from collector.assemble.trace_references import References, TraceReferences
 from collector.assemble.turn_drafts import TurnDraft, find_program_fields
+from collector.dialects.attributes import find_text
 from collector.dialects.call import Call, ChatMessage
 from collector.dialects.messages import split_system_prompt
 from collector.link.conversation_linker import is_pointer
@@ -361,10 +362,6 @@ def _as_name(text: str | None) -> str | None:
     return text if text is None or len(text) <= _LONGEST_NAME else None
 
 
-def _as_nonempty_text(value: Json) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
 def _collect_attributes(
     draft: TurnDraft, span: Span, call: Call, declared: Values, left_out: int, cut: str
 ) -> dict[str, Json]:
@@ -380,10 +377,8 @@ def _collect_attributes(
         "root": enclosing_span.span.name if enclosing_span else None,
         "provider": call.provider,
         "finish": call.finish_reason,
-        "environment": _as_nonempty_text(
-            resource.get("deployment.environment.name", resource.get("deployment.environment"))
-        ),
-        "service_version": _as_nonempty_text(resource.get("service.version")),
+        "environment": find_text(resource, "deployment.environment.name", "deployment.environment"),
+        "service_version": find_text(resource, "service.version"),
         "prompt": _find_label(with_labels, _PROMPT) if with_labels else None,
         "prompt_version": _find_label(with_labels, _PROMPT_VERSION) if with_labels else None,
         "attachments_left_out": left_out,

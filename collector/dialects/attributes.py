@@ -171,12 +171,9 @@ def _split_index(key: str, size: int) -> tuple[int, str]:
     return int(index) if index.isascii() and index.isdigit() and len(index) <= _MOST_DIGITS else _NO_INDEX, rest
 
 
-def find_redaction(*values: Json) -> Incomplete | None:
-    """Return `redacted` if one of the values is a mask."""
-    for value in values:
-        if isinstance(value, str) and len(value) <= LONGEST_MASK and is_masked(value):
-            return "redacted"
-    return None
+def find_redaction(value: Json) -> Incomplete | None:
+    """Return `redacted` if the value is a mask."""
+    return "redacted" if isinstance(value, str) and len(value) <= LONGEST_MASK and is_masked(value) else None
 
 
 def parse_passages(value: Json) -> tuple[Passage, ...]:

@@ -75,11 +75,9 @@ def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
     kind = _find_kind(attributes, failed=span.failed)
     if kind is None:
         if not (events.input or events.output):
-            return (
-                Call(dialect="otel_genai", feedback=feedback, feedback_for=_find_subject(evaluations))
-                if feedback
-                else None
-            )
+            subjects = filter(None, (find_text(attributes, "gen_ai.response.id") for attributes in evaluations))
+            feedback_for = next(subjects, None)
+            return Call(dialect="otel_genai", feedback=feedback, feedback_for=feedback_for) if feedback else None
         kind = "model"
     if kind == "tool":
         return _read_tool(span, attributes, events)
@@ -116,10 +114,6 @@ def _list_evaluations(span: Span, records: Sequence[LogRecord]) -> list[Attribut
     written = [record.attributes for record in records if record.event_name == EVALUATION]
     written += [event.attributes for event in span.events if event.name == EVALUATION]
     return [attributes for attributes in written if not attributes.keys().isdisjoint(_SCORE_FIELDS)]
-
-
-def _find_subject(evaluations: Sequence[Attributes]) -> str | None:
-    return next(filter(None, (find_text(attributes, "gen_ai.response.id") for attributes in evaluations)), None)
 
 
 def _find_kind(attributes: Attributes, *, failed: bool) -> Kind | None:

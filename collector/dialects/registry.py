@@ -105,7 +105,9 @@ class Dialects:
 
     def read_each(self, span: Span, records: Sequence[LogRecord]) -> list[Call]:
         """Read a span with each dialect that has evidence in it, most specific first."""
-        mask = span.evidence >> 1 if span.evidence else self._compute_mask(span)
+        mask = span.evidence >> 1
+        if not span.evidence:  # nobody has looked
+            mask = self.match(span.attributes, span.scope, [event.name for event in span.events])
         if span.doubtful is None or span.doubtful or span.events:
             span = _decode_twice_encoded(span)
         for record in records:
@@ -135,9 +137,6 @@ class Dialects:
                 result = dialect.name, kind
             mask &= mask - 1
         return result
-
-    def _compute_mask(self, span: Span) -> int:
-        return self.match(span.attributes, span.scope, [event.name for event in span.events])
 
     def read(self, span: Span, records: Sequence[LogRecord] = ()) -> Call | None:
         """Read a span with all its dialects and merge the results; None if no dialect reads it."""

@@ -55,7 +55,8 @@ def find_tool_definitions(spans: Iterable[Mapping[str, Any]]) -> tuple[ToolDefin
     unique: dict[str, ToolDefinition] = {}
     seen: set[tuple[str, str]] = set()
     for attributes in spans:
-        if _NAMES.isdisjoint(attributes) and not _has_indexed("\n".join(attributes)):
+        names = "\n".join(attributes)
+        if _INDEXED[0] not in names and _INDEXED[1] not in names and _NAMES.isdisjoint(attributes):
             continue
         for definition in _definitions(attributes, seen):
             known = unique.get(definition.name)
@@ -63,10 +64,6 @@ def find_tool_definitions(spans: Iterable[Mapping[str, Any]]) -> tuple[ToolDefin
             if len(unique) >= MOST_TOOLS:
                 return tuple(unique.values())
     return tuple(unique.values())
-
-
-def _has_indexed(names: str) -> bool:
-    return _INDEXED[0] in names or _INDEXED[1] in names
 
 
 def _completed(known: ToolDefinition, other: ToolDefinition) -> ToolDefinition:
