@@ -189,7 +189,8 @@ def add_feedback(
     nearest = _NearestTurn(result, tree) if result else None
     for span, call in with_feedback:
         named = [index for index, turn in enumerate(result) if turn.turn.response_id == call.feedback_for]
-        index = named[0] if named and call.feedback_for is not None else nearest and nearest.find(span.span_id)
+        index = next(iter(named), None) if call.feedback_for is not None else None
+        index = nearest.find(span.span_id) if index is None and nearest is not None else index
         turn_id, spans = None, (span.span_id, *tree.ancestors(span.span_id)[:_MOST_AROUND])
         if index is not None:
             turn = result[index].turn
