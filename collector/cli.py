@@ -631,7 +631,13 @@ def dataset(
     until: Until = None,
     below: Annotated[float | None, Option(min=0, max=1, help="With low: the score below which one is low.")] = None,
     most: Annotated[int, Option("--n", min=1, help="Most cases.")] = 200,
-    diverse: Annotated[bool, Option(help="Leave out cases whose questions are nearly the same.")] = True,
+    diverse: Annotated[
+        bool | None,
+        Option(
+            "--diverse/--no-diverse",
+            help="Whether to leave out cases whose questions are nearly the same; by default not of sampled ones.",
+        ),
+    ] = None,
     name: Annotated[str, Option(help="The name of the test set, if the format has one.")] = "evalstream",
 ) -> None:
     """Make a test set of past turns and conversations.

@@ -15,6 +15,7 @@ from evaluators.evaluation import check_judge, evaluate, make_record, utc_now
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version, make_evaluation_id, subject_id_of
 from evaluators.judge import Judge, NoJudge
+from evaluators.judges.definition_cache import DefinitionCache
 from evaluators.private_files import open_private
 from evaluators.records import from_json, to_json
 from evaluators.results import Evaluation
@@ -83,7 +84,7 @@ async def evaluate_many(
     evaluators = tuple(evaluators)
     for evaluator in evaluators:
         check_judge(evaluator, judge)
-    answering = NoJudge() if judge is None else judge
+    answering = NoJudge() if judge is None else DefinitionCache(judge)  # steps that it writes are written once
     tasks = list(_tasks(evaluators, cases, answering))
     path = None if results is None else Path(results)
     wanted = {task.evaluation_id: task for task in tasks}

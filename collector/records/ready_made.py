@@ -30,6 +30,8 @@ from evaluators.texts.exact_json import parse_exactly
 Incoming: TypeAlias = Signal | Literal["turns", "references", "feedback"]
 """The kind of input: a signal of OTLP, ready-made turns, references, or feedback."""
 
+LABEL_KEYS = ("human", "evaluator", "evaluation_id", "monitor", "label_probability", "weight", "segment")
+"""The keys beside a case that say what people think of it, and of which evaluation, as `labels next` writes them."""
 LONGEST_ID = 1000
 """Characters: ids are kept for as long as a conversation is open."""
 
@@ -90,6 +92,8 @@ def turns_in(document: object, place: str = "") -> Iterator[Turn]:
         BadInput: it has not the shape, or keys that nobody knows; names the path.
     """
     fields = cast("dict[str, Any]", document if isinstance(document, dict) else {})
+    if {"evaluation_id", "human"} <= fields.keys():  # a line of `labels next`
+        fields = {name: value for name, value in fields.items() if name not in LABEL_KEYS}
     if not (is_readymade(fields) or "input" in fields):
         raise NotReadymade("neither a turn (input, actual_output), a conversation (turns) nor a chat (messages)")
     seen: Counter[tuple[str, ...]] = Counter()
@@ -149,7 +153,9 @@ def _as_messages(turn: Turn) -> Iterator[Message]:
 
 def _turn(document: Mapping[str, Any]) -> Turn:
     """A turn as it was said; its id is empty where it names none."""
-    turn = record_of({"turn_id": "", **turn_fields(document)}, Turn)
+    attributes = cast("dict[str, Any]", of) if isinstance(of := document.get("attributes"), dict) else {}
+    own = {name: attributes[name] for name in ("model", "service") if name in attributes}
+    turn = record_of({"turn_id": "", **own, **turn_fields(document)}, Turn)
     refuse_depth(document)
     return replace(
         turn,

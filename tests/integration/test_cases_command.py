@@ -122,7 +122,7 @@ def test_what_cannot_be_made_is_said(world: Path) -> None:
 
 
 def test_golden_files_are_read_back(world: Path) -> None:
-    assert run("--as", "golden", "--which", "sampled", "--no-diverse").exit_code == 0
+    assert run("--as", "golden", "--which", "sampled").exit_code == 0
     cases = read_cases(Path("cases.json"))
     assert {each.case.turn_id for each in cases if isinstance(each.case, Turn)} == {turn(n).turn_id for n in range(5)}
     assert {each.scores["helpful"] for each in cases} == set(SCORES)

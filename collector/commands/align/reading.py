@@ -12,11 +12,12 @@ import orjson
 
 from collector.calibration.labels import LabelLine, label_lines
 from collector.calibration.page_labels import human_of
-from collector.commands.judges.judges import OWN_KEYS, case_in
+from collector.commands.judges.judges import case_in
 from collector.config.configured import Config
 from collector.logs.log import Log
 from collector.past.evaluations import evaluations_in
 from collector.past.turns import case_of, newest_labels, turns_in_log
+from collector.records.ready_made import LABEL_KEYS
 from collector.service.open_logs import Logs
 from collector.statistics.agreement import ScoreScale
 from evaluators.asking.judge_input import is_missing, to_json_value
@@ -122,7 +123,7 @@ async def _page_labels(log: Log, evaluator: str, *, lower: bool) -> AsyncIterato
 
 
 def _of_line(line: LabelLine, path: Path, *, lower: bool) -> _Named:
-    texts = {name: field for name, field in line.fields.items() if name not in (*OWN_KEYS, "score", *_NOTES)}
+    texts = {name: field for name, field in line.fields.items() if name not in (*LABEL_KEYS, "score", *_NOTES)}
     has_texts = any(name in texts for name in _TEXTS)
     ids = (line.row.evaluation_id, line.row.turn_id)
     note = next((each for name in _NOTES if isinstance(each := line.fields.get(name), str)), "")

@@ -60,6 +60,7 @@ class Calibration:
     threshold: float
     agreements: tuple[Agreement, ...]
     fitting_threshold: float | None
+    good_failed: float
     target: float
     raw_mean: float | None
     corrected_mean: CorrectedMean | None
@@ -222,11 +223,16 @@ def calibration(
             for segment in segments
         ]
     why = withheld(random_labels(labels), scale)
+    threshold = scale.threshold_for(pairs, options.target)
+    fitted = replace(scale, threshold=scale.threshold if threshold is None else threshold)
+    good = [pair for pair in pairs if not scale.is_bad(pair.human)]
+    good_weight = math.fsum(pair.weight for pair in good if fitted.fails(pair.judge))
     return Calibration(
         evaluator=options.evaluator,
         threshold=scale.threshold,
         agreements=tuple(agreements),
-        fitting_threshold=scale.threshold_for(pairs, options.target),
+        fitting_threshold=threshold,
+        good_failed=good_weight / (math.fsum(pair.weight for pair in good) or 1.0),
         target=options.target,
         raw_mean=weighted_mean(ledger) if ledger else None,
         corrected_mean=None if why or not ledger else mean_by_people(at_random, ledger),
@@ -313,6 +319,7 @@ def as_json(result: Calibration) -> str:
         ],
         "fitting_threshold": result.fitting_threshold,
         "target_specificity": result.target,
+        "good_failed": result.good_failed,
         "raw_mean": result.raw_mean,
         "corrected_mean": _as_numbers(result.corrected_mean),
         "certificate": None
@@ -365,7 +372,10 @@ def _conclusions(result: Calibration) -> Iterator[str]:
         yield f"No threshold fails {result.target:.0%} of what people label as bad."
     else:
         threshold = f"{result.fitting_threshold:.3f}"
-        yield f"Suggested threshold: {threshold}; it fails at least {result.target:.0%} of what people label as bad."
+        yield (
+            f"Suggested threshold: {threshold}; it fails at least {result.target:.0%} of what people label as bad, and "
+            f"{result.good_failed:.0%} of what they label as good."
+        )
     if result.raw_mean is not None and result.corrected_mean is not None:
         corrected_mean = result.corrected_mean
         by_people = mean_text(corrected_mean.mean, corrected_mean.error, corrected_mean.audits)

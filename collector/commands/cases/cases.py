@@ -23,7 +23,9 @@ DONE, NONE = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasesOptions:
-    """The command's options. `most` is how many cases are wanted, `diverse` whether near-duplicates are left out."""
+    """The command's options. `most` is how many cases are wanted, `diverse` whether near-duplicates are left out:
+    None leaves them in what represents the traffic.
+    """
 
     which: Which = "failed"
     since: datetime
@@ -32,7 +34,7 @@ class CasesOptions:
     evaluators: Sequence[str] = ()
     below: float | None = None
     most: int = 200
-    diverse: bool = True
+    diverse: bool | None = None
     form: str = "jsonl"
     output: Path
     name: str = "evalstream"
@@ -86,7 +88,8 @@ async def _find(config: Config, logs: Logs, options: CasesOptions) -> tuple[Sequ
             lost += 1
         else:
             joined.append(_selected(case, of, labels, options.which))
-    cases, duplicates = diverse(joined, options.most) if options.diverse else (joined[: options.most], 0)
+    few_alike = options.which != "sampled" if options.diverse is None else options.diverse
+    cases, duplicates = diverse(joined, options.most) if few_alike else (joined[: options.most], 0)
     left_out = f", {plural(duplicates, 'near-duplicate')} left out" if duplicates else ""
     gone = f", {plural(lost, 'turn')} no longer in the log" if lost else ""
     number = f"{plural(len(chosen), 'evaluation')} of {len(evaluations)}"

@@ -27,7 +27,7 @@ from collector.evaluate.job_builder import command_job
 from collector.evaluate.plan import Assignment, Job, Monitor
 from collector.judging.layers import without_answer_cache
 from collector.judging.open_judges import open_judges
-from collector.records.ready_made import turns_in
+from collector.records.ready_made import LABEL_KEYS, turns_in
 from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
 from collector.service.open_logs import open_logs
@@ -41,8 +41,6 @@ from evaluators.identity import conversation_id_of, judged_version, make_evaluat
 from evaluators.judge import Judge
 from evaluators.results import Evaluation
 
-OWN_KEYS = ("human", "evaluator", "evaluation_id", "monitor", "label_probability", "weight", "segment")
-"""The fields beside a case: the label, and its origin as `labels next` writes it."""
 EXAMPLE = '{"input": "…", "actual_output": "…", "human": true}'
 
 
@@ -74,7 +72,7 @@ def representative(cases: Sequence[LabelledCase]) -> tuple[list[LabelledCase], i
 
 
 def _case(line: LabelLine, path: Path) -> LabelledCase:
-    fields = {name: value for name, value in line.fields.items() if name not in OWN_KEYS}
+    fields = {name: value for name, value in line.fields.items() if name not in LABEL_KEYS}
     return LabelledCase(case_in(fields, line.data, f"{path}: line {line.number}"), line.row, line.evaluator)
 
 

@@ -43,6 +43,12 @@ async def test_what_is_the_same_is_evaluated_once_and_given_twice() -> None:
     assert len(judge.questions) == 2
 
 
+async def test_steps_that_the_judge_writes_are_written_once() -> None:
+    judge = ScriptedJudge(answer_any_form())
+    await evaluate_many([GEval(name="steps", criteria="Good?", evaluation_params=("actual_output",))], TURNS, judge)
+    assert len(judge.questions) == 1 + len(TURNS), "each case paid for its steps"
+
+
 class CountingJudge:
     """Answers when all that may run are running, and remembers how many these were."""
 

@@ -89,6 +89,28 @@ def test_what_has_an_id_keeps_it() -> None:
     assert turn == Turn(turn_id="mine", input="Hi", actual_output="Hello")
 
 
+def test_a_line_of_labels_next_is_its_turn() -> None:
+    label = {
+        "evaluation_id": "e",
+        "evaluator": "a",
+        "monitor": "m",
+        "label_probability": 0.5,
+        "weight": 2,
+        "human": None,
+    }
+    [turn] = turns_in({**label, "turn_id": "mine", "input": "Hi", "actual_output": "Hello"})
+    assert turn == Turn(turn_id="mine", input="Hi", actual_output="Hello")
+    with pytest.raises(BadInput, match="evaluator: unknown key"):
+        list(turns_in({"evaluator": "a", "input": "Hi", "actual_output": "Hello"}))
+
+
+def test_model_and_service_among_attributes_are_the_turns() -> None:
+    [turn] = turns_in({"input": "Hi", "actual_output": "Hello", "attributes": {"model": "m", "service": "s", "a": 1}})
+    assert (turn.model, turn.service) == ("m", "s")
+    [turn] = turns_in({"input": "Hi", "actual_output": "Hello", "model": "own", "attributes": {"model": "m"}})
+    assert turn.model == "own"
+
+
 def test_a_turn_without_an_id_of_its_conversation_has_that_of_the_whole() -> None:
     turn = {"turn_id": "t", "conversation_id": None, "input": "Hi", "actual_output": "Hello"}
     assert [each.conversation_id for each in turns_in({"conversation_id": "c", "turns": [turn]})] == ["c"]
