@@ -70,7 +70,7 @@ class BiasReport:
             for bias in self.named
         ]
         causes = ", ".join(self.looked_at)
-        nothing = f"No bias beside {whom} beyond chance ({100.0 * ERROR_RATE:g} % in all) by: {causes}."
+        nothing = f"No bias against {whom} found ({100.0 * ERROR_RATE:g} % false alarms in all) by: {causes}."
         return sentences or ([nothing] if causes else [])
 
 

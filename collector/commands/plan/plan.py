@@ -383,7 +383,7 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
         f"{_length(figures.days)}; {subjects:,.0f} a day if all were judged, {usd:.2g} USD each"
     )
     if figures.days < 1.0:
-        yield "  less than a day of scores: that hours are alike is a guess"
+        yield "  less than a day of scores: the plan takes all hours to be like these"
     for number, name in enumerate(made.strata):
         if day.subjects[number]:
             deviation = math.sqrt(max(0.0, day.products[number][number]) / max(day.squares[number], 1e-9))
@@ -421,7 +421,7 @@ def _length(days: float) -> str:
     if days >= 1.0:
         return f"{days:.1f} days"
     hours = days * 24.0
-    return f"{hours:.1f} hours" if hours > 1.0 else "what is taken for an hour of traffic"
+    return f"{hours:.1f} hours" if hours > 1.0 else "less than an hour, which counts as one"
 
 
 def _sampling(each: PlannedEvaluator, of: Allocation, made: SamplingPlan, boosts: Sequence[float]) -> str:

@@ -341,8 +341,8 @@ def _trial(trial: Trial, made: Proposal) -> str:
     would = "would not have paged" if not count else f"would have paged {plural(count, 'time')}"
     last = "" if not count else f", last at {datetime.fromtimestamp(trial.pages[-1], UTC):%Y-%m-%d %H:%M}"
     word = "rise" if made.of.lower_is_better else "fall"
-    falls = "; ".join(f"of {delay.fall:g} after {_span(delay.half)}, {_span(delay.most)}" for delay in trial.delays)
-    return f"{would}{last}; a {word} (half, 9 of 10) {falls}"
+    falls = "; ".join(f"of {delay.fall:g}: {_span(delay.half)}, {_span(delay.most)}" for delay in trial.delays)
+    return f"{would}{last}; hours until half, and 9 of 10, of such {word}s are noticed: {falls}"
 
 
 def _span(hours: float | None) -> str:
