@@ -707,26 +707,10 @@ def rejudge(
         Option("--max-usd", min=0, help="The most that judging this stretch may cost, earlier runs of it included."),
     ] = None,
     dry_run: DryRun = False,
-    batch: Annotated[
-        bool,
-        Option(
-            "--batch",
-            help="Make them here, not in the service, in the judges' providers' batches: half the price, within a day.",
-        ),
-    ] = False,
-    output: Annotated[
-        Path | None,
-        _file(
-            "With --batch: where they are until they are in the log, as .jsonl; evalstream-rejudge.jsonl.",
-            "--output",
-            "-o",
-        ),
-    ] = None,
 ) -> None:
     """Judge the past: a new evaluator, or what is missing.
 
-    The running service makes the evaluations, beside the traffic of now and apart from its budgets and live metrics;
-    with --batch this command does.
+    The running service makes the evaluations, beside the traffic of now and apart from its budgets and live metrics.
     Run the same command again to resume: nothing is judged twice.
     """
     from collector.commands.rejudge.rejudge import RejudgeOptions
@@ -736,8 +720,6 @@ def rejudge(
     begin, end = _parse_moment("--from", since), _parse_moment("--to", until) or datetime.now(UTC)
     if begin is None or not begin < end:
         raise ConfigError("--from and --to: the stretch must begin before it ends")
-    if output is not None and not batch:
-        raise ConfigError("--output: is for --batch; without it the service makes the evaluations, into its log")
     options = _options(RejudgeOptions, locals(), stretch=Stretch(begin, end))
     _finish(rejudge_past(_load_for_traffic(config), options, show))
 

@@ -3,12 +3,12 @@
 The contents of the evaluations log: by id, by subject, and what backfills of a stretch have cost.
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from collector.evaluate.plan import Job, Plan
+from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.references.subject import (
     ReferencesByKey,
@@ -61,7 +61,6 @@ class LeftOut:
     no_reference: int = 0
     unused: int = 0
     unsampled: int = 0
-    in_hand: int = 0
 
 
 @dataclass(slots=True)
@@ -69,7 +68,7 @@ class Candidates:
     """The evaluations of a period that a plan still has to make; `plan` has the wanted monitors and evaluators alone.
 
     Iterate over it as often as needed, after `prepare`: each time it reads the turns log again, so that memory does not
-    grow with the stretch. `is_over` says whether the service has come to a job of a partition, and will not make it.
+    grow with the stretch.
     """
 
     turns: Log
@@ -80,7 +79,6 @@ class Candidates:
     what: What
     reasons: Collection[str]
     requested: frozenset[str]
-    is_over: Callable[[int, Job], bool] = lambda _partition, _job: True
     left_out: LeftOut = field(default_factory=LeftOut)
     _again: list[Candidate] = field(default_factory=list[Candidate])
     _unreferenced: int = 0
@@ -107,7 +105,7 @@ class Candidates:
 
     async def all(self) -> AsyncIterator[Candidate]:
         """Evaluations that are due and not requested yet, about in the order of time."""
-        self.left_out.unsampled = self.left_out.in_hand = 0
+        self.left_out.unsampled = 0
         self.left_out.no_reference = self._unreferenced
         partitions = () if self.what == "failed" else range(self.turns.partitions)
         sources = [_listed(self._again), *(self._new(partition) for partition in partitions)]
@@ -124,9 +122,6 @@ class Candidates:
             job = past_due_job.job
             name = job.assignment.evaluation_id(*subject_id_of(past_due_job.case))
             if job.evaluation_id in self.known.ids or name in self.known.ids or job.evaluation_id in self._superseded:
-                continue
-            if not self.is_over(past_due_job.partition, job):
-                self.left_out.in_hand += 1
                 continue
             if job.skip is not None:
                 self.left_out.no_reference += 1

@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from collector.commands.rejudge.batch_run import BatchRun, make_in_batches, over_for_the_service
 from collector.commands.rejudge.candidates import Candidates, KnownEvaluations, LeftOut, What
 from collector.commands.rejudge.request_window import Money, Progress, RequestWindow
 from collector.commands.score.runner import require_prices
 from collector.config.command_options import require_known
 from collector.config.configured import Config, judges_of
 from collector.errors import ConfigError
-from collector.evaluate.plan import Job
 from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan_of
 from collector.evaluate.retry.request import requested_evaluations
 from collector.evaluate.sampling.draw_key import draw_key
-from collector.judging.batches import at_batch_prices
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd, known_usd
 from collector.wording import plural
-
-if TYPE_CHECKING:
-    from evaluators.judges.batches.batch_terms import BatchPace
 
 DONE, FAILED = 0, 1
 PATIENCE = 120.0
@@ -37,8 +29,7 @@ class RejudgeOptions:
     """The command's options: `what` is missing of subjects that ended in a stretch, of these evaluators (none: all).
 
     With `reasons`, only failures of these types. `max_usd` is the limit of what all backfills of the stretch by these
-    evaluators cost, earlier runs included. With `batch` the command makes them itself, by batches, at a pace; they are
-    in `output` until they are in the log.
+    evaluators cost, earlier runs included.
     """
 
     stretch: Stretch
@@ -49,9 +40,6 @@ class RejudgeOptions:
     max_usd: float | None = None
     dry_run: bool = False
     patience: float = PATIENCE
-    batch: bool = False
-    output: Path | None = None
-    pace: BatchPace | None = None
 
 
 async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], None]) -> int:
@@ -78,10 +66,9 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
             what=options.what,
             reasons=options.reasons,
             requested=frozenset(requested),
-            is_over=await over_for_the_service(logs.turns) if options.batch else _always,
         )
         await candidates.prepare()
-        expected = _expected(config, known, options)
+        expected = {name: known.mean_usd.get(name) or expected_usd(config, name) for name in versions}
         counts = Counter([(candidate.monitor, candidate.evaluator) async for candidate in candidates.all()])
         outstanding = {name: of for name, of in requested.items() if of in versions and name not in known.ids}
         unknown = {name for name in versions if not known.mean_usd.get(name) and known_usd(config, name) is None}
@@ -90,30 +77,15 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         for line in _notes(candidates.left_out):
             say(line)
         wanted = sum(counts.values())
-        if options.dry_run or not (counts or (outstanding and not options.batch)):
+        if options.dry_run or not (counts or outstanding):
             say("nothing was requested (--dry-run)" if counts else "there is nothing to make")
             return DONE
-        if options.batch:
-            usd = None if options.max_usd is None else max(0.0, options.max_usd - known.spent_usd)
-            run = BatchRun(usd=usd, output=options.output, pace=options.pace, patience=options.patience)
-            return DONE if await make_in_batches(config, logs, candidates, run, say) else FAILED
         progress = await _request_all(
             logs, candidates, Money(options.max_usd, known.spent_usd, expected), outstanding, options, say
         )
     say(_conclusion(progress, wanted + len(outstanding), options))
     complete = not (progress.out_of_money or progress.stalled or progress.too_large)
     return DONE if complete and not candidates.left_out.expired else FAILED
-
-
-def _always(_partition: int, _job: Job) -> bool:
-    return True
-
-
-def _expected(config: Config, known: KnownEvaluations, options: RejudgeOptions) -> dict[str, float]:
-    """The probable cost of an evaluation, by evaluator. What others have cost were no batches."""
-    if options.batch:
-        return {name: expected_usd(at_batch_prices(config), name) for name in known.versions}
-    return {name: known.mean_usd.get(name) or expected_usd(config, name) for name in known.versions}
 
 
 async def _request_all(
@@ -200,7 +172,6 @@ def _notes(left_out: LeftOut) -> list[str]:
         (left_out.unused, "left out: their monitor does not use their evaluator any more"),
         (left_out.expired, "left out: their turns have expired (log.retention)"),
         (left_out.no_reference, "left out: no reference has come"),
-        (left_out.in_hand, "left out: the service has not come to them yet, or has them in hand"),
         (left_out.unsampled, "left out: the evaluator was at work then and did not draw them"),
     )
     return [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]
