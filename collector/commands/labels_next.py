@@ -40,10 +40,11 @@ class LabelsNextOptions:
 
 @dataclass(frozen=True, slots=True)
 class LabelTasks:
-    """Lines to label, and how many evaluations were drawn in all and are not labelled yet."""
+    """Lines to label, how many evaluations were drawn in all and are not labelled yet, and of how many scores."""
 
     lines: tuple[bytes, ...]
     open: int
+    scored: int
 
 
 def next_labels(config: Config, options: LabelsNextOptions) -> LabelTasks:
@@ -61,12 +62,11 @@ def next_labels(config: Config, options: LabelsNextOptions) -> LabelTasks:
 async def _next(config: Config, options: LabelsNextOptions, known: set[str]) -> LabelTasks:
     async with open_logs(config.settings.log, create=False) as logs:
         people = await _people(logs.labels)
-        draws = {
-            evaluation.evaluation_id: (evaluation, how)
-            async for evaluation, how in _draws(config, options, logs)
-            if evaluation.evaluation_id not in known
-            and _is_open(people.get(evaluation.evaluation_id, {}), how, options.by)
-        }
+        draws, scored = dict[str, tuple[Evaluation, Draw]](), 0
+        async for evaluation, how in _draws(config, options, logs):
+            name, scored = evaluation.evaluation_id, scored + (evaluation.score is not None)
+            if how is not None and name not in known and _is_open(people.get(name, {}), how, options.by):
+                draws[name] = evaluation, how
         ordered = sorted(draws.values(), key=lambda each: place(each[0].evaluation_id, options.by))
         candidates = ordered[: options.number * _AHEAD]
         turns = await turns_in_log(logs.turns, {evaluation.subject.conversation_id for evaluation, _ in candidates})
@@ -75,10 +75,12 @@ async def _next(config: Config, options: LabelsNextOptions, known: set[str]) -> 
         for evaluation, how in candidates
         if (case := case_of(evaluation, turns)) is not None
     ]
-    return LabelTasks(tuple(lines[: options.number]), len(ordered))
+    return LabelTasks(tuple(lines[: options.number]), len(ordered), scored)
 
 
-async def _draws(config: Config, options: LabelsNextOptions, logs: Logs) -> AsyncIterator[tuple[Evaluation, Draw]]:
+async def _draws(
+    config: Config, options: LabelsNextOptions, logs: Logs
+) -> AsyncIterator[tuple[Evaluation, Draw | None]]:
     page = config.settings.page
     settings = page.queue if page is not None else LabelQueueSettings()
     key = await draw_key(await logs.generated_steps())
@@ -89,9 +91,7 @@ async def _draws(config: Config, options: LabelsNextOptions, logs: Logs) -> Asyn
             continue  # of an evaluator or a judge of the past: a label of it says nothing of this one
         if not _is_wanted(evaluation, options):
             continue
-        how = draw(evaluation, config.evaluators[evaluation.evaluator].evaluator.threshold, settings, key)
-        if how is not None:
-            yield evaluation, how
+        yield evaluation, draw(evaluation, config.evaluators[evaluation.evaluator].evaluator.threshold, settings, key)
 
 
 def _is_wanted(evaluation: Evaluation, options: LabelsNextOptions) -> bool:
@@ -149,4 +149,6 @@ def _ids_in(path: Path) -> Iterator[str]:
 def summary(tasks: LabelTasks) -> str:
     """The summary for stderr."""
     more = "; a larger page.queue.random draws more" if len(tasks.lines) == tasks.open else ""
+    if not tasks.scored:
+        more = "; the log has no score by the version of now, which evalstream rejudge gives to the past"
     return f"{plural(len(tasks.lines), 'evaluation')} to label, of {tasks.open} that are drawn and not labelled{more}"
