@@ -227,7 +227,8 @@ def put(attributes: object, key: str, value: object) -> None:
 def texts(number: int) -> list[tuple[str, str]]:
     line = "How much is a double kayak for two days, and may I pay in cash? " * 4
     roles = ("system", "user", "assistant", "user", "assistant", "user")
-    return [(role, f"{line}{number}.{index}") for index, role in enumerate(roles)]
+    # with its full stop, as texts of one length that end within a sentence are taken for cut ones
+    return [(role, f"{line}{number}.{index}.") for index, role in enumerate(roles)]
 
 
 def parts_span(span: object, number: int) -> None:
