@@ -315,14 +315,16 @@ def check(
             help="Show which texts of these traces no dialect reads, the remedy, and ids that never repeat.",
         ),
     ] = None,
+    offline: Annotated[bool, Option("--offline", help="Ask no Kafka broker: check the file alone.")] = False,
 ) -> None:
     """Validate a configuration and print its plan.
 
-    In about ten lines, what needs attention first. Files that it names are opened. With --verbose it says what is
-    received, sampled, evaluated and exported, what alerts detect, which capacity the traffic needs, which topics,
-    groups and permissions Kafka must have and who is in the groups, and, if the service runs on this machine, its
-    traffic so far. Traces in receive.files are examined as with --traces. With --diff or --against it says what the
-    file would change instead; status 1 if the running service would refuse it.
+    In about ten lines, what needs attention first. Files that it names are opened, and Kafka's brokers asked: what the
+    service would refuse at its start is a mistake, status 2. With --verbose it says what is received, sampled,
+    evaluated and exported, what alerts detect, which capacity the traffic needs, which topics, groups and permissions
+    Kafka must have and who is in the groups, and, if the service runs on this machine, its traffic so far. Traces in
+    receive.files are examined as with --traces. With --diff or --against it says what the file would change instead;
+    status 1 if the running service would refuse it.
     """
     from collector.commands.check.check import report
     from collector.commands.check.deferred_plan import batch_lines
@@ -343,11 +345,12 @@ def check(
     if diff or against is not None:
         _print_changes(checked, against, hidden, json=json)
         return
+    clusters = list(kafka_lines(checked, offline=offline))
     if json:
         show(hidden(plan_json(checked, counts_of(checked))), end="")
         return
-    running = list(traffic(checked))
-    parts = (report(checked), notes, kafka_lines(checked), batch_lines(checked), running, retention_lines(checked))
+    running, retention = list(traffic(checked)), () if offline else retention_lines(checked)
+    parts = (report(checked), notes, clusters, batch_lines(checked), running, retention)
     plan = [line for part in parts for line in part]
     lines = plan if verbose else [*summary(checked, plan), *running[:8], "details    evalstream check --verbose"]
     for line in (*lines, *trace_lines(checked, traces or ())):

@@ -231,7 +231,7 @@ def test_the_recipes_pass_check(recipe: Block, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.chdir(tmp_path)
     (tmp_path / recipe.marked).write_text(recipe.text)
-    done = CliRunner().invoke(app, ["check", "-c", recipe.marked])
+    done = CliRunner().invoke(app, ["check", "--offline", "-c", recipe.marked])
     assert done.exit_code == 0, done.output
 
 

@@ -5,7 +5,7 @@ Another part of the plan: how near retention is to what the service still needs,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,10 @@ from collector.commands.check.traffic import running_metrics
 from collector.config.configured import Config
 from collector.config.settings import KafkaLogSettings, KafkaSourceSettings
 from collector.errors import ConfigError, EvalstreamError
+from collector.export.judged_spans.destinations import JudgedSpansSettings, topic_of
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import feedback_group_of
-from collector.logs.log import LogError, LogRefused
+from collector.logs.log import LogError, LogRefused, LogUnavailable
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
 from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source
 from collector.service.open_logs import names_of, topic_configs
@@ -27,23 +28,27 @@ from collector.wording import listed, plural
 
 if TYPE_CHECKING:
     from collector.logs.kafka import KafkaSettings
+
+    Look = Callable[[str, KafkaSettings, Sequence[str], Sequence[str], Callable[[], None]], Iterator[str]]
+    """The state of topics and groups: place, cluster, topics, groups, and what raises where a start would."""
     from collector.logs.kafka.retention_room import RetentionRoom
 
 
-_ABSENT = "does not exist, or this user may not see it"
-
-
-def kafka_lines(config: Config) -> Iterator[str]:
-    """The plan for the clusters, and their state, if they answer.
+def kafka_lines(config: Config, *, offline: bool = False) -> Iterator[str]:
+    """The plan for the clusters, and their state; `offline` without a question to brokers.
 
     Raises:
-        ConfigError: a broker refuses the login, the certificate or a permission: the service would not start.
+        ConfigError: no broker answers, or a login, a permission or a topic is not as the service needs it to start.
     """
+    look: Look = _unasked if offline else _state
     log = config.settings.log.kafka if config.settings.log.kind == "kafka" else None
     if log is not None:
-        yield from _log_lines(config, log)
+        yield from _log_lines(config, log, look)
     for number, source in enumerate(config.settings.receive.kafka):
-        yield from _source_lines(config, number, source)
+        yield from _source_lines(config, number, source, look)
+    spans = config.exporters.get("spans")
+    if isinstance(spans, JudgedSpansSettings) and spans.kafka is not None and not offline:
+        topic_of(spans.kafka)
 
 
 def groups_of(config: Config) -> list[str]:
@@ -67,46 +72,67 @@ def groups_of(config: Config) -> list[str]:
     ]
 
 
-def _log_lines(config: Config, log: KafkaLogSettings) -> Iterator[str]:
+def _log_lines(config: Config, log: KafkaLogSettings, look: Look) -> Iterator[str]:
     names = names_of(page=config.settings.page is not None, **config.optional_logs)
     topics = [f"{log.prefix}.{name}" for name in names]
     groups = [f"{log.prefix}.{name}" for name in groups_of(config)]
-    forever = [topic for topic, configs in topic_configs(log, names).items() if configs.get("retention.ms") == "-1"]
+    own = topic_configs(log, names)
+    forever = [topic for topic, configs in own.items() if configs.get("retention.ms") == "-1"]
     copies = plural(log.replication_factor, "copy", "copies")
     partitions = plural(log.partitions, "partition")
     yield f"kafka      new topics: {partitions}, {copies}; records of {listed(forever)} are never deleted"
     yield f"           groups: {', '.join(groups)}"
     yield f"           permissions: topics {log.prefix}.*: READ, WRITE, DESCRIBE_CONFIGS, and CREATE unless they exist;"
     yield f"           groups {log.prefix}.*: READ"
-    yield from _state(f"{config.source}: log", settings_of_log(log), topics, groups, "does not exist yet")
+    settings = settings_of_log(log)
+
+    def see() -> None:
+        from collector.logs.kafka.topics import ensure_topics
+
+        copies = log.replication_factor
+        ensure_topics(settings, topics, log.partitions, replication_factor=copies, configs=own, validate_only=True)
+
+    yield from look(f"{config.source}: log", settings, topics, groups, see)
 
 
-def _source_lines(config: Config, number: int, source: KafkaSourceSettings) -> Iterator[str]:
+def _source_lines(config: Config, number: int, source: KafkaSourceSettings, look: Look) -> Iterator[str]:
     log = config.settings.log
     topics = [topic for names in source.topics.values() for topic in names]
     groups = [f"{group_of(source, log)}.{kind}" for kind, names in source.topics.items() if names]
     yield f"kafka      source {', '.join(topics)}: groups {', '.join(groups)}"
     yield "           permissions: READ of each"
-    where = f"{config.source}: receive.kafka[{number}]"
-    yield from _state(where, settings_of_source(source, log), topics, groups)
+    settings = settings_of_source(source, log)
+
+    def see() -> None:
+        from collector.logs.kafka.topics import require_topics
+
+        require_topics(settings, topics)
+
+    yield from look(f"{config.source}: receive.kafka[{number}]", settings, topics, groups, see)
+
+
+def _unasked(*_: object) -> Iterator[str]:
+    yield "           now unknown (--offline)"
 
 
 def _state(
-    where: str, settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str], absent: str = _ABSENT
+    where: str, settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str], see: Callable[[], None]
 ) -> Iterator[str]:
     """Their state in the cluster now."""
     from collector.logs.kafka.topics import inspect
 
     try:
         state = inspect(settings, topics, groups)
-    except LogRefused as error:
-        raise ConfigError(f"{where}: {error}") from error
+        see()
     except LogError as error:
-        yield f"           now unknown ({error})"
-        return
+        down = isinstance(error, LogUnavailable) and not isinstance(error, LogRefused)
+        remedy = "; start it, correct bootstrap_servers, or check the file alone with --offline" if down else ""
+        raise ConfigError(f"{where}: {error}{remedy}") from error
     for topic in topics:
         configs = state.topics.get(topic)
-        state_text = absent if configs is None else ", ".join(f"{name} {value}" for name, value in configs.items())
+        state_text = (
+            "does not exist yet" if configs is None else ", ".join(f"{name} {value}" for name, value in configs.items())
+        )
         yield f"           {topic}: {state_text}"
     for group in groups:
         if members := state.members.get(group):

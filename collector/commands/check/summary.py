@@ -41,7 +41,7 @@ def _attention(details: Iterable[str]) -> Iterator[str]:
         near = following.startswith(" ") if line.startswith("retention") else near and line.startswith(" ")
         if line.strip().startswith(_UNREACHABLE):
             yield f"kafka      not checked: {line.strip().removeprefix(_UNREACHABLE).removesuffix(')')}"
-        elif "does not exist, or" in line or line.startswith(_ATTENTION) or near:
+        elif line.startswith(_ATTENTION) or near:
             yield line
 
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import orjson
 from google.protobuf.json_format import MessageToDict
@@ -26,6 +26,10 @@ from collector.section import Section
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
+
+if TYPE_CHECKING:
+    from collector.logs.kafka import KafkaSettings
+    from collector.logs.kafka.topics import TopicRoom
 
 
 class JudgedSpansOtlpSettings(OtlpEndpointSettings):
@@ -195,6 +199,29 @@ def to_otlp_json(request: ExportTraceServiceRequest) -> bytes:
 ENCODINGS = {"otlp_proto": to_protobuf, "otlp_json": to_otlp_json}
 
 
+def topic_of(settings: JudgedSpansKafkaSettings) -> "tuple[KafkaSettings, TopicRoom]":
+    """How to reach a topic that others read, and what fits into it. Blocks.
+
+    Raises:
+        ConfigError: it does not exist, or no broker answers.
+    """
+    from collector.logs.kafka import Credentials, KafkaSettings
+    from collector.logs.kafka.topics import room_of
+
+    kafka = KafkaSettings(bootstrap_servers=settings.bootstrap_servers, credentials=Credentials(settings.security))
+    where = "export.spans.kafka"
+    try:
+        room = room_of(kafka, settings.topic)
+    except LogError as error:
+        raise ConfigError(f"{where}: {error}; start the broker, or correct bootstrap_servers") from error
+    if room is None:
+        raise ConfigError(
+            f"{where}.topic: there is no topic {settings.topic}, or this user may not see it; create it, or allow "
+            "DESCRIBE and WRITE"
+        )
+    return kafka, room
+
+
 @asynccontextmanager
 async def open_topic(
     settings: JudgedSpansKafkaSettings, telemetry: Telemetry, *, backoff: Backoff, confirm: Confirm
@@ -204,21 +231,9 @@ async def open_topic(
     Raises:
         ConfigError: it does not, or no broker answers.
     """
-    from collector.logs.kafka import Credentials, KafkaSettings
     from collector.logs.kafka.producer import SharedProducer
-    from collector.logs.kafka.topics import room_of
 
-    kafka = KafkaSettings(bootstrap_servers=settings.bootstrap_servers, credentials=Credentials(settings.security))
-    where = "export.spans.kafka"
-    try:
-        room = await asyncio.to_thread(room_of, kafka, settings.topic)
-    except LogError as error:
-        raise ConfigError(f"{where}: {error}; start the broker, or correct bootstrap_servers") from error
-    if room is None:
-        raise ConfigError(
-            f"{where}.topic: there is no topic {settings.topic}, or this user may not see it; create it, or allow "
-            "DESCRIBE and WRITE"
-        )
+    kafka, room = await asyncio.to_thread(topic_of, settings)
     producer = SharedProducer(kafka)
     partitioner = Partitioner(settings.topic, room.partitions, min(room.largest, kafka.max_record_bytes))
     try:

@@ -91,6 +91,8 @@ def require_crc32c() -> None:
         raise LogError("Kafka needs the package crc32c, which is not installed: pip install 'kafka-python[crc32c]'")
 
 
+_LONGEST = 300
+"""Characters of an error of the client; it may repeat its request, or have one line for each partition."""
 _REFUSAL = re.compile(r"([A-Za-z]{1,50})AuthorizationFailedError")
 _NAMED = re.compile(r"(?:GROUP/|name=')([^':]{1,300})")
 """The group or topic, in the client's words for a refusal."""
@@ -99,8 +101,11 @@ _NAMED = re.compile(r"(?:GROUP/|name=')([^':]{1,300})")
 def translate(error: BaseException) -> LogError:
     """Kafka's error as ours. Ours never hold what was read or written."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = text.partition(" Request '")[0][:_LONGEST]
     if isinstance(error, LogError):
         return error
+    if isinstance(error, errors.InvalidReplicationFactorError):
+        return LogError("the cluster has fewer brokers than a topic's copies; lower replication_factor, or add brokers")
     if isinstance(error, _TOO_LARGE):
         return RecordTooLarge(text)
     if refusal := _REFUSAL.search(text):  # the client does not always raise the error that it names

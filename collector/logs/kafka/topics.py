@@ -26,7 +26,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from collector.logs.kafka.connections import connect, is_reachable
 from collector.logs.kafka.owned_partitions import from_kafka
 from collector.logs.kafka.settings import KafkaSettings, absent, milliseconds, translated
-from collector.logs.log import Committed, LogError, LogUnavailable
+from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable
 
 T = TypeVar("T")
 _Resource: Any = ConfigResource  # wrongly typed
@@ -52,10 +52,12 @@ def ensure_topics(
     replication_factor: int = 1,
     configs: Mapping[str, Mapping[str, str]] | None = None,
     timestamps: str = APPEND_TIME,
+    validate_only: bool = False,
 ) -> None:
     """Make the topics that are not there; see that the others are as wanted.
 
-    `configs` are further topic configs by topic, like `retention.ms`; they are given to new topics only.
+    `configs` are further topic configs by topic, like `retention.ms`; they are given to new topics only. With
+    `validate_only` brokers say whether they would make them, and nothing changes.
 
     Raises:
         LogError: a topic has another number of partitions, or its configs do not fit.
@@ -69,10 +71,11 @@ def ensure_topics(
             config[TIMESTAMPS] = timestamps
             with suppress(TopicAlreadyExistsError):  # another process has just made it
                 new = {"num_partitions": partitions, "replication_factor": replication_factor, "configs": config}
-                admin.create_topics({topic: new}, wait_for_metadata=True)
-        if missing:
+                admin.create_topics({topic: new}, wait_for_metadata=not validate_only, validate_only=validate_only)
+        if missing and not validate_only:
             _await_topics(admin, missing)
-        _check(admin, settings, topics, partitions, timestamps)
+        if known := list(there) if validate_only else topics:
+            _check(admin, settings, known, partitions, timestamps)
 
 
 def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
@@ -213,9 +216,17 @@ def room_of(settings: KafkaSettings, topic: str) -> TopicRoom | None:
         return TopicRoom(there[topic], int(largest) - _BATCH_OVERHEAD)
 
 
+@contextmanager
+def _deleting() -> Generator[None]:
+    try:
+        yield
+    except LogRefused as error:
+        raise LogRefused(f"Kafka deletes nothing for this user: grant it DELETE of the new topics ({error})") from error
+
+
 def empty(settings: KafkaSettings, topics: Mapping[str, TopicState]) -> None:
     """Delete all records of topics."""
-    with administrating(settings) as admin:
+    with _deleting(), administrating(settings) as admin:
         every = [
             TopicPartition(topic, partition) for topic, state in topics.items() for partition in range(state.partitions)
         ]
@@ -224,7 +235,7 @@ def empty(settings: KafkaSettings, topics: Mapping[str, TopicState]) -> None:
 
 def delete(settings: KafkaSettings, topics: Sequence[str]) -> None:
     """Delete those of the topics that are there, with all records."""
-    with administrating(settings) as admin:
+    with _deleting(), administrating(settings) as admin:
         if there := list(_partitions(admin, topics)):
             admin.delete_topics(there)
 
@@ -234,7 +245,9 @@ def set_timestamps(settings: KafkaSettings, topics: Sequence[str], timestamps: s
     if not topics:
         return
     with administrating(settings) as admin:
-        admin.alter_configs([_Resource("topic", topic, {TIMESTAMPS: timestamps}) for topic in topics])
+        answers = admin.alter_configs([_Resource("topic", topic, {TIMESTAMPS: timestamps}) for topic in topics])
+        if refused := [topic for topic, answer in answers["topic"].items() if "AuthorizationFailed" in str(answer)]:
+            raise LogRefused(f"{', '.join(refused)}: grant this user ALTER_CONFIGS of the new topics")
         give_up_at = time.monotonic() + KNOWN_WITHIN
         while time.monotonic() < give_up_at:
             described = _described(admin, topics, TIMESTAMPS)
