@@ -105,21 +105,25 @@ class UnusableAnswers:
         self._in_a_row = 0
         self._reported_at: float | None = None
 
-    def add(self, error: JudgeReplyInvalid) -> None:
-        """The judge gave one more; report it if there are many by now, and none were reported lately."""
+    def add(self, error: JudgeReplyInvalid, *, steps: bool = False) -> None:
+        """The judge gave one more; report it if there are many by now, and none were reported lately.
+
+        That to a question for evaluation `steps` is reported at once: all evaluations by them wait for it, and fail.
+        """
         self._in_a_row += 1
         now = self.clock()
         is_due = self._reported_at is None or now - self._reported_at >= self.repeat_after
-        if self._in_a_row >= REPORT_AT and is_due:
+        if (steps or self._in_a_row >= REPORT_AT) and is_due:
             self._reported_at = now
+            which = "evaluation steps" if steps else f"last {self._in_a_row:,} answers"
             self.report(
-                f"{self.subject} answers, but its last {self._in_a_row:,} answers are of no use ({error}), "
+                f"{self.subject} answers, but its {which} are of no use ({error}), "
                 f"so their evaluations fail; {_remedy_of_answers(error, self.name)}"
             )
 
     def end(self) -> None:
         """The judge gave an answer that can be used."""
-        if self._in_a_row >= REPORT_AT and self._reported_at is not None:
+        if self._in_a_row and self._reported_at is not None:
             self.report(f"judge {self.name} gives usable answers again, after {self._in_a_row:,} that were of no use")
             self._reported_at = None
         self._in_a_row = 0
@@ -202,7 +206,7 @@ class OutageReporter(JudgeWrapper):
             raise
         except JudgeReplyInvalid as error:
             self._record_success()
-            self._unusable.add(error)
+            self._unusable.add(error, steps=prompt.constant)
             raise
         except JudgeError:
             self._record_success()  # it answers; what is wrong is another matter

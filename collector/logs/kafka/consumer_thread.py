@@ -387,7 +387,8 @@ class ConsumerThread:
         """Let an error of `poll` pass, up to the patience: most go away, and kafka-python retries by itself."""
         problem = translate(error)
         if isinstance(error, FencedInstanceIdError):
-            raise LogError(f"another process uses the group_instance_id {self._subscription.instance!r}") from error
+            name = self._settings.group_instance_id
+            raise LogError(f"another process has taken the group_instance_id {name!r}; give each its own") from error
         if not isinstance(problem, LogUnavailable):
             raise problem from error
         if isinstance(problem, LogRefused):  # somebody has to grant what is missing, and we wait for that

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from collector.config.settings import JudgeSettings
@@ -158,6 +160,16 @@ async def test_nonsense_now_and_then_is_not_reported():
     for _ in range(100):
         await rig.ask(after=1.0)
     assert rig.reports == []
+
+
+async def test_steps_of_no_use_are_reported_at_once():
+    """Evaluations that wait for them fail together, however many they are; it was one answer, of which nobody heard."""
+    rig = Rig(NONSENSE, GOOD)
+    with suppress(JudgeError):
+        await rig.judge.ask(Prompt("Write evaluation steps."), REPLY)
+    assert rig.reports == [USELESS.format(1).replace("last 1 answers", "evaluation steps")]
+    await rig.ask()
+    assert rig.reports[1:] == ["judge main gives usable answers again, after 1 that were of no use"]
 
 
 async def test_nonsense_that_begins_again_is_reported_again():

@@ -177,6 +177,17 @@ def test_a_secret_changes_nothing_that_is_shown() -> None:
     assert one == other
 
 
+def test_the_name_of_a_process_changes_nothing_that_is_shown() -> None:
+    """Whoever looked from another machine had to know the name of the process that runs here."""
+
+    def named(name: str) -> dict[str, str]:
+        kafka = {"bootstrap_servers": ["b:9092"], "group_instance_id": name}
+        source = {"kafka": [{**kafka, "traces": ["spans"]}]}
+        return section_hashes(config(log={"kind": "kafka", "kafka": kafka}, receive=source))
+
+    assert named("a") == named("b")
+
+
 @pytest.mark.parametrize("text", ["<!DOCTYPE HTML>\n<title>hello</title>\n", "other_metric 1\n", ""])
 def test_what_is_no_service_is_not_taken_for_one(text: str) -> None:
     with answering(lambda _: text) as port:
