@@ -155,8 +155,8 @@ class EvaluateStage:
         if self._turns is not None:  # not before the claim: until then a former owner may have gone on
             ledger.previous_end = await end_offset(self._turns, partition)
         if self._budget is not None:
-            self._budget.add_partition(partition, self._clock(), ledger.saved_budget, ledger.costs)
-            self._budget.note_rates(ledger.rates or metadata.replay_point.rates)
+            now, costs = self._clock(), ledger.costs
+            self._budget.add_partition(partition, now, ledger.saved_budget, costs, ledger.rates)
         delivered = committed.offset if committed else 0
         rates = self._plan.sample_rates
         if self._notes is not None:

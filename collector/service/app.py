@@ -316,14 +316,14 @@ async def _until_stopped(config: Config, stages: frozenset[str], *, fixed_level:
             what = ", ".join(stage for stage in STAGES if stage in stages)
             logger.info("ready: %s%s", what, _where(config, service))
             await stop.requested()
-            logger.info("shutting down: finishing in-flight work; signal again to exit now%s", kept(config))
+            logger.info("shutting down: finishing in-flight work; signal again to exit now%s", unread_note(config))
     except asyncio.CancelledError:
         if not stop.before_ready:
             raise
     logger.info("stopped")
 
 
-def kept(config: Config) -> str:
+def unread_note(config: Config) -> str:
     """The end of the line at a stop, for a process that brokers know by a name: its partitions wait for it."""
     log, sources = config.settings.log.kafka, config.settings.receive.kafka
     named = (log is not None and log.group_instance_id) or any(source.group_instance_id for source in sources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,9 @@ from typer.testing import CliRunner
 from collector.cli import app
 from collector.config.loading import load
 from collector.errors import ConfigError
+from collector.logs.kafka.topics import delete, empty, set_timestamps, states
+from collector.logs.log import LogRefused
+from collector.service.kafka_settings import settings_of_log
 from collector.service.open_logs import open_logs
 
 pytestmark = pytest.mark.kafka
@@ -123,3 +127,27 @@ def test_a_broker_that_does_not_answer_is_a_mistake_unless_nobody_is_asked(clust
     assert said(path, "--offline") == ""
     shown = CliRunner().invoke(app, ["check", "-c", str(path), "--offline"]).output
     assert "kafka      not checked: --offline" in shown
+
+
+def test_the_rights_of_a_copy_are_named_in_one_sentence(cluster: Cluster, tmp_path: Path) -> None:
+    """`erase` waited a minute for a change that was refused, and repeated a refusal for each partition."""
+    cluster.grant("TOPIC", f"{cluster.name}.", *TOPIC_RIGHTS)
+    topic = f"{cluster.name}.spans"
+    cluster.make(topic, 4)
+    log = load(cluster.file(tmp_path)).settings.log.kafka
+    assert log is not None
+    settings = settings_of_log(log)
+    began = time.monotonic()
+    with pytest.raises(LogRefused, match=f"{topic}: grant this user ALTER_CONFIGS of the new topics$"):
+        set_timestamps(settings, [topic], "CreateTime")
+    assert time.monotonic() - began < 10
+    for remove in (lambda: delete(settings, [topic]), lambda: empty(settings, states(settings, [topic]))):
+        with pytest.raises(
+            LogRefused, match="deletes nothing for this user: grant it DELETE of the new topics"
+        ) as said:
+            remove()
+        assert len(str(said.value)) < 350
+    cluster.grant("TOPIC", topic, "ALTER_CONFIGS", "DELETE")
+    set_timestamps(settings, [topic], "CreateTime")
+    empty(settings, states(settings, [topic]))
+    delete(settings, [topic])

@@ -189,7 +189,7 @@ async def test_a_second_process_with_the_same_instance_id_stops_the_first(kafka_
         follows = asyncio.create_task(first.follow(group, one.open_fold))
         await one.until(lambda: one.folds)
         async with following(second, group, two.open_fold):
-            with pytest.raises(LogError, match="uses the group_instance_id"):
+            with pytest.raises(LogError, match="has taken the group_instance_id"):
                 await asyncio.wait_for(follows, 60)
 
 

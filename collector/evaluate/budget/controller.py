@@ -9,7 +9,6 @@ error (`sample: auto`) are decided with them: the lower one counts.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -114,10 +113,16 @@ class PartitionBudget:
         self.started = self.started or known or self._is_known
         self.decided_at, self.began = now, True
 
-    def first_usd(self) -> float:
-        """US dollars that may be spent before the traffic is known."""
+    def is_first_spent(self, plan: Plan, expected_usd: Callable[[Assignment, bool], float]) -> bool:
+        """Whether what came costs as much as may be spent before the traffic is known."""
+        usd = sum(
+            self.demands[name].units * expected_usd(assignment, False)
+            for monitor in plan.monitors
+            for assignment in monitor.assignments
+            if (name := (monitor.name, assignment.evaluator.name)) in self.demands
+        )
         windows = [window for named in self.windows.values() for window in named]
-        return min((FIRST_SPAN * window.allowed_per_second for window in windows), default=math.inf)
+        return usd > 0.0 and usd >= min(FIRST_SPAN * window.allowed_per_second for window in windows)
 
 
 class BudgetController:
@@ -151,19 +156,25 @@ class BudgetController:
             default=1.0,
         )
 
-    def note_rates(self, rates: Rates) -> None:
-        """A partition continues with these rates, until the next decision."""
-        self._last = Rates({name: share for name, share in rates.by_monitor.items() if self._limited(name)})
-
     @property
     def limited(self) -> bool:
         """Whether there is any budget, or any rate is planned."""
         return bool(self._budgets) or bool(self._planner.monitors)
 
     def add_partition(
-        self, partition: int, now: float, saved: Mapping[str, Any] | None, costs: Iterable[tuple[str, float, float]]
+        self,
+        partition: int,
+        now: float,
+        saved: Mapping[str, Any] | None,
+        costs: Iterable[tuple[str, float, float]],
+        rates: Rates | None = None,
     ) -> None:
-        """Take over a partition with its saved budget and the costs since then: monitor, US dollars, time."""
+        """Take over a partition with its saved budget and the costs since then: monitor, US dollars, time.
+
+        It continues with `rates` until the next decision.
+        """
+        if rates is not None:
+            self._last = Rates({name: share for name, share in rates.by_monitor.items() if self._limited(name)})
         partition_budget = PartitionBudget(self._budgets, 1.0 / self._partitions, now)
         if saved is not None:
             partition_budget.restore(saved)
@@ -206,7 +217,11 @@ class BudgetController:
         elapsed = now - partition_budget.decided_at
         if self._budgets and not partition_budget.started:
             step = FIRST_STEP if partition_budget.has_waiting else STEP
-            return not partition_budget.began or elapsed >= step or self._first_is_spent(partition_budget)
+            return (
+                not partition_budget.began
+                or elapsed >= step
+                or partition_budget.is_first_spent(self._plan, self.expected_usd)
+            )
         if not self.limited or elapsed < EARLY:
             return False
         step = STEP if self._budgets else PLANNED_STEP
@@ -217,17 +232,6 @@ class BudgetController:
         return self._fallback_is_due(now) or any(
             demand.has_jumped(elapsed) for demand in partition_budget.demands.values()
         )
-
-    def _first_is_spent(self, partition_budget: PartitionBudget) -> bool:
-        """Whether what came to a partition of unknown traffic costs as much as it may spend meanwhile."""
-        demands = partition_budget.demands
-        usd = sum(
-            demands[name].units * self.expected_usd(assignment, fallback=False)
-            for monitor in self._plan.monitors
-            for assignment in monitor.assignments
-            if (name := (monitor.name, assignment.evaluator.name)) in demands
-        )
-        return usd > 0.0 and usd >= partition_budget.first_usd()
 
     def _fallback_is_due(self, now: float) -> bool:
         """Whether a fallback judge would take over by what is spent, and has not yet."""
@@ -245,7 +249,9 @@ class BudgetController:
     def decide_rates(self, partition: int, now: float) -> tuple[Rates, Mapping[str, Any]]:
         """The rates of the next minutes, and the partition's budget to be saved with them."""
         partition_budget = self._by_partition[partition]
-        others = 1.0 if partition_budget.started or not self._budgets else self._others()
+        # Of unknown traffic, what comes to the partition that is decided on stands for that of the others.
+        known = 1 + sum(budget.started for budget in self._by_partition.values())
+        others = 1.0 if partition_budget.started or not self._budgets else len(self._by_partition) / known
         partition_budget.end_step(now, known=not self._budgets)
         for demand in self._by_partition.values():
             for windows in demand.windows.values():
@@ -258,10 +264,6 @@ class BudgetController:
         }
         self._last = Rates(shares)
         return self._with_planned(now), self.saved(partition)
-
-    def _others(self) -> float:
-        """The partitions for each whose traffic is known, with the one that is decided on: it is like that of all."""
-        return len(self._by_partition) / (1 + sum(budget.started for budget in self._by_partition.values()))
 
     def _with_planned(self, now: float) -> Rates:
         """The rates that budgets leave, or lower ones that are planned."""

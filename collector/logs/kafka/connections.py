@@ -4,9 +4,11 @@ kafka-python repeats a login that was refused until its time-out, says in the en
 thread behind. So one connection is made first, by itself: whether a broker answers, and takes us, is known at once.
 """
 
+import logging
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -90,6 +92,17 @@ def is_reachable(server: str) -> bool:
     return True
 
 
+@contextmanager
+def _silenced_client() -> Generator[None]:
+    """Without the client's own lines on a connection that fails: its error becomes a sentence with the remedy."""
+    connections = logging.getLogger("kafka.net")
+    connections.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        connections.setLevel(logging.NOTSET)
+
+
 def _log_in(settings: KafkaSettings, server: str, secured: Mapping[str, Any]) -> None:
     """Connect, log in, and ask for something that only those get who are in."""
     timeout = int(min(settings.request_timeout, 10.0) * 1000)
@@ -104,7 +117,8 @@ def _log_in(settings: KafkaSettings, server: str, secured: Mapping[str, Any]) ->
         await connection.send_request(MetadataRequest(topics=[], allow_auto_topic_creation=False))
 
     try:
-        manager.run(ask)
+        with _silenced_client():
+            manager.run(ask)
     except LogError:  # of the token endpoint
         raise
     except Exception as error:

@@ -109,7 +109,7 @@ def translate(error: BaseException) -> LogError:
     if isinstance(error, _TOO_LARGE):
         return RecordTooLarge(text)
     if refusal := _REFUSAL.search(text):  # the client does not always raise the error that it names
-        what = " ".join([refusal[1].lower(), *_named(error, text)])
+        what = " ".join([refusal[1].lower(), *_named(error)])
         return LogRefused(
             f"Kafka does not permit it ({what}); grant this user the ACLs: READ, WRITE, CREATE and "
             "DESCRIBE_CONFIGS on topics that begin with the prefix, READ on such groups and on source topics"
@@ -119,12 +119,12 @@ def translate(error: BaseException) -> LogError:
     return LogError(text) if isinstance(error, _FATAL) else LogUnavailable(text)
 
 
-def _named(error: BaseException, text: str) -> list[str]:
+def _named(error: BaseException) -> list[str]:
     """The topics or the group that a refusal is about, as far as the client says it."""
     named = error.args[0] if error.args else None
     if isinstance(named, set):
         return [", ".join(sorted(map(str, cast("set[object]", named))))]
-    name = _NAMED.search(text)
+    name = _NAMED.search(str(error))
     return [name[1]] if name else []
 
 

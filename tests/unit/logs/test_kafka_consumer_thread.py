@@ -108,6 +108,7 @@ def thread_that_polls(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, owner
     monkeypatch.setattr(workarounds, "poll_in_one_thread", lambda _: None)
     monkeypatch.setattr(workarounds, "wait_in_thread", lambda _, seconds: time.sleep(seconds))
     monkeypatch.setattr(workarounds, "waits_for_group", lambda _: False)
+    monkeypatch.setattr(workarounds, "hidden_topics", lambda *_: [])
     monkeypatch.setattr(workarounds, "report_out_of_range", lambda *_: None)
     monkeypatch.setattr(owned_partitions, "topic_id", lambda *_: None)
     for module in (workarounds, consumer_thread):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from collector.config.loading import check
-from collector.service.app import kept
+from collector.service.app import unread_note
 
 KAFKA = {"bootstrap_servers": ["b:9092"]}
 
@@ -28,6 +28,6 @@ def test_what_is_kept_is_said(log: dict[str, Any], source: dict[str, Any], said:
         "evaluators": {"r": {"kind": "refusal"}},
         "monitors": {"m": {"evaluators": ["r"]}},
     }
-    text = kept(check(values, "c.yaml"))
+    text = unread_note(check(values, "c.yaml"))
     assert said in text
     assert bool(text) == bool(said)

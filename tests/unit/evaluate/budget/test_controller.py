@@ -121,8 +121,8 @@ def test_a_process_that_ends_before_its_first_rate_begins_within_what_is_left() 
 
 
 def test_what_is_shown_of_a_partition_is_what_it_goes_on_with() -> None:
-    budget = purse_of(1, own=1)
-    budget.note_rates(Rates({"m": RateReduction(0.25), "gone": RateReduction(0.1)}))
+    budget = purse_of(1, own=0)
+    budget.add_partition(0, 0.0, None, (), Rates({"m": RateReduction(0.25), "gone": RateReduction(0.1)}))
     assert (budget.factor("m"), budget.factor(ALL_MONITORS)) == (0.25, 0.25)
 
 
