@@ -319,12 +319,11 @@ def check(
 ) -> None:
     """Validate a configuration and print its plan.
 
-    In about ten lines, what needs attention first. Files that it names are opened, and Kafka's brokers asked: what the
-    service would refuse at its start is a mistake, status 2. With --verbose it says what is received, sampled,
-    evaluated and exported, what alerts detect, which capacity the traffic needs, which topics, groups and permissions
-    Kafka must have and who is in the groups, and, if the service runs on this machine, its traffic so far. Traces in
-    receive.files are examined as with --traces. With --diff or --against it says what the file would change instead;
-    status 1 if the running service would refuse it.
+    In about ten lines, what needs attention first. Its files are opened and Kafka's brokers asked: what the service
+    would refuse at its start is a mistake, status 2. With --verbose it says what is received, sampled, evaluated and
+    exported, what alerts detect, the capacity that the traffic needs, topics, groups and permissions in Kafka, and, if
+    the service runs on this machine, its traffic so far. Traces in receive.files are examined as with --traces. With
+    --diff or --against it says what the file would change instead; status 1 if the running service would refuse it.
     """
     from collector.commands.check.check import report
     from collector.commands.check.deferred_plan import batch_lines

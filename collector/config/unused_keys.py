@@ -20,6 +20,8 @@ def unused_notes(config: Config) -> Iterator[str]:
     yield from _fallbacks(config)
     for name, monitor in settings.monitors.items():
         yield from _monitor_notes(f"monitors.{name}", monitor, config)
+        if receive.kafka and "tenant" in monitor.match:
+            yield f"monitors.{name}.match.tenant: what Kafka brings has no tenant; match service instead"
     yield from _log_notes(settings)
     prometheus = config.exporters.get("prometheus")
     segmented = isinstance(prometheus, PrometheusSettings) and bool(prometheus.dimensions)

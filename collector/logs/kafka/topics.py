@@ -221,7 +221,7 @@ def _deleting() -> Generator[None]:
     try:
         yield
     except LogRefused as error:
-        raise LogRefused(f"Kafka deletes nothing for this user: grant it DELETE of the new topics ({error})") from error
+        raise LogRefused(f"Kafka deletes nothing for this user: grant it DELETE of the topics ({error})") from error
 
 
 def empty(settings: KafkaSettings, topics: Mapping[str, TopicState]) -> None:

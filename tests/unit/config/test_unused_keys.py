@@ -34,6 +34,11 @@ WITH_FALLBACK = {"main": {**PRICED, "fallback": "small"}, "small": PRICED}
         ({}, {"judges": WITH_FALLBACK}, "judges.main.fallback: small never takes over, as there is no budget"),
         ({}, {"judges": {"main": PRICED, "other": PRICED}}, "no evaluator asks the judge other"),
         (
+            {"match": {"tenant": "a"}},
+            {"receive": {"kafka": [{"bootstrap_servers": ["b:9092"], "traces": ["t"]}]}},
+            "monitors.all.match.tenant: what Kafka brings has no tenant; match service instead",
+        ),
+        (
             {},
             {"judges": {"main": {**PRICED, "sees": ["image"]}}},
             "judges.main.sees shows nothing: no picture is stored",
