@@ -11,6 +11,7 @@ _HABITS: Mapping[str, str] = {
     "evaluate": "score", "test": "score", "help": "--help", "version": "--version",
 }  # fmt: skip
 """Commands of other programs, and what they are here."""
+_ENVIRONMENT = re.compile(r" \(env var: '\w+'\)")
 _NO_COMMAND = re.compile(r"No such command '([^']*+)'.*", re.DOTALL)
 _NO_ARGUMENT = re.compile(r"Missing argument '([^']*+)'\.")
 _WORDS = (
@@ -28,13 +29,13 @@ _WORDS = (
 
 def usage_sentence(error: Any, commands: Mapping[str, object]) -> str:
     """The mistake in a command line, by the parser's error; `commands` are those of the root."""
-    message: str = error.format_message()
+    message = _ENVIRONMENT.sub("", error.format_message())
     command = _NO_COMMAND.fullmatch(message)
     if command is not None:
         name = command[1]
         remedy = f"write {_HABITS[name]}" if name in _HABITS else suggestion(name, sorted(commands))
         return f"unknown command {name!r}; {remedy}"
-    prefix, _, value = message.removeprefix("Invalid value for ").partition("': ")
+    prefix, _, value = message.rstrip(".: ").removeprefix("Invalid value for ").partition("': ")
     option = prefix.removeprefix("'") if message.startswith("Invalid value for '") else ""
     sentence = f"{option}: {_in_our_words(value)}" if option else _in_our_words(message)
     possible = getattr(error, "possibilities", None)

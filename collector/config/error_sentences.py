@@ -78,6 +78,14 @@ def path_text(path: Sequence[str | int]) -> str:
     return text.lstrip(".")
 
 
+_HTTP = len("^https?://")
+_FORMS = {
+    "^https?://": "must begin with http:// or https://",
+    "^[a-zA-Z_]": "a name here has letters, digits and _ alone, like team_x",
+}
+"""What is needed, by how a pattern begins."""
+
+
 def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str | int]) -> str:
     path = [*prefix, *detail["loc"]]
     match detail["type"]:
@@ -87,6 +95,9 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str
         case "missing":
             return f"{path_text(path)}: is missing; {_example(model, detail['loc'])}"
         case "string_pattern_mismatch":
+            form = _FORMS.get(str(detail.get("ctx", {}).get("pattern", ""))[:_HTTP], "")
+            if form:
+                return f"{path_text(path)}: {form}"
             return f"{path_text(path)}: has the wrong form; {_example(model, detail['loc'])}"
         case "dict_type" | "model_type" | "model_attributes_type":
             keys = list(_fields_at(model, detail["loc"]))[:3]

@@ -1,6 +1,7 @@
 """One SQLite file that holds several logs: two threads, group commit, and a check for appends of other processes."""
 
 import asyncio
+import os
 import shutil
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
@@ -35,6 +36,8 @@ GATHER = 0.005
 
 NO_ROOM = 1 << 20
 """Free bytes below which a file that cannot be opened may be one that there is no room for."""
+
+_FULL = "; free some room: until then senders get 503, and nothing that was accepted is lost"
 
 _WRONG_PATH = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 """SQLite's codes for a file that will not open however long one waits."""
@@ -242,12 +245,12 @@ class SqliteFile:
 
     def _connect(self, names: Sequence[str], partitions: int | None) -> None:
         with self._translated_open():
-            for path in (self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))):
-                restrict_or_warn(path, "judged text")
             create_private(self.path)  # SQLite would make it readable by all; `-wal` and `-shm` get its permissions
             writing = self._connection()
             try:
                 self.numbers = prepare(writing, names, partitions, 1 if self.share is None else PARTITIONS)
+                for path in (self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))):
+                    restrict_or_warn(path, "judged text")  # only now: it is a file of evalstream
                 self._reading = self._connection()
                 self._reading.execute("PRAGMA query_only = ON")
                 self.ends = _offsets(writing)
@@ -273,8 +276,8 @@ class SqliteFile:
                 yield
             except sqlite3.OperationalError as error:
                 code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary one
-                if code in _WRONG_PATH and _has_room(self.path):
-                    raise LogError(f"{error}; see that the folder exists and can be written") from error
+                if code in _WRONG_PATH and (_is_read_only(self.path.parent) or _has_room(self.path)):
+                    raise LogError(f"{error}; see that the folder exists and can be written (log.path)") from error
                 raise
 
     def _lock(self, log: str, group: str) -> sqlite3.Connection:
@@ -311,7 +314,7 @@ class SqliteFile:
         connection = self._writing
         assert connection is not None
         self._files.require_in_place()
-        with _translated():
+        with _translated(self.path):
             connection.execute("BEGIN IMMEDIATE")
             try:
                 known = self._written_ends if self.share is None else read_ends(connection)
@@ -402,6 +405,10 @@ def _offsets(connection: sqlite3.Connection) -> dict[Key, int]:
     return {key: end.offset for key, end in read_ends(connection).items()}
 
 
+def _is_read_only(folder: Path) -> bool:
+    return folder.is_dir() and not os.access(folder, os.W_OK)
+
+
 def _has_room(path: Path) -> bool:
     try:
         return shutil.disk_usage(path.parent).free > NO_ROOM
@@ -421,11 +428,13 @@ def _fail(batch: Sequence[_Write], error: Exception) -> None:
 
 
 @contextmanager
-def _translated() -> Generator[None]:
+def _translated(path: Path | None = None) -> Generator[None]:
     """SQLite's errors as ours: what may go away (disk full, locked, read-only) and what will not."""
     try:
         yield
     except sqlite3.OperationalError as error:
-        raise LogUnavailable(str(error)) from error
+        where = f"{path}: " if path else ""
+        is_full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+        raise LogUnavailable(f"{where}{error}{_FULL * is_full}") from error
     except sqlite3.DatabaseError as error:
         raise LogError(str(error)) from error

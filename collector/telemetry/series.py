@@ -97,11 +97,11 @@ UNSHOWN = counter("evalstream_unshown_total", _EVALUATION)
 """Sum over scored evaluations of the share of the case that the score does not cover: steps of a long run that the
 judge was not shown, items that it could not decide on by what it was shown."""
 CORRECTED_WY = counter("evalstream_corrected_wy_total", _EVALUATION)
-"""Of cascades: sum of w times (corrected score + shift). Over the estimator's w, less shift: the corrected mean."""
+"""For the corrected mean of a cascade: sum of weighted scores + shift. Over the estimator's w, less shift."""
 CORRECTED_W2Y = counter("evalstream_corrected_w2y_total", _EVALUATION)
-"""Of cascades: sum over conversations of (sum of w) times (sum of w times (corrected score + shift))."""
+"""For the standard error of a cascade's corrected mean: per conversation, its weight times its weighted score."""
 CORRECTED_W2Y2 = counter("evalstream_corrected_w2y2_total", _EVALUATION)
-"""Of cascades: sum over conversations of (sum of w times (corrected score + shift)) squared."""
+"""For the standard error of a cascade's corrected mean: per conversation, its weighted score squared."""
 CORRECTED_SUMS = (CORRECTED_WY, CORRECTED_W2Y, CORRECTED_W2Y2)
 """The counters of the corrected sums of cascades, in the same order."""
 CORRECTED_SHIFT = gauge("evalstream_corrected_shift", ("evaluator", "evaluator_version", "monitor"))

@@ -13,6 +13,8 @@ _DIGIT = re.compile(r"\d")
 _SHORTEST_KEY = 20
 _SEVERAL = re.compile(rf"{re.escape(_GONE)}(?:\W*{re.escape(_GONE)})*")
 _PLAIN = re.compile(r"[a-z_]+")
+_PART = 5
+"""Letters of a word that may be the part of one in the question: shorter ones stand in others by chance."""
 _RUN = 3
 """Words in a row that stand in the question, too, are its text; fewer are so if they are no plain words."""
 
@@ -58,7 +60,10 @@ def _stands_in(quoted: str, question_words: str) -> bool:
 def _without(spoken: str, question_words: str) -> str:
     words = list(_WORD.finditer(spoken))
     lowered = [word[0].lower() for word in words]
-    gone = [word in question_words and not _PLAIN.fullmatch(words[number][0]) for number, word in enumerate(lowered)]
+    gone = [
+        (word if len(word) >= _PART else f" {word} ") in question_words and not _PLAIN.fullmatch(words[number][0])
+        for number, word in enumerate(lowered)
+    ]
     for number in range(len(words) - _RUN + 1):
         if " ".join(lowered[number : number + _RUN]) in question_words:
             gone[number : number + _RUN] = [True] * _RUN

@@ -80,7 +80,7 @@ async def test_every_accepted_trace_is_with_turns_left_out_or_open(world: World)
     await world.accept([*map(piece, range(4)), other], turns=4)
     result = await world.audit("--drained")
     assert result.exit_code == 0, result.output
-    assert "traces     5 traces = 4 with turns and 1 left out: no turn is in them\n" in result.output
+    assert "traces     5 traces = 4 with turns and 1 without a turn\n" in result.output
     plain = json.loads((await world.audit("--json")).output)["traces"]
     assert (plain["seen"], plain["with_turns"], plain["without_turns"], plain["missing"]) == (5, 4, 1, 0)
 
@@ -92,10 +92,10 @@ async def test_open_traces_are_named_with_the_low_watermark_and_wrong_once_all_i
     result = await world.audit()
     assert result.exit_code == 0, result.output
     named = ", ".join(f"{number:032x}" for number in range(4)) + f" and {4:032x}"
-    assert f"10 open, in spans[0] from offset 0, for example: {named}" in result.output
+    assert f"10 open in spans[0] from offset 0 (for example {named})" in result.output
     result = await world.audit("--drained")
     assert result.exit_code == 1
-    assert "10 accepted traces are still open, in spans[0] from offset 0" in result.output
+    assert "10 accepted traces are still open in spans[0] from offset 0" in result.output
 
 
 async def test_turns_that_went_with_their_log_are_missing(world: World) -> None:

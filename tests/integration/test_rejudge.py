@@ -167,6 +167,19 @@ async def test_what_failed_is_made_as_part_of_its_time_and_counts_once(world: Wo
     assert "there is nothing to make" in again.stdout
 
 
+async def test_what_failed_is_made_without_a_limit_where_the_price_is_unknown(world: World) -> None:
+    judges = {"main": {"model": "main", "base_url": world.settings["judges"]["main"]["base_url"]}}
+    world.configure(**monitored(world, "helpful"), judges=judges)
+    world.judge.faults = BAD_REQUEST
+    await live(world)
+    world.judge.faults = Faults()
+    async with world.serving():
+        done = await rejudge(world, "--what", "failed")
+    assert f"made {PAST} of {PAST} ({PAST} scored)" in done.stdout, done.output
+    refused = await rejudge(world, "--what", "failed", "--max-usd", "1")
+    assert "--max-usd: the price of judge main is unknown" in str(refused.exception)
+
+
 async def test_a_repetition_that_fails_is_repeated_and_the_chain_counts_once(world: World) -> None:
     world.configure(**monitored(world, "helpful"))
     world.judge.faults = BAD_REQUEST

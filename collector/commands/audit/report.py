@@ -98,14 +98,14 @@ def _lines(audit: Audit) -> Iterator[str]:
 
 
 def _traces(traces: TraceBalance) -> str:
-    parts = [f"{traces.with_turns:,} with turns", f"{traces.without_turns:,} left out: no turn is in them"]
-    return f" = {listed([*parts, f'{traces.open:,} open, {_open(traces)}'] if traces.open else parts)}"
+    parts = [f"{traces.with_turns:,} with turns", f"{traces.without_turns:,} without a turn"]
+    return f" = {listed([*parts, f'{traces.open:,} open {_open(traces)}'] if traces.open else parts)}"
 
 
 def _open(traces: TraceBalance) -> str:
     where = listed([f"spans[{partition}] from offset {low}" for partition, low in traces.open_from.items()])
-    more = "" if traces.open <= len(traces.open_examples) else ", for example"
-    return f"in {where}{more}: {listed(traces.open_examples)}"
+    more = "" if traces.open <= len(traces.open_examples) else "for example "
+    return f"in {where} ({more}{listed(traces.open_examples)})"
 
 
 def _behind(reading: Reading) -> str:
@@ -122,7 +122,7 @@ def _balance(balance: Balance) -> str:
     ):
         parts += [f"{number:,} {name}"] if number else []
     again = f"; {balance.retried:,} of them made again after a failure" if balance.retried else ""
-    others = f" ({balance.others:,} more, made as it was configured before or by a replay)" if balance.others else ""
+    others = f" ({balance.others:,} more, which an earlier configuration or a replay made)" if balance.others else ""
     return (f" = {listed(parts)}" if parts else "") + again + others
 
 
@@ -177,7 +177,7 @@ def _lost_traces(traces: TraceBalance, *, drained: bool) -> Iterator[str]:
             f"whose position was set forward: {listed(traces.passed_examples)}"
         )
     if drained and traces.open:
-        yield f"{plural(traces.open, 'accepted trace')} {_are(traces.open)} still open, {_open(traces)}"
+        yield f"{plural(traces.open, 'accepted trace')} {_are(traces.open)} still open {_open(traces)}"
 
 
 def _missing(balance: Balance, *, drained: bool) -> Iterator[str]:

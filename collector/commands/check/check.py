@@ -199,7 +199,7 @@ def _keep(config: Config) -> Iterator[str]:
         return
     reason = why_all_are_wanted(build_unasked_plan(config))
     if reason is not None:
-        yield f"keep: wanted has no effect, because {reason}"
+        yield f"every turn is assembled in full (assemble.keep), because {reason}"
     else:
         yield "keep: wanted: turns of conversations above all sample rates are stored without content, most unassembled"
 

@@ -129,7 +129,8 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
     require_known("--evaluator", "evaluator", options.evaluators, used)
     names = sorted(set(options.evaluators) or used)
     judges = [judge for name in names for judge in judges_of(name, config.evaluators)]
-    if judges and options.max_usd is None and not options.dry_run:
+    # what failed was within its budget when it was due, and its price may be unknown
+    if judges and options.max_usd is None and not options.dry_run and options.what != "failed":
         raise ConfigError(
             "--max-usd: say what judging the past may cost, like --max-usd 5; --dry-run shows an estimate"
         )

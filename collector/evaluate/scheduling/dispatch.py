@@ -233,6 +233,7 @@ class Dispatcher:
         self._shed_after = limits.shed_after
         self._guard = guard or Guard()
         self._confirm = confirm
+        self._over_budget = set[str]()  # the monitors whose hard cap is reached, as the log has it
 
     def queue_timeout(self, job: Job) -> float | None:
         """Seconds that a job may still wait for a slot; None is indefinitely."""
@@ -360,9 +361,16 @@ class Dispatcher:
             return job.skip
         if self.queue_timeout(job) == 0.0:
             return SkipReason.SHED.text()
+        name = job.monitor.name
         if reservation.reserve():
+            if name in self._over_budget:
+                self._over_budget.discard(name)
+                logger.info("%s: below the hard cap of its budget again; judges are asked", name)
             return None
         if not reservation.may_be_freed():
+            if name not in self._over_budget:
+                self._over_budget.add(name)
+                logger.warning("%s: the hard cap of its budget is reached: no judge is asked until it has room", name)
             return SkipReason.OVER_BUDGET.text()
         return _WAITS
 

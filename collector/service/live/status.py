@@ -57,7 +57,7 @@ class ConfigurationStatus:
 
     def keep(self) -> None:
         """Nothing else is to be taken: the file has the running configuration, or another process decides."""
-        logger.info("configuration %d runs on: the file has no other one to take", self.number)
+        logger.info("the file is that of configuration %d again, which runs on", self.number)
         self.refused = None
 
     def restore(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from evaluation_samples import scored
 from collector.commands.score.output import open_writer
 from collector.export.exporter import ExportContext
 from collector.export.jsonl import JsonlExporter, JsonlSettings
-from collector.logs.log import Record
+from collector.logs.log import LogError, LogUnavailable, Record
 from collector.logs.sqlite import SqliteLog
 from collector.telemetry.registry import Telemetry
 from evaluators import Contains, Turn, evaluate_many
@@ -46,6 +47,33 @@ async def test_the_sqlite_file_and_all_beside_it_are_private(tmp_path: Path):
     assert {"evalstream.db", "evalstream.db-wal", "evalstream.db-shm"} < set(meanwhile)
     assert any(name.endswith(".lock") for name in meanwhile)
     assert set(meanwhile.values()) == {"600"}
+
+
+async def test_a_file_that_is_none_of_ours_keeps_its_permissions(tmp_path: Path) -> None:
+    """`log.path` once pointed at another file, which was made private before it was refused."""
+    notes, other = tmp_path / "notes.txt", tmp_path / "other.db"
+    notes.write_text("Nothing of evalstream." * 100)
+    connection = sqlite3.connect(other)
+    connection.execute("PRAGMA user_version = 77")
+    connection.close()
+    for path in (notes, other):
+        path.chmod(0o644)
+        with pytest.raises(LogError):
+            await SqliteLog.open(path, ["spans"], 1)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+async def test_a_folder_that_cannot_be_written_is_no_log_however_little_room_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read-only file system has no room either: it was waited for without end."""
+    monkeypatch.setattr("collector.logs.sqlite_file.os.access", lambda *_: False)
+    monkeypatch.setattr("collector.logs.sqlite_file._has_room", lambda _: False)
+    monkeypatch.setattr("collector.logs.sqlite_file.create_private", lambda _: None)
+    (tmp_path / "evalstream.db").mkdir()  # SQLite cannot open it, as where the file system is read-only
+    with pytest.raises(LogError, match=r"see that the folder exists and can be written \(log\.path\)") as raised:
+        await SqliteLog.open(tmp_path / "evalstream.db", ["spans"], 1)
+    assert not isinstance(raised.value, LogUnavailable)
 
 
 async def test_an_older_sqlite_file_becomes_private_at_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture):

@@ -225,3 +225,9 @@ def test_quoted_text_means_nothing():
     assert meaning_of(refusal(400, quoting)) == "credit"
     assert meaning_of(refusal(400, quoting), asked) == "unsupported"
     assert "balance" not in own_words(quoting["error"]["message"], asked)
+
+
+def test_a_short_word_that_stands_within_one_of_the_question_is_no_quote():
+    assert own_words("Incorrect API key provided", "Which capital is rapidly growing?") == "Incorrect API key provided"
+    assert own_words("no such user: Schmid", "Call Schmidt") == "no such user: […]"
+    assert own_words("ID is API", "Is the API up?") == "ID is […]"
