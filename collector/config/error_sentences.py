@@ -83,7 +83,7 @@ _FORMS = {
     "^https?://": "must begin with http:// or https://",
     "^[a-zA-Z_]": "a name here has letters, digits and _ alone, like team_x",
 }
-"""What is needed, by how a pattern begins."""
+"""Requirements, by the beginning of their pattern."""
 
 
 def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str | int]) -> str:
@@ -96,9 +96,8 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str
             return f"{path_text(path)}: is missing; {_example(model, detail['loc'])}"
         case "string_pattern_mismatch":
             form = _FORMS.get(str(detail.get("ctx", {}).get("pattern", ""))[:_HTTP], "")
-            if form:
-                return f"{path_text(path)}: {form}"
-            return f"{path_text(path)}: has the wrong form; {_example(model, detail['loc'])}"
+            example = _example(model, detail["loc"])
+            return f"{path_text(path)}: {form if form and 'http' not in example else f'has the wrong form; {example}'}"
         case "dict_type" | "model_type" | "model_attributes_type":
             keys = list(_fields_at(model, detail["loc"]))[:3]
             some = f" such as {', '.join(keys)}" if keys else f"; write {detail['loc'][-1]}: {{NAME: …}}"

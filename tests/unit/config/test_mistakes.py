@@ -166,7 +166,7 @@ ADDED = (
     ("receive: {otlp_http: {tls: {certificate: a}}}", "receive.otlp_http.tls.key: is missing; needed: PEM file with its"),
     ("page: {port: 4318}\nreceive: {otlp_http: {port: 4318}}", "page.port: 4318 is the port of receive.otlp_http, too; choose"),
     ("redact: {detectors: [emial]}", "redact.detectors: unknown detector 'emial'; choose from patterns"),
-    ("alerts: {watcher: {webhook: x.example}}", "alerts.watcher.webhook: has the wrong form; needed: URL that is"),
+    ("alerts: {watcher: {webhook: x.example}}", "alerts.watcher.webhook: must begin with http:// or https://"),
     ("--- \npage: {}", "is not valid YAML: line 4, column 1: --- begins a second document; keep one"),
     ('log: {path: "C:\\data"}', "is not valid YAML: line 4, column 17: in double quotes \\ begins an escape; write the text"),
     ("export: {promehteus: {}}", "export.promehteus: unknown exporter 'promehteus'; did you mean 'prometheus'?"),
