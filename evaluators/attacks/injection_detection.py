@@ -47,8 +47,6 @@ _BYTE = re.compile("[01]{8}")
 _ASSIGNED = re.compile(r"\b\w{1,12} ?= ?[\"'\u2018\u2019]([^\"'\u2018\u2019\n]{1,80})[\"'\u2018\u2019]")
 _SPACED_LETTERS = r"(?:[\pL\d][ \x{a0}.\-]+){5}[\pL\d]"
 _MAY_BE_SPACED = _matcher(_SPACED_LETTERS)
-_ENCODED_LETTERS = r"[A-Za-z0-9+/_\-]{24}"
-_MAY_BE_ENCODED = _matcher(_ENCODED_LETTERS)
 _ROT13 = ("vtaber", "qvfertneq", "vafgehpgvba", "rinyhngbe", "tenqre", "fpber", "ireqvpg", "ernfba")
 
 _BACKWARDS = ("snoitcurtsni", "tpmorp", "erocs", "rewsna", "esnopser", "erongi", "etar ", "edarg", "selur", "siht ")
@@ -57,15 +55,7 @@ _LEET_WORD = r"[a-z]*(?:[a-z][013457@$]|[013457@$][a-z])[a-z013457@$]*"
 _LEET_WORDS = rf"(?:^|[^a-z0-9]){_LEET_WORD} {_LEET_WORD}(?:$|[^a-z0-9])"
 _LEET = _matcher(_LEET_WORDS)
 _MAY_HIDE = _matcher(
-    "|".join(
-        (
-            rf"(?i:{'|'.join((*_ROT13, *_BACKWARDS, _LEET_WORDS))})",
-            _SPACED_LETTERS,
-            _ENCODED_LETTERS,
-            "[01]{8}",
-            "&#|%20|=",
-        )
-    )
+    rf"(?i:{'|'.join((*_ROT13, *_BACKWARDS, _LEET_WORDS))})|{_SPACED_LETTERS}|[A-Za-z0-9+/_\-]{{24}}|[01]{{8}}|&#|%20|="
 )
 """Has a match in each text in which ASCII hides anything: one look instead of ten."""
 _UNLEET = str.maketrans("013457@$", "oieastas")
@@ -79,14 +69,6 @@ def normalize(text: str) -> str:
     return text.translate(_LOOK_ALIKES) if _MIXED.search(text) else text
 
 
-def has_any(text: str, words: Iterable[str]) -> bool:
-    """Whether one of some words is in a text."""
-    for word in words:  # noqa: SIM110 - a generator costs more than the search
-        if word in text:
-            return True
-    return False
-
-
 def decoded(text: str) -> Iterator[str]:
     """The hidden parts of the text: each encoded piece that decodes to text."""
     if not text.isascii() and _TAGS.search(text):
@@ -98,23 +80,14 @@ def decoded(text: str) -> Iterator[str]:
     if "%20" in text:
         yield unquote(text)
     lowered = text.lower()
-    if has_any(lowered, _ROT13):
+    if any(word in lowered for word in _ROT13):
         yield codecs.decode(text, "rot13")
-    if has_any(lowered, _BACKWARDS):
+    if any(word in lowered for word in _BACKWARDS):
         yield text[::-1]
     if _LEET.isinstance_python(lowered):
         yield lowered.translate(_UNLEET)
     if _MAY_BE_SPACED.isinstance_python(text):
         yield _SPACED.sub(lambda match: _joined(match[0]), text)
-    if _MAY_BE_ENCODED.isinstance_python(text):
-        yield from _decoded_pieces(text)
-    for match, _ in zip(_BINARY.finditer(text), range(_PIECES), strict=False):
-        yield from _as_text(bytes(int(bits, 2) for bits in _BYTE.findall("".join(match[0].split()))))
-    if "=" in text and len(pieces := _ASSIGNED.findall(text)) > 2:  # a text in pieces that are given names
-        yield "".join(pieces[:200])
-
-
-def _decoded_pieces(text: str) -> Iterator[str]:
     for match, _ in zip(_HEXADECIMAL.finditer(text), range(_PIECES), strict=False):
         yield from _as_text(bytes.fromhex(match[0]))
     for match, _ in zip(_BASE64.finditer(text), range(_PIECES), strict=False):
@@ -123,6 +96,10 @@ def _decoded_pieces(text: str) -> Iterator[str]:
             yield from _as_text(base64.b64decode(piece[: len(piece) - (len(piece) % 4 == 1)] + "=" * (-len(piece) % 4)))
         except (binascii.Error, ValueError):
             continue
+    for match, _ in zip(_BINARY.finditer(text), range(_PIECES), strict=False):
+        yield from _as_text(bytes(int(bits, 2) for bits in _BYTE.findall("".join(match[0].split()))))
+    if "=" in text and len(pieces := _ASSIGNED.findall(text)) > 2:  # a text in pieces that are given names
+        yield "".join(pieces[:200])
 
 
 def _joined(spaced: str) -> str:
@@ -174,12 +151,11 @@ class Matcher:
         before, after = ("a-z0-9", "a-z0-9") if self._loose else (r"\p{L}\p{N}", r"\p{L}\p{M}\p{N}")
         if apart := "|".join(one for one in words if not _BEGINS_SPACELESS.match(one)):
             branches.append(rf"(?:^|[^{before}])(?:{apart})(?:$|[^{after}])")
-        return _loosened("|".join(branches)) if self._loose else "|".join(branches)
-
-
-def _loosened(pattern: str) -> str:
-    """A pattern that matches more, with fewer states: neither categories of Unicode, nor counting."""
-    return _REPETITION.sub(lambda times: "*" if times[1] == "0" else "+", pattern.replace(r"\w", _LOOSE_WORD))
+        pattern = "|".join(branches)
+        if not self._loose:
+            return pattern
+        # More, with fewer states: neither categories of Unicode, nor counting.
+        return _REPETITION.sub(lambda times: "*" if times[1] == "0" else "+", pattern.replace(r"\w", _LOOSE_WORD))
 
 
 def may_be_any(some: Iterable[Matcher]) -> Matcher:
