@@ -1,10 +1,10 @@
-"""The promises of a plug-in's class that can be seen without running it, each breach as one sentence with its place."""
+"""The promises of a plug-in that can be seen without running it; each breach is one sentence with its place."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from evaluators.asking.judge_input import is_missing
 from evaluators.cases import Conversation, Turn
@@ -12,15 +12,9 @@ from evaluators.errors import BrokenPromise
 from evaluators.evaluator import Evaluator
 from evaluators.results import Failure, Outcome, Score, Skipped
 
-_EVALUATE = "evaluate(self, case, judge)"
 _NEEDED = 'write needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})'
 _WRITTEN = ("requires", "score_range", "lowest_if_trivial", "rounds", "label_names", "version")
 """Properties of a definition that a plug-in may calculate."""
-_PARTS = (
-    ("explanation", str | None, "a Score whose explanation is no text"),
-    ("label", str | None, "a Score whose label is no text"),
-    ("details", Mapping, "a Score whose details are no mapping"),
-)
 
 
 def is_built_in(cls: type) -> bool:
@@ -37,66 +31,52 @@ def place_of(thing: Any) -> str:
         return str(getattr(thing, "__qualname__", type(thing).__name__))
 
 
-def method_breaches(cls: type, signature: str) -> Iterator[str]:
-    """A sentence if a class lacks an asynchronous method that can be called so, like `ask(self, prompt)`."""
-    name, _, arguments = signature.rstrip(")").partition("(")
-    method: Any = getattr(cls, name, None)
-    remedy = f"write async def {signature}"
-    if not callable(method) or getattr(method, "__isabstractmethod__", False):
-        yield f"{place_of(cls)}: {cls.__name__} has no method {name}; {remedy}"
-    elif not inspect.iscoroutinefunction(inspect.unwrap(method)) and not _says_awaitable(method):
-        yield f"{place_of(method)}: {cls.__name__}.{name} is not asynchronous; {remedy}"
-    else:
-        words = [word.strip() for word in arguments.split(",")]
-        named = {word.partition("=")[0]: None for word in words if "=" in word}
-        try:
-            inspect.signature(method).bind(*(word for word in words if "=" not in word and word != "*"), **named)
-        except TypeError as error:
-            yield f"{place_of(method)}: {cls.__name__}.{name} cannot be called as it will be ({error}); {remedy}"
-
-
-def _says_awaitable(method: Any) -> bool:
-    """Whether a plain function is annotated to return what can be awaited: it may pass on another one's."""
-    returned = str(getattr(method, "__annotations__", {}).get("return", ""))
-    return "Awaitable" in returned or "Coroutine" in returned
+def call_breaches(owner: str, method: Any, call: str, *, is_async: bool = True) -> Iterator[str]:
+    """A sentence if a method cannot be called so, like `ask(self, prompt, samples=1)`; `owner` is named in it."""
+    name, _, arguments = call.rstrip(")").partition("(")
+    words = [word for word in arguments.split(", ") if word != "*"]
+    named = {word.partition("=")[0]: None for word in words if "=" in word}
+    try:
+        signature = inspect.signature(method)
+        signature.bind(*(word for word in words if "=" not in word), **named)
+        returns = str(signature.return_annotation)
+        is_awaited = inspect.iscoroutinefunction(inspect.unwrap(method)) or "Awaitable" in returns
+        wrong = "" if is_awaited == is_async else "is not asynchronous" if is_async else "is asynchronous"
+    except TypeError as error:
+        wrong = f"cannot be called as it will be ({error})"
+    if wrong:
+        yield f"{place_of(method)}: {owner}.{name} {wrong}; write {'async ' * is_async}def {call}"
 
 
 def class_breaches(cls: type[Evaluator[Any]]) -> Iterator[str]:
     """Sentences on what a class lacks to be an evaluator."""
+    here = f"{place_of(cls)}: {cls.__name__}"
     if not isinstance(getattr(cls, "kind", None), str):
-        yield f'{place_of(cls)}: {cls.__name__} has no kind; write kind: ClassVar[str] = "{cls.__name__.lower()}"'
+        yield f'{here} has no kind; write kind: ClassVar[str] = "{cls.__name__.lower()}"'
     if cls.requires is Evaluator.requires and not hasattr(cls, "needed_fields"):
-        yield f"{place_of(cls)}: {cls.__name__} does not say which fields it needs; {_NEEDED}"
-    yield from method_breaches(cls, _EVALUATE)
-    others = sorted(getattr(cls, "__abstractmethods__", frozenset[str]()) - {"evaluate"})
-    yield from (f"{place_of(cls)}: {cls.__name__} has no {name}, which its base class demands" for name in others)
+        yield f"{here} does not say which fields it needs; {_NEEDED}"
+    for name in sorted(getattr(cls, "__abstractmethods__", ())):
+        yield f"{here} has no method {name}; write async def evaluate(self, case, judge)"
+    yield from call_breaches(cls.__name__, cls.evaluate, "evaluate(self, case, judge)")
 
 
 def definition_breaches(evaluator: Evaluator[Any]) -> Iterator[str]:
     """Sentences on properties that cannot be read, and on needed fields that no case has."""
-    cls = type(evaluator)
+    here = f"{place_of(type(evaluator))}: {type(evaluator).__name__}"
+    empty = Turn() if evaluator.scope == "turn" else Conversation(turns=(Turn(),))
     for name in _WRITTEN:
         try:
             written: Any = getattr(evaluator, name)
-        except Exception as error:  # noqa: BLE001 - code of a plug-in
-            yield f"{place_of(cls)}: {cls.__name__}.{name} cannot be read ({type(error).__name__}: {error})"
-            continue
-        if name == "requires":
-            yield from _breaches_of_needs(cls, name, written)
-        elif name == "lowest_if_trivial" and written is not None:
-            yield from _breaches_of_needs(cls, name, {written})
-
-
-def _breaches_of_needs(cls: type[Evaluator[Any]], property_name: str, needs: object) -> Iterator[str]:
-    if not isinstance(needs, AbstractSet):
-        yield f"{place_of(cls)}: {cls.__name__}.{property_name} is no set of names; {_NEEDED}"
-        return
-    empty = Turn() if cls.scope == "turn" else Conversation(turns=(Turn(),))
-    for name in needs:  # pyright: ignore[reportUnknownVariableType]
-        try:
-            is_missing(empty, str(name))  # pyright: ignore[reportUnknownArgumentType]
+            if name == "requires" and not isinstance(written, AbstractSet):
+                yield f"{here}.requires is no set of names; {_NEEDED}"
+            elif name == "requires" or (name == "lowest_if_trivial" and written is not None):
+                names: Any = [written] if isinstance(written, str) else written  # pyright: ignore[reportUnknownVariableType]
+                for field in names:  # pyright: ignore[reportUnknownVariableType]
+                    is_missing(empty, field)  # pyright: ignore[reportUnknownArgumentType]
         except BrokenPromise as error:
-            yield f"{place_of(cls)}: {cls.__name__}.{property_name} {error}"
+            yield f"{here}.{name} {error}"
+        except Exception as error:  # noqa: BLE001 - code of a plug-in
+            yield f"{here}.{name} cannot be read ({type(error).__name__}: {error})"
 
 
 def checked(evaluator: Evaluator[Any], returned: object) -> Outcome:
@@ -105,13 +85,14 @@ def checked(evaluator: Evaluator[Any], returned: object) -> Outcome:
     Raises:
         BrokenPromise: it is something else, or a score with parts of other types.
     """
-    breach = None
+    if isinstance(returned, Skipped | Failure):
+        return returned
     if isinstance(returned, Score):
-        breach = next((text for name, types, text in _PARTS if not isinstance(getattr(returned, name), types)), None)
-    elif not isinstance(returned, Skipped | Failure):
+        texts = [name for name in ("explanation", "label") if not isinstance(getattr(returned, name), str | None)]
+        if not texts:
+            return returned
+        breach = f"a Score whose {texts[0]} is no text"
+    else:
         plain = isinstance(returned, int | float) or returned is None
         breach = f"{returned if plain else f'a {type(returned).__name__}'}; return Score(value=…), from 0 to 1"
-    if breach is not None:
-        place = place_of(type(evaluator).evaluate)
-        raise BrokenPromise(f"{place}: {type(evaluator).__name__}.evaluate returned {breach}")
-    return cast("Outcome", returned)
+    raise BrokenPromise(f"{place_of(type(evaluator).evaluate)}: {type(evaluator).__name__}.evaluate returned {breach}")

@@ -12,11 +12,12 @@ from collector.plugins.folder import folders
 from collector.plugins.shapes import EVALUATORS, REDACTORS, THINGS, breaches
 from collector.wording import unknown
 from evaluators.evaluator import Evaluator
-from evaluators.promises import method_breaches, place_of
+from evaluators.promises import call_breaches, place_of
 
 CONVERSATIONAL = "conversational_"
 """Begins the name of a kind that does for conversations what another one does for turns."""
 
+_ASK = "ask(self, prompt, reply, *, logprobs=False, samples=1)"
 _OURS = ("collector", "evaluators")
 
 
@@ -75,7 +76,7 @@ def judge_class(reference: str) -> Any:
     loaded: Any = _import(reference)
     if not (isinstance(loaded, type) and callable(getattr(loaded, "ask", None))):
         raise ConfigError(f"{reference!r} is not a judge; write a class with `model` and `ask`, see evaluators.Judge")
-    _refuse(method_breaches(loaded, "ask(self, prompt, reply, *, logprobs=False, samples=1)"))  # pyright: ignore[reportUnknownArgumentType]
+    _refuse(call_breaches(loaded.__name__, getattr(loaded, "ask", None), _ASK))  # pyright: ignore[reportUnknownArgumentType]
     return loaded  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -94,13 +95,13 @@ def detector(name: str) -> Any:
     Raises:
         ConfigError: there is no factory, or it makes none.
     """
-    factory = redactor(name)
+    factory, made, why = redactor(name), None, "it returned none"
     try:
         made = factory()
-    except Exception as error:
-        raise ConfigError(f"{place_of(factory)}: {name} makes no detector ({type(error).__name__}: {error})") from error
+    except Exception as error:  # noqa: BLE001 - code of a plug-in
+        why = f"{type(error).__name__}: {error}"
     if not callable(made):
-        raise ConfigError(f"{place_of(factory)}: {name} must return a function of a text, not {type(made).__name__}")
+        raise ConfigError(f"{place_of(factory)}: {name} must return a function of a text ({why})")
     return made
 
 

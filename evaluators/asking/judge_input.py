@@ -173,18 +173,11 @@ def is_missing(case: Turn | Conversation, name: str) -> bool:
     if is_program_field(name):
         return not isinstance(case, Turn) or case.program_fields.get(name) in (None, "")
     if name not in case.__dataclass_fields__:
-        thing = "turn" if isinstance(case, Turn) else "conversation"
-        raise BrokenPromise(f"names {name!r}, which no {thing} has; {suggestion(name, _fields_of(case))}")
+        whose, prefix = ("turn", "") if isinstance(case, Turn) else ("conversation", "turns.")
+        known = suggestion(name, (f"{prefix}{field}" for field in TURN_FIELDS))
+        raise BrokenPromise(f"names {name!r}, which no {whose} has; {known}")
     value = getattr(case, name)
     return value is None or (name in _ABSENT_IF_EMPTY and not value)
-
-
-def _fields_of(case: Turn | Conversation) -> list[str]:
-    return (
-        [*TURN_FIELDS]
-        if isinstance(case, Turn)
-        else [*case.__dataclass_fields__, *(f"turns.{name}" for name in TURN_FIELDS)]
-    )
 
 
 _DEEPEST = 60

@@ -71,7 +71,6 @@ async def test_a_bug_is_a_failure_that_tells_nothing_of_the_text(caplog):
         ("the user's secret", "Doing.evaluate returned a str; return"),
         (Score(value=1.0, explanation=5), "Doing.evaluate returned a Score whose explanation is no text"),
         (Score(value=1.0, label=5), "Doing.evaluate returned a Score whose label is no text"),
-        (Score(value=1.0, details=[]), "Doing.evaluate returned a Score whose details are no mapping"),
     ],
 )
 async def test_what_is_no_outcome_is_told_with_the_line_of_the_method(returned, sentence):

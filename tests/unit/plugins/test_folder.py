@@ -177,9 +177,17 @@ def test_the_folder_is_beside_the_file_wherever_the_command_runs(
             "mine/mine.py, line 7: an exporter is a class with Settings, open, export; write Settings",
         ),
         ("mine.py", EXPORTER.replace("async def export", "def export"), "Webhook.export is not asynchronous"),
-        ("mine.py", EXPORTER.replace("def open", "async def open"), "line 7: open is no context manager; write"),
+        (
+            "mine.py",
+            EXPORTER.replace("def open", "async def open"),
+            "line 7: open is no context manager; write @classmethod",
+        ),
         ("mine.py", DIALECT.replace('("acme.*",)', '"acme.*"'), "line 4: evidence of the dialect 'acme' is one text"),
-        ("mine.py", DIALECT.replace("span, records:", "span:"), "line 4: read of the dialect 'acme' cannot be called"),
+        (
+            "mine.py",
+            DIALECT.replace("span, records:", "span:"),
+            "line 4: the dialect acme.read cannot be called as it will be",
+        ),
         ("my-own.py", "", "mine/my-own.py: is no name of a module; use letters, digits and _"),
     ],
     ids=[
@@ -284,9 +292,13 @@ def test_a_judge_or_a_detector_that_cannot_be_used(
 def test_a_detector_of_a_factory_that_makes_none(folder: Path) -> None:
     (folder / "people.py").write_text("def employees(): return None\ndef raising(): return 1 / 0")
     check(configuration(), str(folder.parent / "my.yaml"))
-    with pytest.raises(ConfigError, match=r"people.py, line 1: people:employees must return a function of a text"):
+    with pytest.raises(
+        ConfigError, match=r"people.py, line 1: people:employees must return a function of a text \(it returned none\)"
+    ):
         plugins.detector("people:employees")
-    with pytest.raises(ConfigError, match=r"people.py, line 2: people:raising makes no detector \(ZeroDivisionError"):
+    with pytest.raises(
+        ConfigError, match=r"people.py, line 2: people:raising must return a function of a text \(ZeroDivisionError"
+    ):
         plugins.detector("people:raising")
 
 
