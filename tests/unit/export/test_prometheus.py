@@ -167,7 +167,7 @@ async def test_a_million_names_make_a_bounded_number_of_series():
 async def test_a_taken_port_is_a_configuration_error():
     context = ExportContext(telemetry=Telemetry())
     async with PrometheusExporter.open(PrometheusSettings(port=0), context) as first:
-        with pytest.raises(ConfigError, match="write another export.prometheus.port"):
+        with pytest.raises(ConfigError, match=r"write another export\.prometheus\.port"):
             async with PrometheusExporter.open(PrometheusSettings(port=first.port), context):
                 pass
 
