@@ -22,8 +22,7 @@ from evaluators.judge import Answer, Judge, Prompt, R, Token, Verdict
 from evaluators.judges.completions import Choice
 from evaluators.judges.requests import Chat, Question, question_of, question_with_subject_first, text_of
 from evaluators.packs.ask_pack import ask_pack
-from evaluators.packs.packed_answer import PackReply
-from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt
+from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt, PackReply
 from evaluators.results import Failure, Outcome, Score, Skipped, Usage
 
 _LONGEST_EXCERPT = 300

@@ -39,7 +39,7 @@ from collector.errors import BadInput
 from collector.records.feedback import FeedbackEntry, cut, stated
 from collector.records.noted_turns import NotedTurn
 from collector.records.ready_made import LONGEST_ID
-from collector.records.sent_documents import digest_of
+from collector.records.references import digest_of
 from evaluators.cases import Feedback, Turn
 from evaluators.records import to_dict
 

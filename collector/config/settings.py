@@ -24,7 +24,7 @@ from collector.otlp.span import EVENT_NAME
 from collector.page.settings import PageSettings
 from collector.receive.access import AuthSettings, OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.attributes import is_reserved
-from collector.records.sent_documents import LONGEST_NAME
+from collector.records.references import LONGEST_NAME
 from collector.redact.open_redactor import RedactSettings
 from collector.section import Section
 from evaluators.asking.sight import Sight

@@ -1,20 +1,28 @@
-"""The evaluate stage: opens a processor for each partition of the turns log."""
+"""The evaluate stage: opens a processor for each partition of the turns log.
+
+The processor of one partition of the turns log: its state, its jobs, and what is committed of them.
+"""
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
 
 from collector.errors import BadInput
+from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
 from collector.evaluate.deferred.deferred_evaluations import Deferral, DeferredEvaluations
 from collector.evaluate.deferred.logged_journal import LoggedJournal
-from collector.evaluate.outcomes import OutcomeCounter
-from collector.evaluate.partition_processor import Drawing, PartitionProcessor, PartitionStart
+from collector.evaluate.outcomes import Due, End, OutcomeCounter
 from collector.evaluate.partition_state import PartitionState, StateLimits
-from collector.evaluate.plan import Plan
+from collector.evaluate.plan import Job, Plan
 from collector.evaluate.recovery.configurations import (
     UNNUMBERED,
     Configurations,
@@ -25,12 +33,285 @@ from collector.evaluate.recovery.configurations import (
 )
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.ledger import Ledger, end_offset
-from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, RetainedOffsets, SampleRates
 from collector.evaluate.recovery.sample_rate_notes import SampleRateNotes
 from collector.evaluate.recovery.snapshot_writer import SnapshotWriter
 from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.scheduling.jobs import PartitionJobs
 from collector.logs.log import Committed, Log, StoredRecord
+from collector.records.shared_records import is_shared
+
+EVICTION_SHARE, MAX_EVICTIONS = 0.01, 500
+"""Share of the open conversations that are evicted together, to save control records; and at most how many."""
+
+_OFFSET = attrgetter("offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The rates in force `now`, and the rates that earlier records were drawn with, each up to an offset."""
+
+    now: SampleRates
+    former: tuple[tuple[int, SampleRates], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStart:
+    """From where a partition is continued.
+
+    `resumed` is what was committed when records below `delivered` had been delivered; a replay skips what was done by
+    then.
+    """
+
+    partition: int
+    resumed: CommitMetadata
+    delivered: int = 0
+    drawing: Drawing | None = None
+    configurations: Configurations | None = None
+
+    def was_over(self, job: Job) -> bool:
+        """Whether a job was neither pending nor waiting at the commit."""
+        return job.trigger_offset < self.resumed.done_below_of(job.assignment.evaluator.name, self.delivered)
+
+
+class _Position(NamedTuple):
+    """Everything that records below `done_below` led to is done; a restart reads from `low` on.
+
+    `pending` are the offsets of the oldest records that led to an evaluation that is not done, by evaluator.
+    """
+
+    done_below: int
+    low: ReplayPoint
+    pending: Mapping[str, int]
+
+
+@dataclass(eq=False, repr=False)
+class PartitionProcessor:
+    """Delivers records to the state, and the evaluations that become due to the jobs. Neither knows the other.
+
+    Without `snapshots` none are written.
+    """
+
+    state: PartitionState
+    jobs: PartitionJobs
+    outcomes: OutcomeCounter
+    start: PartitionStart
+    _: KW_ONLY
+    limits: StateLimits
+    snapshots: SnapshotWriter | None = None
+    budget: BudgetController | None = None
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self._ledger = self.jobs.ledger
+        self._partition = self.start.partition
+        self._configurations = self.start.configurations
+        self._last_switch = self.start.configurations.switches[-1][0] if self.start.configurations else 0
+        self._retained = RetainedOffsets()
+        self._waiting: deque[tuple[Job, Job | None]] = deque()
+        self._is_replay = True
+
+    @property
+    def in_flight(self) -> int:
+        """How many evaluations are due and have not ended."""
+        return len(self.jobs) + len(self._waiting)
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next session window closes or is removed, or a wait for a reference ends."""
+        references = self.state.references
+        due_at = references.due_at if references.is_used else None
+        for sessions in self.state.conversations.values():
+            at = sessions.due_at
+            if at is not None and (due_at is None or at < due_at):
+                due_at = at
+        return due_at
+
+    def _position(self) -> _Position:
+        """The end of the finished records, and the oldest record that a window, a retained offset, a wait or a pending
+        job needs.
+        """
+        # Not the delivered offset: open windows and pending jobs are only in memory, and a restart rebuilds them from
+        # their records. What waits for a reference is as much in flight as a job: else a replay from its record on
+        # would take parts of conversations for whole ones.
+        state, references = self.state, self.state.references
+        points = [sessions.low_watermark for sessions in state.conversations.values()]
+        pending, low_of_jobs = dict(self.jobs.oldest_triggers), self.jobs.low_watermark
+        low_of_references = None
+        if references.is_used:
+            low_of_references = references.low_watermark
+            for name, offset in references.oldest_triggers.items():
+                pending[name] = min(offset, pending.get(name, offset))
+        done = min(pending.values(), default=state.next_offset)
+        self._retained.release(done)
+        points += [low_of_jobs, self._retained.low_watermark, low_of_references]
+        low = min(filter(None, points), default=None, key=_OFFSET)
+        return _Position(done, state.replay_point if low is None else low, pending)
+
+    @property
+    def low_watermark(self) -> int | None:
+        """The oldest record that is still needed."""
+        return self._position().low.offset
+
+    @property
+    def metadata(self) -> str:
+        """The state that a restart needs beside the two offsets."""
+        done, low, pending = self._position()
+        drawing, configurations = self.start.drawing if pending else None, self._configurations
+        former = tuple(rates for rates in drawing.former if rates[0] > low.offset) if drawing else ()
+        return CommitMetadata(
+            ledger_offset=self._ledger.start_offset,
+            done_below=done,
+            replay_point=low,
+            pending=pending or None,
+            sampled=drawing.now if drawing else None,
+            former=former,
+            configuration=configurations.number_at(low.offset) if configurations else 0,
+            past=configurations.past_at(low.offset, self.start.resumed.past) if configurations else (),
+        ).to_json()
+
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        """Rebuild the state; jobs that were pending at the stop are made again, unless a newer one supersedes them."""
+        jobs: dict[str, Job] = {}  # by the id under which each became due
+        for record in records:
+            for job in await self.state.apply(record):
+                # It may have been done by another definition of its evaluator.
+                if not self.start.was_over(job) and not self.jobs.is_known(job):
+                    for replaced in [jobs.pop(name) for name in job.supersedes if name in jobs]:
+                        self._count(replaced, "resumed")
+                        self._count(replaced, "superseded")
+                    jobs[job.evaluation_id] = job
+            self._retain(record.offset)
+            if is_shared(record):  # by very many turns
+                await asyncio.sleep(0)
+        if self.snapshots is not None:
+            self.snapshots.note_work()
+        for job in jobs.values():
+            self._count(job, "resumed")
+        await self._submit(jobs.values(), resumed=True)
+
+    def _count(self, job: Job, outcome: Due | End) -> None:
+        self.outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, outcome)
+
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        """Process new records; waits while a judge's bulkhead is full."""
+        if self._is_replay:
+            self._end_replay()
+        for are_snapshots, group in groupby(records, lambda record: record.headers == SNAPSHOT_HEADERS):
+            batch = list(group)
+            if are_snapshots:
+                await self._validate_snapshots(batch)
+            for record in batch:
+                await self._process(record)
+                if is_shared(record):
+                    await asyncio.sleep(0)
+        position = self._position()
+        if self.snapshots is not None:
+            for monitor, conversation_id in await self.snapshots.write(position.done_below):
+                await self._close_early({monitor: [conversation_id]})
+                position = self._position()
+        if records:  # by the log's time: turns of a backlog carry times that pass much faster
+            await self._ledger.checkpoint(self.state.next_offset, position.low.offset, records[-1].timestamp)
+
+    def _end_replay(self) -> None:
+        """From now on what the state applies is counted, and is demand."""
+        self._is_replay = False
+        self.state.outcomes = self.outcomes
+        if self.budget is not None:
+            self.state.on_demand = partial(self.budget.add_demand, self._partition)
+
+    async def _process(self, record: StoredRecord) -> None:
+        await self.jobs.wait_for_oldest(record.offset, self.limits.pending_records)
+        if self.budget is not None and self.budget.is_decision_due(self._partition, now := self.clock()):
+            await self._set_rates(self.budget, now, record.offset)
+        if jobs := await self.state.apply(record):
+            await self._submit(jobs)
+        self._retain(record.offset)
+        while candidates := self._eviction_candidates():
+            await self._close_early(candidates)
+
+    async def _validate_snapshots(self, records: Sequence[StoredRecord]) -> None:
+        """Decide which of the next records, all of them snapshots, are still valid."""
+        # Decided for the whole batch before its first record is applied, and written down: a replay that begins behind
+        # the last change of a conversation could not tell that its snapshot is outdated.
+        validity = self.state.windows.validate_snapshots(records)
+        if validity:
+            await self._apply_control(ControlRecord(offset=records[0].offset, snapshot_validity=validity))
+
+    async def _apply_control(self, control: ControlRecord) -> None:
+        """Write a control record, then apply it."""
+        # In this order: an effect without its record could not be repeated by a replay. A record without its effect,
+        # after a crash between the two, is applied by the replay.
+        await self._ledger.append(control.to_record(self._partition))
+        await self._submit(self.state.apply_control(control))
+
+    async def _set_rates(self, budget: BudgetController, now: float, offset: int) -> None:
+        """Set the rates from an offset on, from the past alone."""
+        rates, saved = budget.decide_rates(self._partition, now)
+        await self._ledger.retain_from_end()  # before the append: the end afterwards would already come after it
+        await self._apply_control(ControlRecord(offset=offset, rates=rates, budget=saved))
+
+    def _retain(self, offset: int) -> None:
+        if released := self.state.windows.take_released():
+            self._retained.retain(released, offset)
+
+    async def _submit(self, jobs: Collection[Job], *, resumed: bool = False) -> None:
+        """Hand jobs over, as the newest plan makes them; waits while a judge's bulkhead is full."""
+        waiting = self._waiting = deque((job, self._by_newest(job)) for job in jobs)
+        try:
+            while waiting:
+                pack = [made for job, made in _next_pack(waiting) if not self._is_over(job, made) and made is not None]
+                if pack:
+                    await self.jobs.submit(*pack, resumed=resumed)
+        finally:
+            while waiting:  # the partition is revoked
+                self._count(waiting.popleft()[0], "reassigned")
+
+    def _by_newest(self, job: Job) -> Job | None:
+        """The job as the newest plan makes it; None if that has its evaluator no more."""
+        if self._configurations is None or job.trigger_offset >= self._last_switch:
+            return job
+        return self._configurations.by_newest(job)
+
+    def _is_over(self, job: Job, made: Job | None) -> bool:
+        """Whether a job has ended, and counted as such: any plan has made it, or the newest has its evaluator no more.
+
+        `made` is the job as the newest plan makes it.
+        """
+        others: Sequence[Job] = ()
+        if self._configurations is not None:
+            others = (*self._configurations.by_others(job), made or job)
+        if self.jobs.is_known(job, *others):
+            self._count(job, "duplicate")
+            return True
+        if made is None:
+            self._count(job, "removed")
+        return made is None
+
+    async def _close_early(self, candidates: Mapping[str, Sequence[str]]) -> None:
+        await self._apply_control(ControlRecord(offset=self.state.next_offset, evictions=candidates))
+        self._retain(self.state.next_offset - 1)
+
+    def _eviction_candidates(self) -> dict[str, list[str]]:
+        """The oldest conversations of monitors that are beyond the limits."""
+        return {
+            name: sessions.oldest(min(MAX_EVICTIONS, max(1, int(len(sessions) * EVICTION_SHARE))))
+            for name, sessions in self.state.conversations.items()
+            if len(sessions) > self.limits.conversations or sessions.size > self.limits.bytes
+        }
+
+
+def _next_pack(waiting: deque[tuple[Job, Job | None]]) -> Sequence[tuple[Job, Job | None]]:
+    """Take the first job, and those that are one pack with it: each as it became due, and as it is made now."""
+    first = waiting.popleft()
+    made = first[1]
+    if made is None or not made.assignment.pack or (pack := made.pack) is None:
+        return [first]
+    others = [pair for pair in waiting if pair[1] is not None and pair[1].pack == pack]
+    for pair in others:
+        waiting.remove(pair)
+    return [first, *others]
+
 
 logger = logging.getLogger(__name__)
 

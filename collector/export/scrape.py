@@ -9,7 +9,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
-from collector.admission.http_server import serving
+from collector.admission.listener import serving
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import REFUSED_CONNECTIONS

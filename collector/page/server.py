@@ -36,7 +36,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from collector.admission.fair_limit import address_key
-from collector.admission.http_server import serving
+from collector.admission.listener import serving
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.retry.request import append_requests
 from collector.logs.log import RETRY, Log, LogUnavailable, OpenFold

@@ -17,7 +17,7 @@ from typing import Literal
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from collector.admission.http_server import serving
+from collector.admission.listener import serving
 from collector.admission.shared_port import SharedPort
 from collector.logs.log import Log
 from collector.otlp.decode import Signal

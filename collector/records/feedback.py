@@ -15,7 +15,7 @@ from collector.errors import BadInput
 from collector.logs.log import Headers, Record, StoredRecord
 from collector.records.json import record_of
 from collector.records.ready_made import LONGEST_ID
-from collector.records.sent_documents import LONGEST_NAME, all_of, digest_of, plain_value, sent_fields, sent_ids
+from collector.records.references import LONGEST_NAME, all_of, digest_of, plain_value, sent_fields, sent_ids
 from evaluators.cases import Feedback, Turn
 from evaluators.records import to_dict, to_json
 from evaluators.results import Sampling

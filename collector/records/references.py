@@ -1,9 +1,13 @@
-"""References: what is known of a turn or a conversation apart from it, as JSON from outside and in the turns log."""
+"""References: what is known of a turn or a conversation apart from it, as JSON from outside and in the turns log.
 
-from collections.abc import Iterator, Mapping, Sequence
+The reading of what senders say about turns: feedback and references have ids and lists of documents in common.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import orjson
 
@@ -12,9 +16,77 @@ from collector.logs.log import Headers, Log, Record, StoredRecord
 from collector.records.foreign_shapes import tool_call_fields
 from collector.records.json import record_of
 from collector.records.nesting import refuse_depth
-from collector.records.sent_documents import LONGEST_NAME, all_of, digest_of, plain_value, sent_fields, sent_ids
+from collector.records.ready_made import LONGEST_ID
+from collector.records.tenants import id_in_tenant
+from collector.wording import suggestion
 from evaluators.cases import Json, ToolCall
 from evaluators.records import to_dict, to_json
+
+T = TypeVar("T")
+
+
+LONGEST_NAME = 100
+"""Characters of a name that a sender gives."""
+
+
+def sent_fields(document: object, what: str, example: str, known: Collection[str]) -> dict[str, Any]:
+    """The fields of a document; those that are null count as left out.
+
+    Raises:
+        BadInput: it is no object, or has keys that nobody knows. The message says `what` it is not.
+    """
+    if not isinstance(document, Mapping):
+        raise BadInput(f"not {what}: an object is needed, like {example}")
+    fields = {name: value for name, value in cast("Mapping[str, Any]", document).items() if value is not None}
+    for name in fields:
+        if name not in known:
+            key = str(name)[:LONGEST_NAME]
+            raise BadInput(f"not {what}: unknown key {key!r}; {suggestion(key, sorted(known))}")
+    return fields
+
+
+def sent_ids(fields: Mapping[str, Any], names: Sequence[str], tenant: str | None) -> dict[str, str]:
+    """The ids among the fields, as the logs have them. Raises BadInput."""
+    return {name: _sent_id(name, fields[name], tenant) for name in names if name in fields}
+
+
+def digest_of(tenant: str | None, content: Mapping[str, Any]) -> str:
+    """The id of what was sent: the same content of the same sender is the same."""
+    return hashlib.sha256(orjson.dumps([tenant, content], option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+
+
+def _sent_id(name: str, value: object, tenant: str | None) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID:
+        raise BadInput(f"{name}: a text of 1 to {LONGEST_ID} characters is needed")
+    if name in ("trace_id", "span_id"):
+        return value.lower()
+    return id_in_tenant(value, tenant) if tenant is not None and name in ("turn_id", "conversation_id") else value
+
+
+def plain_value(value: bytes, what: str) -> Any:
+    """The JSON of a record. Raises BadInput, which says `what` it is not."""
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        raise BadInput(f"not {what}: not JSON") from None
+
+
+def all_of(documents: Sequence[object], noun: str, read: Callable[[object], T]) -> list[T]:
+    """The documents as `read` makes them: all of them, or none.
+
+    Raises:
+        BadInput: one is none; says which.
+    """
+    entries: list[T] = []
+    for number, document in enumerate(documents, 1):
+        try:
+            entries.append(read(document))
+        except BadInput as error:
+            if len(documents) == 1:
+                raise
+            raise BadInput(f"{noun} {number} of {len(documents)}: {error}") from None
+    return entries
+
 
 REFERENCE_HEADERS: Headers = (("reference", b"1"),)
 COPY_HEADERS: Headers = (("reference", b"copy"),)

@@ -11,8 +11,7 @@ import orjson
 from evaluators.answers.schemas import schema_text
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
-from evaluators.packs.packed_answer import PackReply
-from evaluators.packs.packed_prompt import PackPrompt
+from evaluators.packs.packed_prompt import PackPrompt, PackReply
 from evaluators.results import Usage
 
 

@@ -12,8 +12,7 @@ from evaluators.errors import MethodUnavailable
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.apis.deciding import DecisionRequest, NumberedQuestion, number_questions
 from evaluators.judges.completions import estimated_tokens
-from evaluators.judges.endpoint import CostTracker, DecidingOptions, DecidingSettings
-from evaluators.judges.endpoint_judge import EndpointJudge
+from evaluators.judges.endpoint import CostTracker, DecidingOptions, DecidingSettings, EndpointJudge
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
 from evaluators.questions import Decision, deciding_model
 

@@ -16,8 +16,7 @@ from evaluators.judges.apis.payload import object_in, objects, text
 from evaluators.judges.apis.writing import bearer
 from evaluators.judges.completions import Completion, estimated_tokens, usage_of
 from evaluators.judges.connection import Connecting
-from evaluators.judges.endpoint import CostTracker, Endpoint, EndpointOptions, EndpointSettings
-from evaluators.judges.endpoint_judge import EndpointJudge
+from evaluators.judges.endpoint import CostTracker, Endpoint, EndpointJudge, EndpointOptions, EndpointSettings
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
 
 OPENAI = "https://api.openai.com/v1"

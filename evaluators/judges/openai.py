@@ -19,8 +19,7 @@ from evaluators.errors import JudgeError, JudgeReplyInvalid
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.capabilities import Capabilities, LearntCapabilities, QuestionAttempt
 from evaluators.judges.completions import Choice, Completion, estimated_tokens
-from evaluators.judges.endpoint import CostTracker, RequestOutdated, WritingOptions, WritingSettings
-from evaluators.judges.endpoint_judge import EndpointJudge
+from evaluators.judges.endpoint import CostTracker, EndpointJudge, RequestOutdated, WritingOptions, WritingSettings
 from evaluators.judges.error_mapping import ABOUT_QUESTION, HttpStatusError, complaint_text, meaning_of, to_judge_error
 from evaluators.judges.own_words import words_beside
 from evaluators.judges.requests import (
@@ -37,8 +36,7 @@ from evaluators.judges.requests import (
     with_text,
 )
 from evaluators.packs.ask_pack import ask_pack
-from evaluators.packs.packed_answer import PackReply
-from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt, pack_schema
+from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt, PackReply, pack_schema
 
 _SAMPLING_TEMPERATURE = 1.0
 _CACHE_KEY = "prompt_cache_key"

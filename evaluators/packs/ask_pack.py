@@ -7,8 +7,7 @@ from evaluators.asking.prompt_isolation import keys_request
 from evaluators.errors import JudgeReplyInvalid
 from evaluators.judges.completions import Choice
 from evaluators.judges.requests import Chat, messages_of_pack
-from evaluators.packs.packed_answer import Entry, PackReply, read_pack
-from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt
+from evaluators.packs.packed_prompt import Entry, NamedQuestion, PackPrompt, PackReply, read_pack
 
 Complete: TypeAlias = Callable[[Chat, Sequence[NamedQuestion]], Awaitable[Choice]]
 """Sends messages that ask these questions, and gives the answer."""

@@ -15,8 +15,7 @@ from evaluators.attacks.read_material import ReadMaterials
 from evaluators.errors import JudgeDenied, JudgeError, JudgeRejected, JudgeReplyInvalid
 from evaluators.judge import Answer, Judge, Prompt, R, Verdict, decides, takes_packs
 from evaluators.judges.wrapper import JudgeWrapper
-from evaluators.packs.packed_answer import PackReply, decided_entries
-from evaluators.packs.packed_prompt import PackedQuestion, pack_questions
+from evaluators.packs.packed_prompt import PackedQuestion, PackReply, decided_entries, pack_questions
 from evaluators.results import Usage
 
 

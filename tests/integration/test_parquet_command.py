@@ -23,8 +23,14 @@ from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.commands.parquet import parquet as day_files
-from collector.commands.parquet.columns import EVALUATION_COLUMNS, LABEL_COLUMNS
-from collector.commands.parquet.parquet import DONE, PARTLY, ParquetOptions, write_parquet
+from collector.commands.parquet.parquet import (
+    DONE,
+    EVALUATION_COLUMNS,
+    LABEL_COLUMNS,
+    PARTLY,
+    ParquetOptions,
+    write_parquet,
+)
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.logs.log import Record

@@ -21,12 +21,11 @@ from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.evaluate.partition_processor import PartitionProcessor
 from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.sampling.draw import draw
 from collector.evaluate.scheduling.dispatch import BulkheadLimits, Clocks, Dispatcher
-from collector.evaluate.stage import EvaluateStage, StageReports, StageTiming
+from collector.evaluate.stage import EvaluateStage, PartitionProcessor, StageReports, StageTiming
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import TICK, Committed, Record, StoredRecord
 from collector.logs.memory import MemoryLog

@@ -29,7 +29,7 @@ import aiohttp
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from collector.admission.http_server import serving
+from collector.admission.listener import serving
 from collector.admission.shared_port import SharedPort
 from collector.config.configured import Config
 from collector.config.settings import LogSettings

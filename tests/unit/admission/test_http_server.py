@@ -14,7 +14,7 @@ import uvloop
 from aiohttp import web
 from test_access import make_certificates
 
-from collector.admission.http_server import serving
+from collector.admission.listener import serving
 
 
 async def _beyond_the_cap() -> bytes:

@@ -12,8 +12,7 @@ from faulty_judge import Faults, FaultyJudge
 from pydantic import BaseModel, Field
 
 from collector.demo.application import TOPICS
-from collector.demo.judge import FINGERPRINT, MODEL, serve_judge
-from collector.demo.judge_answers import closeness, spread_around
+from collector.demo.judge import FINGERPRINT, MODEL, closeness, serve_judge, spread_around
 from evaluators.answers.expected_score import score_distribution
 from evaluators.cases import Turn
 from evaluators.errors import JudgeReplyInvalid, JudgeUnavailable

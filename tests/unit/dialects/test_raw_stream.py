@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from collector.dialects.raw_stream import parse_raw_stream
+from collector.dialects.traceloop import parse_raw_stream
 
 
 def lines(*chunks: Any, beginning: str = "") -> str:

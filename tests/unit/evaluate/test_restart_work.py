@@ -14,12 +14,11 @@ import pytest
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, parse_snapshot
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.evaluate.partition_processor import PartitionProcessor
 from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.recovery.snapshot_writer import TURNS_PER_SNAPSHOT_TURN
 from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
-from collector.evaluate.stage import EvaluateStage
+from collector.evaluate.stage import EvaluateStage, PartitionProcessor
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import TICK, Committed, Record, StoredRecord
 from collector.logs.memory import MemoryLog

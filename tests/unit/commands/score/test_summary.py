@@ -3,7 +3,7 @@
 import pytest
 from evaluation_samples import bare
 
-from collector.commands.score.summary import ScoreSummary, as_json, as_table, below, summarize
+from collector.commands.score.score import ScoreSummary, as_json, as_table, below, summarize
 
 
 def test_the_interval_of_independent_scores_is_the_plain_one() -> None:
