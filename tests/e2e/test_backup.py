@@ -35,7 +35,7 @@ def trace() -> tuple[str, bytes]:
 
 
 async def test_a_copy_made_while_the_service_writes_is_whole_and_a_service_starts_from_it(tmp_path: Path) -> None:
-    [code] = re.findall(r'^python -c "(.*)"$', PAGE, re.MULTILINE)
+    [code] = re.findall(r'^\(umask 077; python -c "(.*)"\)$', PAGE, re.MULTILINE)
     config = {
         "log": {"kind": "sqlite", "path": "evalstream.db"},
         "assemble": {"idle_timeout": "500ms"},

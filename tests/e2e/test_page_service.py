@@ -112,7 +112,7 @@ async def labelled_and_killed(folder: Path, **changes: Any) -> None:
         await until_metric(process, 'evalstream_judge_agreement_labels{evaluator="helpful"', 1.0)
         found = await calibrated(process)
         assert (found["segments"][0]["labels"], found["threshold"]) == (1, 0.5)
-        assert "do not say how they were drawn" in found["notes"][0]
+        assert "does not say how they were drawn" in found["notes"][0]
 
 
 async def until_metric(process: ServiceProcess, prefix: str, value: float) -> None:

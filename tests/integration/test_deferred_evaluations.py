@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 from collector.cli import app
 from collector.config.loading import load
 from collector.demo.judge import completion
+from collector.evaluate.budget.controller import PartitionBudget
 from collector.logs.log import Record
 from collector.records.json import turn_to_json
 from collector.service import evaluate as deferred
@@ -287,8 +288,9 @@ async def test_what_has_no_room_is_shed_and_what_was_sent_is_not(tmp_path: Path)
         assert outcomes == {"scored": COUNT + 5 - len(shed), "shed": len(shed)}
 
 
-async def test_the_budget_of_a_day_has_what_waits(tmp_path: Path) -> None:
+async def test_the_budget_of_a_day_has_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour's is not blocked by what is paid hours later."""
+    monkeypatch.setattr(PartitionBudget, "is_first_spent", lambda *_: False)  # the rates of a start judge all
     async with batch_server(looks=10**9) as server:
 
         def change(config: dict[str, Any]) -> None:

@@ -148,6 +148,6 @@ async def test_every_place_waits_for_a_log_that_is_away(world: World, monkeypatc
     assert failed >= {
         "calibration/agreement_watch.py", "calibration/feedback_stage.py", "evaluate/recovery/snapshot_writer.py",
         "evaluate/recovery/generated_steps.py", "evaluate/recovery/ledger.py", "logs/journal/guard.py",
-        "page/sums_history.py", "receive/otlp_ingest.py", "records/epochs.py",
+        "page/score_series.py", "receive/otlp_ingest.py", "records/epochs.py",
     }, sorted(failed)  # fmt: skip
     assert len(outage.places) > len(failed)

@@ -36,6 +36,8 @@ IN_INCIDENTS = {
     series.VERSION_REPLACED,
     series.DROP_BEFORE,
     series.DROP_LEVEL,
+    series.DROP_AFTER,
+    series.DROP_SETTLED,
     series.SCORE_FALL,
     series.DROP_RECOVERED,
     series.RECOVERY_NULL,

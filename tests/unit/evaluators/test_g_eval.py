@@ -54,7 +54,7 @@ def test_exactly_one_of_criteria_and_steps(fields):
         ({"evaluation_params": ["actual_output", "actual_output"]}, "named twice"),
         ({"evaluation_params": []}, "too_short"),
         ({"evaluation_params": ["answer"]}, "literal_error"),
-        ({"treshold": 0.5}, "extra_forbidden"),
+        ({"treshold": 0.5}, "did you mean 'threshold'?"),
         ({"criteria": "  "}, "pattern"),
     ],
 )

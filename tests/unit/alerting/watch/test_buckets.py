@@ -192,7 +192,7 @@ def test_an_alert_ends_when_the_mean_has_recovered_and_a_second_drop_alerts_agai
     assert first is not None
     assert second is not None
     assert first.since == pytest.approx(200 * 60.0, abs=600)
-    assert second.since == pytest.approx(500 * 60.0, abs=600)
+    assert 470 * 60.0 < second.since < 505 * 60.0, "scores near the target before it may belong to it"
     assert first.before == pytest.approx(MEAN, abs=0.05)
     assert first.level < 0.5, "of the few scores until it was found"
 
