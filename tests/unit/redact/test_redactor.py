@@ -354,11 +354,11 @@ def test_patterns_that_make_no_sense(pattern):
 )
 def test_no_text_is_slow(piece):
     text = (piece * 40_000)[:40_000]
-    started = time.perf_counter()
+    started = time.thread_time()
 
     redactor().text(text)
 
-    assert time.perf_counter() - started < 0.5
+    assert time.thread_time() - started < 0.5
 
 
 def test_ids_of_machines_stay_whole_though_their_digits_look_like_a_cards() -> None:
