@@ -81,11 +81,12 @@ class Recorders:
         return [record.value for record in self.delivered]
 
     async def until(self, condition: Callable[[], object], patience: float = 60.0) -> None:
-        """Wait until the condition holds; it is looked at whenever a fold is given something."""
+        """Wait until the condition holds; it is looked at whenever a fold is given something, and ten times a second."""
         async with asyncio.timeout(patience):
             while not condition():
                 self.changed.clear()
-                await self.changed.wait()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self.changed.wait(), 0.1)
 
 
 @asynccontextmanager
