@@ -329,7 +329,8 @@ def test_a_folder_that_it_may_not_write_is_one_sentence_and_status_2(image: Stor
     done = image.run("run", "--config", "/etc/evalstream/evalstream.yaml", options=options)
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
-        r"evalstream: log: /data/evalstream\.db: .*; see that the folder exists and can be written\n", done.stderr
+        r"evalstream: log: /data/evalstream\.db: .*; see that the folder exists and can be written \(log\.path\)\n",
+        done.stderr,
     )
 
 

@@ -195,6 +195,6 @@ def assert_within_budget(ledger: list[Evaluation], counted: list[Counter[tuple[s
     calls = [each.cost_usd for each in costly if each.cost_usd]
     assert calls, "something is judged"
     assert sum(calls) <= USD_PER_HOUR + 4 * max(calls), "each of four processes may pass its share by a call"
-    assert {each.reason for each in costly if not each.cost_usd} == {"over_budget"}
-    assert all(0.0 < each.sampling.probability < 1.0 for each in costly)
+    assert {each.reason for each in costly if not each.cost_usd} <= {"over_budget"}
+    assert all(0.0 < each.sampling.probability <= 1.0 for each in costly), "a start judges all, for a minute's money"
     assert sum(each["costly", "sampled_out"] for each in counted) > 0

@@ -87,5 +87,5 @@ async def test_a_page_says_that_the_judge_has_changed(tmp_path: Path) -> None:
         judge.score = 4
         await service.logs.turns.append([record(number) for number in range(SCORED, SCORED + 100)])
         text = await page_of(hook)
-    assert "The judge has changed: its scores of 1" in text
+    assert "The judge has changed: 1" in text
     assert "earlier cases" in text
