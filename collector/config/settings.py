@@ -1,7 +1,4 @@
-"""The configuration file's keys, as models. Each part of the service declares its own; this file puts them together.
-
-The configuration of feedback: how long it waits, whose is believed, and what its numbers mean.
-"""
+"""The configuration file's keys, as models. Parts of the service declare their own; this file puts them together."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""The evaluation plan: monitors with their evaluators and judges, ready to use.
-
-The record of a job and its result, for the ledger.
-"""
+"""The evaluation plan: monitors with their evaluators and judges, ready to use; and a job with its record."""
 
 from __future__ import annotations
 

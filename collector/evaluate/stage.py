@@ -1,6 +1,6 @@
-"""The evaluate stage: opens a processor for each partition of the turns log.
+"""The evaluate stage: it opens a processor for each partition of the turns log.
 
-The processor of one partition of the turns log: its state, its jobs, and what is committed of them.
+A processor has the partition's state and its jobs, and commits what is done of them.
 """
 
 import asyncio

@@ -1,18 +1,11 @@
 """The composition root: the logs and stages of a configuration, started, run and stopped in order.
 
 Downstream stages start first, so that none sends to one that is not there yet; upstream stages stop first, so that each
-can hand over what it has.
+can hand over what it has. The health checks of a process, the guard against records that end it, the
+retention of its logs and the note of how many partitions its topics had at first stand here, too.
 
-How many partitions the topics had when the service first used them: more of them send conversations elsewhere.
-
-A record goes to the partition that its key's hash selects. With another number of partitions, turns of an open
-conversation go to another partition than its earlier ones, and what is done is looked for where it is not.
-
-The guard of a process against records that end it: its journal, and what earlier processes ended in.
-
-The health checks of a process: its logs, their disk and their consumers. Judges and exporters add their own.
-
-Retention: records that nobody needs any more are removed from the logs.
+Why that note: a record goes to the partition that its key's hash selects. With another number of partitions, turns of
+an open conversation go to another partition than its earlier ones, and what is done is looked for where it is not.
 """
 
 import asyncio

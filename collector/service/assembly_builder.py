@@ -1,14 +1,10 @@
-"""The assembler, the router of turns and the linker of a configuration.
+"""The assembler, the router of turns and the linker of a configuration, and the start of the assemble and link stages.
 
-The start of the assemble and link stages.
-
-The conversations that receivers and the assemble stage take for unwanted, by this configuration and the last.
-
-The conversations that no monitor can want, whatever comes: their draw lies above every rate that can be. Pure.
-
-Rates are lowered by budgets and plans and never raised above what is configured, so a conversation that is out at the
-configured rates is out at all of them. A monitor that looks into turns to know what it watches, or how often, may want
-any conversation; so may one whose rate is planned, since that may come to 1.
+Unwanted conversations are those that no monitor can want, whatever comes: their draw lies above every rate that can
+be. Rates are lowered by budgets and plans and never raised above what is configured, so a conversation that is out at
+the configured rates is out at all of them. A monitor that looks into turns to know what it watches, or how often, may
+want any conversation; so may one whose rate is planned, since that may come to 1. After a change of the configuration
+a conversation is unwanted only by this one and the last.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -1,7 +1,4 @@
-"""A process: what its stages share.
-
-The layers around the folds of a consumer, as a list: their order is data.
-"""
+"""A process: what its stages share, and the layers around the folds of its consumers, a list whose order is data."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack

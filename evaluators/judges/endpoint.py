@@ -1,12 +1,7 @@
-"""The HTTP endpoint of a judge: its connection, made when it is first needed, and what a request brings.
+"""Judges behind an HTTP endpoint: their settings, their connection, their time and their bill.
 
-The tracker of costs counts what its requests cost by the prices of its model.
-
-The settings of judges behind endpoints, and the keyword arguments that make them.
-
-Warnings about a judge's endpoint: each kind at most once an hour.
-
-The base of judges behind an HTTP endpoint: their connections, their time and their bill.
+The connection is made when it is first needed. The cost of a request follows from the prices of its model; a kind of
+warning about an endpoint is said at most once an hour.
 """
 
 from __future__ import annotations

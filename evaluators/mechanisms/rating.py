@@ -1,10 +1,7 @@
-"""The common part of evaluators that ask a judge for one number on a scale.
+"""Evaluators that ask a judge for one number on a scale, and their definitions.
 
-The configuration of G-Eval, the same for turns and for whole conversations.
-
-The configuration of an evaluator by a prompt or by guidelines, the same for turns and for whole conversations.
-
-Guidelines: rules in everyday language, each of which a judge gives a verdict.
+The definitions of G-Eval, of an evaluator by a prompt, and of one by guidelines (rules, each of which a judge gives a
+verdict) are the same for turns and for whole conversations.
 """
 
 import hashlib

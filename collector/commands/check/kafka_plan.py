@@ -1,6 +1,5 @@
-"""Lines of `check` about Kafka: topics with their settings, groups, permissions, and who is in the groups.
-
-Another part of the plan: how near retention is to what the service still needs, and what it has deleted already.
+"""Lines of `check` about Kafka: topics with their settings, groups, permissions, and who is in the groups; how near
+retention is to what the service still needs, and what it has deleted already.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`evalstream compare judges`: an evaluator through several judges on labelled cases, and which of them is enough.
 
-The figures of judges as a table with a conclusion, and as JSON.
-
-Labelled cases: turns or conversations in a file, each with what people say of it.
+The cases are turns or conversations of a file, each with what people say of it. The figures of the judges come as a
+table with a conclusion, or as JSON.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """`evalstream compare evaluators`: past evaluations made again by another evaluator or judge, beside the old ones.
 
-Report of a replay, as tables for people and as JSON for programs.
+The report comes as tables for people, and as JSON for programs.
 """
 
 from __future__ import annotations

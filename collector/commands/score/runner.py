@@ -1,6 +1,6 @@
-"""Runner of a command's evaluations: concurrently, with a progress bar, within a spending limit.
+"""Runs the evaluations of a command: concurrently, with a progress bar, within a spending limit.
 
-Spending limit of a command: applied before an evaluation begins, not when its cost is known.
+The limit is applied before an evaluation begins, not when its cost is known.
 """
 
 import asyncio

@@ -1,10 +1,7 @@
 """`evalstream score`: the evaluators of a configuration over files, with a progress bar, a table and a minimum mean.
 
-Cases of files: every turn, and the conversations of turns with the same id.
-
-Summary of evaluations: per evaluator the mean score with its interval, and the counts without a score.
-
-Summaries of scores, as a table for people and as JSON for programs.
+Its cases are every turn, and the conversations of turns with the same id. Its summary has, by evaluator, the mean score
+with its interval, and the counts without a score: as a table for people, and as JSON for programs.
 """
 
 from __future__ import annotations

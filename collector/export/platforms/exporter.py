@@ -1,6 +1,6 @@
 """Exporters of platforms: the same for each, but for its settings and its requests.
 
-Sends a platform's requests: at its rate, again where that may help, and one by one where only some are refused.
+Requests go out at the platform's rate, again where that may help, and one by one where only some are refused.
 """
 
 import asyncio

@@ -1,12 +1,8 @@
-"""Several workers of one command: started together, told together, ended together.
+"""Several workers of one command: started together, told together, ended together, and shown as one process.
 
-They are forked, so that everything is imported and read once.
-
-Workers of one command share a SQLite file: each has partitions of the stages that all of them run.
-
-The server of /metrics, /readyz and /healthz in front of several workers.
-
-The status of several workers, joined as if one had reported it.
+They are forked, so that everything is imported and read once. They share a SQLite file: each has partitions of the
+stages that all of them run. One server of /metrics, /readyz and /healthz stands in front of them, and joins what they
+report.
 """
 
 import asyncio
