@@ -666,6 +666,7 @@ def replay(
     evaluators: Evaluators = None,
     by: Annotated[str | None, Option(help="The new evaluator, if its name differs.")] = None,
     judge: Annotated[str | None, Option(help="The judge to use instead of the evaluator's own.")] = None,
+    labels: Annotated[Path | None, _file("People's labels; the page's by default.", "--labels")] = None,
     output: Annotated[
         Path | None, _file("Write new evaluations as .jsonl; a later run resumes from it.", "--output", "-o")
     ] = None,
@@ -675,7 +676,8 @@ def replay(
 ) -> None:
     """Compare a new evaluator or judge on past traffic.
 
-    Past turns or conversations are evaluated again, and the new scores are compared with the old ones.
+    Past turns or conversations are evaluated again. The new scores are compared with the old ones, and both with
+    people's labels.
     """
     from collector.commands.replay.replay import ReplayOptions
     from collector.commands.replay.replay import replay as replay_selection

@@ -22,11 +22,11 @@ from collector.config.loading import load
 from collector.demo.judge import StandInJudge, serve_judge
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Log, Record
-from collector.records.json import evaluation_from_json, turn_to_json
+from collector.records.json import evaluation_from_json, label_to_json, turn_to_json
 from collector.service.app import running
 from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
-from evaluators.results import Evaluation
+from evaluators.results import Evaluation, Label
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 CONVERSATIONS = 8
@@ -169,6 +169,52 @@ async def test_another_evaluator_beside_the_old_one(world: World) -> None:
     assert "The new scores are lower, beyond chance." in shown
     assert f"turn {first['turn_id']}, trace {first['trace_id']}" in shown
     assert "\x1b" not in shown
+
+
+def by_people(evaluation: Evaluation) -> bool:
+    """Their verdict on a turn: the answer says where the parcel is, or bananas grow on trees."""
+    return int((evaluation.subject.turn_id or "t3").removeprefix("t")) % 4 != 3
+
+
+async def labelled(world: World, most: int) -> list[Evaluation]:
+    """Label the first evaluations by `helpful`, as drawn ones, on the page."""
+    judged = [each for each in await world.ledger() if each.evaluator == "helpful"][:most]
+    labels = [
+        Label(
+            label_id=each.evaluation_id, evaluation_id=each.evaluation_id, evaluator=each.evaluator,
+            evaluator_version=each.evaluator_version, scope=each.scope, monitor=each.monitor, subject=each.subject,
+            score=float(by_people(each)), judge_score=each.score, label_probability=0.5, given_at=each.ended_at,
+        )
+        for each in judged
+    ]  # fmt: skip
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        await logs.labels.append([Record(each.evaluation_id.encode(), label_to_json(each)) for each in labels])
+    return judged
+
+
+async def test_people_tell_which_side_is_right(world: World) -> None:
+    judged = await labelled(world, 2 * CONVERSATIONS)
+    [found] = (await world.figures("--evaluator", "helpful", "--by", "short"))["evaluators"]
+    right = sum(by_people(each) == each.passed for each in judged) / len(judged)
+    assert found["labels"] == 2 * CONVERSATIONS
+    assert found["agreement_with_people"]["old"] == pytest.approx(right)
+    assert found["agreement_with_people"]["new"] == pytest.approx(0.25), "it passes nothing, they fail a quarter"
+    shown = (await world.replay("--evaluator", "helpful", "--by", "short")).stdout
+    assert "People (16 labels) agree with the old verdicts more often, beyond chance." in shown
+    assert "agrees with people" in shown
+
+    lines = [{"turn_id": each.subject.turn_id, "human": not by_people(each)} for each in judged]
+    path = world.folder / "labels.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    [found] = (await world.figures("--evaluator", "helpful", "--by", "short", "--labels", str(path)))["evaluators"]
+    assert found["agreement_with_people"]["old"] == pytest.approx(1.0 - right)
+
+
+async def test_few_labels_decide_nothing(world: World) -> None:
+    await labelled(world, 3)
+    done = await world.replay("--evaluator", "helpful", "--by", "short")
+    assert "Which side is right is not known: people labelled 3 of these, and 10 are needed" in done.stdout
+    assert "agrees with people" not in done.stdout
 
 
 async def test_a_second_configuration(world: World) -> None:

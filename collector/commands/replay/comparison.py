@@ -10,16 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
+from collector.calibration.labels import HumanLabel
 from collector.statistics.agreement import spearman
 from evaluators.results import Evaluation
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPair:
-    """The old evaluation of a subject and the new one; both have a score."""
+    """The old evaluation of a subject and the new one; both have a score. `label` is people's, where it counts."""
 
     old: Evaluation
     new: Evaluation
+    label: HumanLabel | None = None
 
     @property
     def difference(self) -> float:
@@ -28,8 +30,12 @@ class EvaluationPair:
 
     @property
     def weight(self) -> float:
-        """How many subjects of the traffic this one stands for."""
-        return 1.0 / self.old.sampling.probability
+        """How many subjects of the traffic this one stands for, as one that was judged, and labelled if it has a label.
+
+        Draws for two versions are nested, so the less probable one counts.
+        """
+        judged = 1.0 / self.old.sampling.probability
+        return judged if self.label is None else max(judged, self.label.weight) / (self.label.probability or 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from collector.calibration.labels import HumanLabel
 from collector.commands.replay.comparison import Comparison, EvaluationPair, MeanChange, compare
+from collector.commands.replay.people import (
+    Labelled,
+    PeopleComparison,
+    compare_with_people,
+    labels_of_file,
+    labels_of_page,
+    verdict_on_people,
+)
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
 from collector.config.configured import Config, Configured, without_audits
@@ -42,6 +51,7 @@ from collector.past.evaluations import (
 from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_assignment, known_usd, with_pack
+from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import plain, show
 from collector.telemetry.wide_console import wide_console
 from collector.wording import plural, unknown
@@ -75,6 +85,7 @@ class EvaluatorComparison:
     old: ComparedEvaluator
     new: ComparedEvaluator
     comparison: Comparison | None
+    people: PeopleComparison
     no_score: Mapping[str, int]
 
 
@@ -130,6 +141,8 @@ def _plain(each: EvaluatorComparison) -> dict[str, Any]:
             "pass_to_fail": comparison.to_fail,
             "fail_to_pass": comparison.to_pass,
             "rank_correlation": comparison.rank_correlation,  # NaN becomes null
+            "labels": each.people.labels,
+            "agreement_with_people": each.people.agreement,
             "worst_disagreements": [_plain_pair(pair) for pair in comparison.worst],
         }
     return {"old": each.old, "new": each.new, "no_new_score": dict(each.no_score), **figures}
@@ -184,6 +197,8 @@ def _table(each: EvaluatorComparison, comparison: Comparison) -> Table:
     table.add_row("mean score", *_cells(comparison.mean))
     if comparison.passing is not None:
         table.add_row("passed", *_cells(comparison.passing))
+    if each.people.agreement is not None:
+        table.add_row("agrees with people", *_cells(each.people.agreement))
     table.add_row("cost", _usd(each.old.cost_usd), _usd(each.new.cost_usd))
     return table
 
@@ -204,6 +219,7 @@ def _cells(comparison: MeanChange) -> tuple[str, str, str, str]:
 
 def _conclusions(each: EvaluatorComparison, comparison: Comparison) -> Iterator[str]:
     yield _verdict(comparison.mean)
+    yield verdict_on_people(each.people)
     if comparison.same_verdict is not None:
         flips = f"{comparison.to_fail} from pass to fail, {comparison.to_pass} from fail to pass"
         yield f"Same verdict at the threshold: {comparison.same_verdict:.1%}; {flips}."
@@ -262,14 +278,15 @@ class ReplayOptions:
 
     `selection` selects the evaluations to make again. `by` is the new evaluator if its name differs from the old one's,
     `judge` the judge to use instead of the evaluator's own; both are looked up in the new configuration. `paths` hold
-    the turns, if they do not come from the log. `max_usd` is the limit of judge costs. With
-    `batch` the judges are asked in batches, at a pace.
+    the turns, if they do not come from the log, `labels` people's labels, if they are not those of the page. `max_usd`
+    is the limit of judge costs. With `batch` the judges are asked in batches, at a pace.
     """
 
     selection: EvaluationFilter
     by: str | None = None
     judge: str | None = None
     paths: Sequence[str] = ()
+    labels: Path | None = None
     output: Path | None = None
     max_usd: float | None = None
     json: bool = False
@@ -320,7 +337,8 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
     """The comparison, and what went wrong."""
     async with AsyncExitStack() as stack:
         logs = await stack.enter_async_context(open_logs(config.settings.log))
-        selected = select([past async for past in evaluations_in(logs.evaluations)], options.selection)
+        past = [judged async for judged in evaluations_in(logs.evaluations)]
+        selected = select(past, options.selection)
         if not selected.scored:
             raise ConfigError(_nothing(selected))
         names = _names(selected, new, options)
@@ -333,6 +351,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         priced = judging if batches is None else at_batch_prices(judging)
         assignments = {old: build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()}
         wanted = [judged for judged in selected.scored if judged.evaluation.evaluator in assignments]
+        labels = await _labels(logs, past, assignments, options.labels)
         jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
         if not options.selection.evaluators:
             jobs = _changed(jobs, config, new)
@@ -353,7 +372,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         )
         if batches is not None:
             batches.finish()
-    report = _report(selected, gone, jobs, made)
+    report = _report(selected, gone, jobs, made, labels)
     return report, list(_problems(report, made, options))
 
 
@@ -412,6 +431,15 @@ async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], opt
     return await turns_in_log(logs.turns, conversations, config.settings.assemble.declared_attributes)
 
 
+async def _labels(
+    logs: Logs, past: Sequence[PastEvaluation], assignments: Mapping[str, Assignment], path: Path | None
+) -> dict[Labelled, HumanLabel]:
+    """People's labels of what these evaluators judged."""
+    scales = {name: ScoreScale.of(assignment.evaluator) for name, assignment in assignments.items()}
+    judged = [each.evaluation for each in past if each.evaluation.evaluator in scales]
+    return await labels_of_page(logs.labels, judged, scales) if path is None else labels_of_file(path, judged, scales)
+
+
 def _jobs(
     past: Sequence[PastEvaluation], turns: Turns, assignments: Mapping[str, Assignment], new: Config
 ) -> list[PastJob]:
@@ -465,14 +493,21 @@ def _say_price(new: Config, past: Sequence[PastEvaluation], jobs: Sequence[PastJ
     show(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}", err=True)
 
 
-def _report(selected: SelectedEvaluations, gone: int, jobs: Sequence[PastJob], made: RunResult) -> ReplayReport:
+def _report(
+    selected: SelectedEvaluations,
+    gone: int,
+    jobs: Sequence[PastJob],
+    made: RunResult,
+    labels: Mapping[Labelled, HumanLabel],
+) -> ReplayReport:
     old_of = {job.evaluation_id: past.evaluation for past, job in jobs}
+    scales = {past.evaluation.evaluator: ScoreScale.of(job.assignment.evaluator) for past, job in jobs}
     by_name: dict[str, list[EvaluationPair]] = {}
     for evaluation in made.evaluations:
         old = old_of[evaluation.evaluation_id]
         by_name.setdefault(old.evaluator, []).append(EvaluationPair(old, evaluation))
     return ReplayReport(
-        comparisons=tuple(_replayed(pairs) for _, pairs in sorted(by_name.items())),
+        comparisons=tuple(_replayed(pairs, labels, scales[name]) for name, pairs in sorted(by_name.items())),
         unscored=selected.unscored,
         gone=gone,
         left=made.left,
@@ -480,11 +515,14 @@ def _report(selected: SelectedEvaluations, gone: int, jobs: Sequence[PastJob], m
     )
 
 
-def _replayed(pairs: Sequence[EvaluationPair]) -> EvaluatorComparison:
+def _replayed(
+    pairs: Sequence[EvaluationPair], labels: Mapping[Labelled, HumanLabel], scale: ScoreScale
+) -> EvaluatorComparison:
     old, new = compared_evaluators((pair.old, pair.new) for pair in pairs)
     without = Counter(_no_score_reason(pair.new) for pair in pairs if pair.new.score is None)
     scored = [pair for pair in pairs if pair.new.score is not None]
-    return EvaluatorComparison(old=old, new=new, comparison=compare(scored), no_score=dict(without))
+    people = compare_with_people(scored, labels, scale)
+    return EvaluatorComparison(old=old, new=new, comparison=compare(scored), people=people, no_score=dict(without))
 
 
 def _no_score_reason(evaluation: Evaluation) -> str:
