@@ -70,7 +70,7 @@ class Backoff:
         Raises:
             E: the last error, once the deadline has passed.
         """
-        log = FailureLog(action)
+        log: FailureLog | None = None
         give_up: float | None = None
         failures = 0
         while True:
@@ -82,12 +82,14 @@ class Backoff:
                     give_up = now + self.deadline
                 if give_up is not None and now >= give_up:
                     raise
+                log = log or FailureLog(action)
                 log.failed(caught)
                 on_failure(caught)
                 await self.sleep(self._wait(failures, caught))
                 failures += 1
             else:
-                log.succeeded()
+                if log is not None:
+                    log.succeeded()
                 return result
 
     def _wait(self, failures: int, error: Exception) -> float:

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, replace
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from collector.backoff import Backoff
 from collector.durations import Seconds
 from collector.errors import BadInput, EvalstreamError
 from collector.logs.log import (
+    TICK,
     Committed,
     Fold,
     FoldWrapper,
@@ -230,20 +231,19 @@ class _FailureRate:
     failed: int = 0
     recent: deque[bool] = field(default_factory=deque[bool])
 
-    def add(self, failed: bool) -> None:
-        self.consecutive = self.consecutive + 1 if failed else 0
-        self.recent.append(failed)
-        self.failed += failed
-        if len(self.recent) > self.settings.window:
-            self.failed -= self.recent.popleft()
-
-    @property
-    def exceeded(self) -> str | None:
-        """The limit that is exceeded, in words; None if there is none."""
-        if self.consecutive >= self.settings.max_consecutive:
-            return f"{self.consecutive} records in a row"
-        if len(self.recent) >= self.settings.window and self.failed > self.settings.max_ratio * len(self.recent):
-            return f"{self.failed} of the last {len(self.recent)} records"
+    def add(self, delivered: Iterable[bool]) -> str | None:
+        """Count records, of each whether it failed; returns the limit that is exceeded, in words, if there is one."""
+        settings, recent = self.settings, self.recent
+        for failed in delivered:
+            self.consecutive = self.consecutive + 1 if failed else 0
+            recent.append(failed)
+            self.failed += failed
+            if len(recent) > settings.window:
+                self.failed -= recent.popleft()
+            if self.consecutive >= settings.max_consecutive:
+                return f"{self.consecutive} records in a row"
+            if len(recent) >= settings.window and self.failed > settings.max_ratio * len(recent):
+                return f"{self.failed} of the last {len(recent)} records"
         return None
 
 
@@ -289,14 +289,15 @@ class DeadLetterWriter:
 
     def take_unreadable(self, records: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
         """Dead-letter what could not even be read; returns the other records."""
-        unreadable = [record for record in records if isinstance(record, UnreadableRecords)]
-        for batch in unreadable:
+        if UnreadableRecords not in map(type, records):
+            return records
+        for batch in [record for record in records if isinstance(record, UnreadableRecords)]:
             self.telemetry.drop(self.stage, DropReason.UNREADABLE_BATCH, batch.end_offset - batch.offset)
             self.take(
                 batch,
                 UnreadableBatch(f"records {batch.offset} to {batch.end_offset - 1} cannot be read: {batch.reason}"),
             )
-        return [record for record in records if not isinstance(record, UnreadableRecords)] if unreadable else records
+        return [record for record in records if not isinstance(record, UnreadableRecords)]
 
     def wrap(self, open_fold: OpenFold) -> OpenFold:
         """Open the same folds, each with its dead letters durable before its delivery ends."""
@@ -321,11 +322,9 @@ class DeadLetterWriter:
         letters = self._unwritten.pop(partition, {})
         if letters:
             await self._write(list(letters.values()))
-        for record in records:
-            if not record.is_tick:
-                rate.add(record.number in letters)
-                if rate.exceeded:
-                    raise self._too_many(rate.exceeded, letters)
+        failed = [bool(letters) and record.number in letters for record in records if record.headers != TICK]
+        if exceeded := rate.add(failed):
+            raise self._too_many(exceeded, letters)
 
     async def _write(self, letters: Sequence[DeadLetter]) -> None:
         await self._backoff.repeat(

@@ -272,7 +272,7 @@ class AssembleFold:
         if not watch.is_due(trace.last_at) or (is_read and tenant_in_key(trace.trace_id)):
             return  # a tenant's ids are others in its turns
         try:
-            with self._traces.taking(trace.position):
+            with self._traces.slot.at(trace.position):
                 watch.look(trace.trace_id, trace.pieces[:pieces], trace.last_at)
         except Exception as error:  # noqa: BLE001 - what only explains a trace must not stop the partition
             logger.error("a trace is not examined for what the configuration lacks: %s", type(error).__name__)  # noqa: TRY400
@@ -306,7 +306,7 @@ class AssembleFold:
             return self._router.is_wanted(in_tenant(turn, tenant))
 
         try:
-            with self._traces.taking(trace.position):
+            with self._traces.slot.at(trace.position):
                 assembly = self._assembler.assemble(trace.pieces[:pieces], is_wanted=is_wanted if selects else None)
             self._traces.survived(trace.position)
             return _in_tenant(assembly, tenant)

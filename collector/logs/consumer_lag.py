@@ -185,22 +185,17 @@ class _MeasuredFold(FoldWrapper):
 
     @property
     def low_watermark(self) -> int | None:
-        self.needed_from = self._fold.low_watermark
+        self.needed_from = self.stateful.low_watermark
         return self.needed_from
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         await self._fold.replay(records)
-        self._received(records)
+        self.progress = self.progress or _Progress(records[0].offset, records[0].timestamp)
+        self.progress.received(records)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        if records and self.progress is None:  # before: a delivery may take long
-            self.progress = _Progress(records[0].offset, records[0].timestamp)
+        progress = self.progress
+        if progress is None:  # before: a delivery may take long
+            progress = self.progress = _Progress(records[0].offset, records[0].timestamp)
         await self._fold.deliver(records)
-        self._received(records)
-
-    def _received(self, records: Sequence[StoredRecord]) -> None:
-        if not records:
-            return
-        if self.progress is None:
-            self.progress = _Progress(records[0].offset, records[0].timestamp)
-        self.progress.received(records)
+        progress.received(records)

@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from math import copysign
 from operator import attrgetter
 from typing import Protocol
@@ -43,9 +44,10 @@ CATCH_UP = 0.1
 """How much faster or slower time passes until a jump is made up for: an hour takes ten."""
 
 
-def since_boot() -> float:
-    """Seconds that have passed on this machine, asleep or not."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+since_boot: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
+"""Seconds that have passed on this machine, asleep or not."""
 
 
 class SlewedClock:
@@ -179,9 +181,12 @@ class PartitionFeed:
             )
             self._fold = fold
             self._stateful = fold.stateful if isinstance(fold, FoldWrapper) else fold
+            action = f"reading partition {self.partition}"
             try:
                 while True:
-                    await self._process(fold, await self._next())
+                    batch = await self._backoff.repeat(self._stream.next, LogUnavailable, action=action)
+                    await self._process(fold, batch)
+                    await asyncio.sleep(0)  # while there are always more records, others are to run, too
             finally:
                 self._update_state()
                 self._fold = self._stateful = None
@@ -220,17 +225,10 @@ class PartitionFeed:
         """The tick was not appended; the next attempt is in a second."""
         self._tick_until = now + 1.0
 
-    async def _next(self) -> Batch:
-        return await self._backoff.repeat(
-            self._stream.next, LogUnavailable, action=f"reading partition {self.partition}"
-        )
-
     async def _process(self, fold: Fold, batch: Batch) -> None:
         self._delivering = True
         records = batch.records
-        if not getattr(fold, "takes_unreadable", False) and any(
-            type(record) is UnreadableRecords for record in records
-        ):
+        if UnreadableRecords in map(type, records) and not getattr(fold, "takes_unreadable", False):
             records = [record for record in records if type(record) is not UnreadableRecords]
         if not self._replayed:
             old = bisect_left(records, self._offset, key=attrgetter("offset"))
@@ -242,7 +240,8 @@ class PartitionFeed:
             await self._confirm()
             await fold.deliver(records)
             self._delivered_time = records[-1].timestamp
-            self._adjust_ticks(fold, records)
+            if self._tick_until:
+                self._adjust_ticks(fold, records)
         self._offset = max(self._offset, batch.end_offset)
         self._delivering = False
         self._update_state()
@@ -254,7 +253,7 @@ class PartitionFeed:
         by our clock, too, holds no tick up: records may come that are due before.
         """
         ticks = [record for record in records if record.is_tick]
-        if ticks and self._tick_until:
+        if ticks:
             now, due_at = self._timing.clock(), fold.due_at
             behind = due_at - ticks[-1].timestamp if due_at is not None and due_at <= now else 0.0
             self._tick_until = now + min(behind, TICK_PATIENCE) if behind > 0.0 else 0.0

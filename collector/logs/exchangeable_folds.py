@@ -9,7 +9,16 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from collector.backoff import Backoff
-from collector.logs.log import Committed, Fold, Log, LogUnavailable, OpenFold, StoredRecord, UnreadableRecords
+from collector.logs.log import (
+    Committed,
+    Fold,
+    FoldWrapper,
+    Log,
+    LogUnavailable,
+    OpenFold,
+    StoredRecord,
+    UnreadableRecords,
+)
 
 READING = Backoff(cap=1.0)
 """How reading a partition back is retried: without end, as at a start."""
@@ -82,6 +91,7 @@ class _ExchangeableFold:
         self._opened: _Opened | None = None
         self._running: asyncio.Task[None] | None = None
         self._inner: Fold | None = None
+        self._stateful: Fold | None = None
         self._delivering: asyncio.Task[None] | None = None
         self._exchanging = 0
         self._reopening: asyncio.Task[None] | None = None
@@ -93,7 +103,7 @@ class _ExchangeableFold:
 
     @property
     def due_at(self) -> float | None:
-        return None if self._inner is None or self._reopening is not None else self._inner.due_at
+        return None if self._stateful is None or self._reopening is not None else self._stateful.due_at
 
     @property
     def low_watermark(self) -> int | None:
@@ -102,21 +112,17 @@ class _ExchangeableFold:
 
     @property
     def metadata(self) -> str:
-        self._refresh()
+        """That of the same state as the last `low_watermark`."""
         return self._state.metadata if self._state else ""
 
     def _refresh(self) -> None:
         """Read the state of the inner fold, if it has one that may be committed."""
-        if self._delivering is not None or self._reopening is not None or self._is_replaying:
-            return
-        if self._inner is not None and self._delivered is not None:
-            low = self._inner.low_watermark
-            low = self._delivered if low is None else min(low, self._delivered)
-            self._state = Committed(low, self._delivered, self._inner.metadata)
-
-    @property
-    def _is_replaying(self) -> bool:
-        return self._next is not None and self._delivered is not None and self._next < self._delivered
+        stateful, delivered = self._stateful, self._delivered
+        if stateful is None or delivered is None or (self._next is not None and self._next < delivered):
+            return  # it is closed, or replays
+        if self._delivering is None and self._reopening is None:
+            low = stateful.low_watermark
+            self._state = Committed(delivered if low is None else min(low, delivered), delivered, stateful.metadata)
 
     async def open_first(self) -> None:
         """Open the inner fold. An exchange meanwhile waits: otherwise this one would continue with the old fold."""
@@ -135,10 +141,11 @@ class _ExchangeableFold:
         self._opened = opened = _Opened(self._folds.open_inner, self._partition, self._state)
         self._running = self._tasks.create_task(opened.run())
         await asyncio.wait([opened.ready, self._running], return_when=asyncio.FIRST_COMPLETED)
-        self._inner = opened.ready.result() if opened.ready.done() else None
+        self._inner = inner = opened.ready.result() if opened.ready.done() else None
+        self._stateful = inner.stateful if isinstance(inner, FoldWrapper) else inner
 
     async def _close(self) -> None:
-        self._inner = None
+        self._inner = self._stateful = None
         if self._opened is not None and self._running is not None:
             self._opened.close()
             if not self._opened.ready.done():
@@ -154,30 +161,27 @@ class _ExchangeableFold:
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """See `Fold`. If the fold is exchanged meanwhile, the new one gets the records."""
-        while not await self._was_delivered(records):
-            pass
-
-    async def _was_delivered(self, records: Sequence[StoredRecord]) -> bool:
-        async with self._lock:
-            assert self._inner is not None
-            if self._delivered is None:
-                self._next = self._delivered = records[0].offset
-            if self._state is None or self._state.offset != self._delivered:
-                self._refresh()
-            self._delivering = asyncio.ensure_future(self._inner.deliver(records))
-            try:
-                await asyncio.wait([self._delivering])
-            except asyncio.CancelledError:
-                self._delivering.cancel()
-                await asyncio.wait([self._delivering])
-                raise
-            finally:
-                delivering, self._delivering = self._delivering, None
-            if delivering.cancelled() and self._exchanging:
-                return False
-            delivering.result()
-            self._next = self._delivered = records[-1].offset + 1
-            return True
+        was_delivered = False
+        while not was_delivered:
+            async with self._lock:
+                assert self._inner is not None
+                if self._delivered is None:
+                    self._next = self._delivered = records[0].offset
+                if self._state is None or self._state.offset != self._delivered:
+                    self._refresh()
+                self._delivering = delivering = asyncio.ensure_future(self._inner.deliver(records))
+                try:
+                    await asyncio.wait([delivering])
+                except asyncio.CancelledError:
+                    delivering.cancel()
+                    await asyncio.wait([delivering])
+                    raise
+                finally:
+                    self._delivering = None
+                was_delivered = not (delivering.cancelled() and self._exchanging)
+                if was_delivered:
+                    delivering.result()
+                    self._next = self._delivered = records[-1].offset + 1
 
     async def exchange(self) -> None:
         """Close the inner fold, open another one, and bring that to where this one stood."""

@@ -19,6 +19,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Protocol, runtime_checkable
 
 from collector.backoff import Backoff
@@ -314,9 +315,9 @@ class Broadcast:
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    async def wait(self) -> None:
+    def wait(self) -> Awaitable[object]:
         """Wait for the next notification."""
-        await self._event.wait()
+        return self._event.wait()
 
     def notify(self) -> None:
         """Wake all who wait now."""
@@ -327,7 +328,7 @@ class Broadcast:
 class FoldWrapper:
     """Passes records to the inner fold; a subclass overrides what it adds to.
 
-    When it is due is read from the stage's fold at once: that is asked again and again, for each partition.
+    The state is read from the stage's fold at once: it is asked for again and again, for each partition.
     """
 
     def __init__(self, fold: Fold) -> None:
@@ -343,12 +344,12 @@ class FoldWrapper:
     @property
     def low_watermark(self) -> int | None:
         """See `Fold`."""
-        return self._fold.low_watermark
+        return self.stateful.low_watermark
 
     @property
     def metadata(self) -> str:
         """See `Fold`."""
-        return self._fold.metadata
+        return self.stateful.metadata
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """See `Fold`."""
@@ -366,8 +367,8 @@ OVERHEAD = 64
 def size_of(record: Record) -> int:
     """Bytes of a record, roughly: what limits are compared with."""
     size = OVERHEAD + len(record.value) + (len(record.key) if record.key else 0)
-    if record.headers:
-        size += sum(len(name) + len(value) for name, value in record.headers)
+    for name, value in record.headers:
+        size += len(name) + len(value)
     return size
 
 
@@ -431,5 +432,5 @@ async def append_until_durable(
     Raises:
         RecordTooLarge: a record can never be appended; nothing was.
     """
-    write = append or log.append
-    await backoff.repeat(lambda: write(records), LogUnavailable, action=f"writing to {log.name}")
+    attempt = partial(append or log.append, records)
+    await backoff.repeat(attempt, LogUnavailable, action=f"writing to {log.name}")

@@ -48,7 +48,7 @@ _LONGEST_KEY = 1024
 
 def is_shared(record: StoredRecord) -> bool:
     """Whether several pieces share this record. One that was dead-lettered has more headers by now."""
-    return record.headers == HEADERS or record.headers[:1] == HEADERS
+    return record.headers[:1] == HEADERS
 
 
 def is_piece_of_trace(record: Record) -> bool:
@@ -105,11 +105,12 @@ def share_records(
 
 def divide_records(records: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
     """The records with a piece each, in order. Records of another form stay: their reader reports them."""
-    if not any(map(is_shared, records)):
-        return records
     divided: list[StoredRecord] = []
     for record in records:
-        divided += pieces_of(record) if is_shared(record) else (record,)
+        if record.headers[:1] == HEADERS:
+            divided += pieces_of(record)
+        else:
+            divided.append(record)
     return divided
 
 
@@ -155,15 +156,17 @@ class _DividingFold(FoldWrapper):
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         divided = divide_records(records)
-        for first in range(0, len(divided), DELIVERED):
-            await self._fold.replay(divided[first : first + DELIVERED])
+        await self._fold.replay(divided[:DELIVERED])
+        for first in range(DELIVERED, len(divided), DELIVERED):
             await asyncio.sleep(0)
+            await self._fold.replay(divided[first : first + DELIVERED])
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         divided = divide_records(records)
-        for first in range(0, len(divided), DELIVERED):
-            await self._fold.deliver(divided[first : first + DELIVERED])
+        await self._fold.deliver(divided[:DELIVERED])
+        for first in range(DELIVERED, len(divided), DELIVERED):
             await asyncio.sleep(0)
+            await self._fold.deliver(divided[first : first + DELIVERED])
 
 
 def _can_share(record: Record) -> bool:

@@ -98,17 +98,9 @@ class FatalUnits:
         self._next_offset = 0
         self._caught_up_at = -math.inf
         self._reading = asyncio.Lock()
-        self._places: dict[str, Suspects] = {}
+        self.places: dict[str, Suspects] = {}
+        """The histories by place. Nearly none has one: only where something has happened."""
         self._unwritten: list[tuple[Happened, Unit, float]] = []
-
-    def at(self, place: str) -> Suspects | None:
-        """The history of a place; None, as nearly always, if nothing has happened."""
-        return self._places.get(place)
-
-    def is_fatal(self, place: str, offset: int) -> bool:
-        """Whether a record of a place is to be left out."""
-        suspects = self._places.get(place)
-        return suspects is not None and suspects.ends.get(offset, 0) >= self.limit
 
     def happened(self, happened: Happened, unit: Unit, timestamp: float = 0.0) -> None:
         """Take in what has happened; `flush` writes it down. `timestamp` is that of a record that was left out."""
@@ -168,10 +160,10 @@ class FatalUnits:
             self._apply(what, unit, timestamp)
 
     def _apply(self, happened: Happened, unit: Unit, timestamp: float = 0.0) -> None:
-        suspects = self._places.setdefault(unit.place, Suspects())
+        suspects = self.places.setdefault(unit.place, Suspects())
         suspects.apply(happened, unit.first, unit.last, timestamp)
         if not (suspects.ranges or suspects.ends or suspects.left_out):
-            del self._places[unit.place]
+            del self.places[unit.place]
 
 
 def _record(happened: Happened, unit: Unit, timestamp: float = 0.0) -> Record:
@@ -246,31 +238,26 @@ class GuardedPlace:
 
     def __init__(self, name: str, slot: Slot, fatal: FatalUnits) -> None:
         self.name = name
-        self._slot = slot
+        self.slot = slot
+        """`slot.at(offset)` is the context in which one unit is processed without waiting; call `survived` behind it.
+        """
         self._fatal = fatal
 
     @property
     def suspects(self) -> Suspects | None:
         """The history of this place; None, as nearly always, if nothing has happened."""
-        return self._fatal.at(self.name)
+        return self._fatal.places.get(self.name)
 
     def is_fatal(self, offset: int) -> bool:
         """Whether this is to be left out."""
-        return self._fatal.is_fatal(self.name, offset)
-
-    def is_left_out(self, record: StoredRecord) -> bool:
-        """Whether it was left out before."""
-        suspects = self.suspects
-        return suspects is not None and suspects.left_out.get(record.number) == record.timestamp
-
-    def taking(self, offset: int) -> Slot:
-        """The context in which one unit is processed without waiting. Call `survived` behind it."""
-        return self._slot.at(offset)
+        suspects = self._fatal.places.get(self.name)
+        return suspects is not None and suspects.ends.get(offset, 0) >= self._fatal.limit
 
     async def drive(self, first: int, last: int, work: Awaitable[T]) -> T:
         """Await the processing of records; a process that ends in it ends in these."""
-        result = await self._slot.at(first, last).drive(work)
-        self.survived(first, last)
+        result = await self.slot.at(first, last).drive(work)
+        if self.name in self._fatal.places:
+            self.survived(first, last)
         return result
 
     def survived(self, first: int, last: int | None = None) -> None:
@@ -290,7 +277,7 @@ class GuardedPlace:
 
     def close(self) -> None:
         """Give the place up."""
-        self._slot.close()
+        self.slot.close()
 
 
 class _GuardedFold(FoldWrapper):
@@ -315,22 +302,19 @@ class _GuardedFold(FoldWrapper):
         await self._process(self._fold.deliver, records)
         for record in self._unreported:
             self._on_fatal(record)
-            self._reported.append(record)
-        self._unreported = []
+        self._reported, self._unreported = self._unreported, []
 
     async def _process(
         self, process: Callable[[Sequence[StoredRecord]], Awaitable[None]], records: Sequence[StoredRecord]
     ) -> None:
         suspects = self._place.suspects
-        if not records:
-            await process(records)
-            return
         if suspects is None:
-            await self._place.drive(records[0].number, records[-1].number, process(records))
+            if records:
+                await self._place.drive(records[0].number, records[-1].number, process(records))
             return
         for group in _groups(records, suspects):
             first, last = group[0].number, group[-1].number
-            if len(group) == 1 and self._place.is_left_out(group[0]):
+            if len(group) == 1 and suspects.left_out.get(first) == group[0].timestamp:
                 continue
             if len(group) == 1 and self._place.is_fatal(first):
                 self._unreported.append(group[0])

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Generator
-from types import TracebackType
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from types import TracebackType, coroutine
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from collector.errors import EvalstreamError
 
@@ -43,15 +43,15 @@ class ProcessingJournal:
 
     def __init__(self, buffer: Any = None) -> None:
         """Without a buffer it is in memory, and ends with the process."""
-        self._bytes = memoryview(bytearray(JOURNAL_BYTES) if buffer is None else buffer)
-        self.words = self._bytes.cast("I")
+        self.bytes = memoryview(bytearray(JOURNAL_BYTES) if buffer is None else buffer)
+        self.words = self.bytes.cast("I")
         self.steps = 0
         """Counts what was begun: if it stands still while a unit is current, that unit holds the event loop."""
         self._free = list(range(SLOTS, 0, -1))
 
     def begin(self) -> None:
         """Forget what another process has left."""
-        self._bytes[:] = MAGIC + bytes(JOURNAL_BYTES - len(MAGIC))
+        self.bytes[:] = MAGIC + bytes(JOURNAL_BYTES - len(MAGIC))
 
     @property
     def current(self) -> Unit | None:
@@ -61,7 +61,7 @@ class ProcessingJournal:
     @property
     def last(self) -> Unit | None:
         """The entry that the writing process ended in: the one that raised an error, or else the current one."""
-        if bytes(self._bytes[: len(MAGIC)]) != MAGIC:
+        if bytes(self.bytes[: len(MAGIC)]) != MAGIC:
             return None
         return self._unit(self.words[_FATAL] or self.words[_CURRENT])
 
@@ -77,8 +77,8 @@ class ProcessingJournal:
         number = self._free.pop() if self._free else 0
         name = place.encode()[:_MAX_PLACE]
         start = _HEADER_BYTES + number * _SLOT_BYTES
-        _RANGE.pack_into(self._bytes, start, 0, 0, len(name))
-        self._bytes[start + _RANGE.size : start + _RANGE.size + len(name)] = name
+        _RANGE.pack_into(self.bytes, start, 0, 0, len(name))
+        self.bytes[start + _RANGE.size : start + _RANGE.size + len(name)] = name
         return Slot(self, number, len(name))
 
     def release(self, number: int) -> None:
@@ -86,23 +86,19 @@ class ProcessingJournal:
         if number and number != self.words[_FATAL] and number not in self._free:
             self._free.append(number)
 
-    def note(self, number: int, first: int, last: int, name_length: int) -> None:
-        """Write down what is taken next."""
-        _RANGE.pack_into(self._bytes, _HEADER_BYTES + number * _SLOT_BYTES, first, last, name_length)
-
     def close(self) -> None:
         """Let the buffer be closed."""
         self.words.release()
-        self._bytes.release()
+        self.bytes.release()
 
     def _unit(self, number: int) -> Unit | None:
         if not 0 < number <= SLOTS:
             return None
         start = _HEADER_BYTES + number * _SLOT_BYTES
-        first, last, length = _RANGE.unpack_from(self._bytes, start)
+        first, last, length = _RANGE.unpack_from(self.bytes, start)
         if length > _MAX_PLACE:
             return None
-        name = bytes(self._bytes[start + _RANGE.size : start + _RANGE.size + length])
+        name = bytes(self.bytes[start + _RANGE.size : start + _RANGE.size + length])
         return Unit(name.decode(errors="replace"), first, last)
 
 
@@ -119,12 +115,32 @@ class Slot:
 
     def at(self, first: int, last: int | None = None) -> Self:
         """Write down what is taken next."""
-        self._journal.note(self._number, first, first if last is None else last, self._length)
+        start = _HEADER_BYTES + self._number * _SLOT_BYTES
+        _RANGE.pack_into(self._journal.bytes, start, first, first if last is None else last, self._length)
         return self
 
-    def drive(self, work: Awaitable[T]) -> _Driven[T]:
+    @coroutine
+    def drive(self, work: Awaitable[T]) -> Generator[Any, Any, T]:
         """Await `work`; whenever the event loop runs a step of it, the journal says so."""
-        return _Driven(self, work)
+        journal, number = self._journal, self._number
+        words, steps, error = journal.words, work.__await__(), None
+        while True:
+            before, words[_CURRENT] = words[_CURRENT], number
+            journal.steps += 1
+            try:
+                awaited = steps.send(None) if error is None else cast("Any", steps).throw(error)
+            except StopIteration as end:
+                return end.value
+            except Exception as raised:
+                self._fail(raised)
+                raise
+            finally:
+                words[_CURRENT] = before
+            try:
+                error = None
+                yield awaited
+            except BaseException as raised:  # noqa: BLE001 - a cancellation, which is the work's to handle
+                error = raised
 
     def __enter__(self) -> None:
         journal = self._journal
@@ -135,36 +151,14 @@ class Slot:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        words = self._journal.words
-        words[_CURRENT] = self._before
-        if isinstance(error, Exception) and not isinstance(error, (EvalstreamError, StopIteration)):
-            words[_FATAL] = self._number  # whoever calls does not expect it: it ends the process
+        self._journal.words[_CURRENT] = self._before
+        if error is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, Exception) and not isinstance(error, EvalstreamError):
+            self._journal.words[_FATAL] = self._number  # whoever calls does not expect it: it ends the process
 
     def close(self) -> None:
         """Free the slot."""
         self._journal.release(self._number)
-
-
-class _Driven(Generic[T]):
-    """An awaitable that runs another one, step by step, each inside a slot."""
-
-    __slots__ = ("_slot", "_work")
-
-    def __init__(self, slot: Slot, work: Awaitable[T]) -> None:
-        self._slot = slot
-        self._work = work
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        steps: Any = self._work.__await__()
-        error: BaseException | None = None
-        while True:
-            try:
-                with self._slot:
-                    awaited = steps.send(None) if error is None else steps.throw(error)
-            except StopIteration as end:
-                return end.value
-            error = None
-            try:
-                yield awaited
-            except BaseException as raised:  # noqa: BLE001 - a cancellation, which is the work's to handle
-                error = raised

@@ -169,17 +169,17 @@ async def test_a_range_alone_makes_no_record_fatal() -> None:
     units = FatalUnits(MemoryLog("definitions", 1), 3)
     for _ in range(10):
         units.happened("ended", Unit(PLACE, 0, 9))
-    assert not any(units.is_fatal(PLACE, offset) for offset in range(10))
+    assert not units.places[PLACE].ends
 
 
 async def test_what_was_survived_is_forgotten_when_the_range_has_passed() -> None:
     log = MemoryLog("definitions", 1)
     await Life(log, [3]).run(range(6))
     assert await (life := Life(log, [])).run(range(4), range(4, 8))
-    assert life.units.at(PLACE) is None
+    assert life.units.places.get(PLACE) is None
     fresh = FatalUnits(log, 3)
     await fresh.catch_up()
-    assert fresh.at(PLACE) is None
+    assert fresh.places.get(PLACE) is None
 
 
 async def test_nothing_is_current_while_the_fold_waits() -> None:
@@ -322,4 +322,4 @@ async def test_records_of_others_and_of_newer_releases_are_passed_over() -> None
     await log.append([Record(b"\xff", b"steps", partition=0), Record(None, b"steps", partition=0)])
     units = FatalUnits(log, 2)
     await units.catch_up()
-    assert units.at("p") is None
+    assert units.places.get("p") is None
