@@ -11,9 +11,6 @@ from collector.errors import Overloaded
 _IPV6_SITE = 64  # bits of an address that one subscriber has
 
 
-def _ignore(_change: int) -> None: ...
-
-
 class LimitReached(Overloaded):
     """The sender's share of a limit is used up. `reason` names the limit in metrics."""
 
@@ -48,7 +45,7 @@ class FairLimit:
     _: KW_ONLY
     floor: int = 1
     guaranteed: InitVar[Mapping[str, float] | None] = None
-    on_change: Callable[[int], object] = _ignore
+    on_change: Callable[[int], object] | None = None
 
     def __post_init__(self, guaranteed: Mapping[str, float] | None) -> None:
         self.total = 0
@@ -71,12 +68,12 @@ class FairLimit:
         if not self._fits(sender, amount):
             whose = "for one sender" if self.total + amount <= self.limit else "at once"
             raise LimitReached(f"more than the limit on {self.reason} allows {whose}", self.reason)
-        self._change(sender, amount)
+        self.add(sender, amount)
 
     async def wait(self, sender: str, amount: int) -> None:
         """Take `amount` units as soon as they fit; those of one sender in the order of arrival."""
         if self._fits(sender, amount):
-            self._change(sender, amount)
+            self.add(sender, amount)
             return
         admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((sender, amount, admitted))
@@ -91,41 +88,37 @@ class FairLimit:
 
     def add(self, sender: str, amount: int) -> None:
         """Add units that a sender holds already, whether they fit or not: others have to wait for them."""
-        self._change(sender, amount)
+        units = self._units.get(sender, 0)
+        guaranteed = self._guaranteed.get(sender, 0)
+        self._pool_used += max(0, units + amount - guaranteed) - max(0, units - guaranteed)
+        if units + amount:
+            self._units[sender] = units + amount
+        else:
+            self._units.pop(sender, None)  # who sends nothing takes no memory
+        self.total += amount
+        if self.on_change is not None:
+            self.on_change(amount)
 
     def give_back(self, sender: str, amount: int) -> None:
         """Return units; who waits may get them."""
-        self._change(sender, -amount)
+        self.add(sender, -amount)
         if self._waiting:
             self._admit_waiting()
 
     def _fits(self, sender: str, amount: int) -> bool:
-        before, after = self._of_pool(sender, 0), self._of_pool(sender, amount)
+        beyond = self._units.get(sender, 0) - self._guaranteed.get(sender, 0)
+        before, after = max(0, beyond), max(0, beyond + amount)  # of the pool
         if after == before:
             return True
         free = self._pool - self._pool_used
         return after - before <= free and after <= max(free, self.floor)
-
-    def _of_pool(self, sender: str, more: int) -> int:
-        """The units that a sender with `more` of them would hold beyond those guaranteed to it."""
-        return max(0, self._units.get(sender, 0) + more - self._guaranteed.get(sender, 0))
-
-    def _change(self, sender: str, amount: int) -> None:
-        self._pool_used += self._of_pool(sender, amount) - self._of_pool(sender, 0)
-        units = self._units.get(sender, 0) + amount
-        if units:
-            self._units[sender] = units
-        else:
-            self._units.pop(sender, None)  # who sends nothing takes no memory
-        self.total += amount
-        self.on_change(amount)
 
     def _admit_waiting(self) -> None:
         """Admit whoever fits: one that has used its share holds up no other."""
         still: list[tuple[str, int, asyncio.Future[None]]] = []
         for sender, amount, admitted in self._waiting:
             if not admitted.done() and self._fits(sender, amount):
-                self._change(sender, amount)  # now, not when its task wakes: nobody may slip in between
+                self.add(sender, amount)  # now, not when its task wakes: nobody may slip in between
                 admitted.set_result(None)
             else:
                 still.append((sender, amount, admitted))

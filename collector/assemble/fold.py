@@ -5,8 +5,9 @@ import logging
 import math
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.open_traces import CloseReason, Emitted, OpenTrace, OpenTraces
@@ -39,6 +40,7 @@ from evaluators.cases import Turn
 
 logger = logging.getLogger(__name__)
 
+_TURN: Callable[[AssembledTurn], Turn] = attrgetter("turn")
 _BATCH = 256
 """Turns appended at once, and traces assembled before other tasks on the event loop run."""
 
@@ -99,6 +101,12 @@ class AssembleFold:
         self._counts = _Counts()
         self._unread = UnreadTextWatch(assembler, telemetry)
         self._ids = ids
+        self.due_at: float | None = None
+        """When the next trace is closed or released."""
+        self.low_watermark: int | None = None
+        """The oldest record of a trace that is open or lingers."""
+        self.metadata = repr(open_traces.time)
+        """The time of the log at the low watermark; `time_in` reads it."""
 
     @property
     def open_traces(self) -> int:
@@ -110,21 +118,10 @@ class AssembleFold:
         still_open = (trace for trace in self._open.traces() if trace.closed_at is None)
         return [(place_of_number(trace.position)[0], trace.trace_id) for trace in still_open]
 
-    @property
-    def metadata(self) -> str:
-        """The time of the log at the low watermark; `time_in` reads it."""
-        return repr(self._open.time)
-
-    @property
-    def due_at(self) -> float | None:
-        """When the next trace is closed or released."""
-        return self._open.due_at
-
-    @property
-    def low_watermark(self) -> int | None:
-        """The oldest record of a trace that is open or lingers."""
-        number = self._open.low_watermark
-        return None if number is None else place_of_number(number)[0]
+    def _note_state(self) -> None:
+        """Say how far it is, once a batch: only records change it, and it is asked again and again."""
+        number, self.due_at, self.metadata = self._open.low_watermark, self._open.due_at, repr(self._open.time)
+        self.low_watermark = None if number is None else place_of_number(number)[0]
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Rebuild the open traces. Those closed meanwhile are only assembled if late pieces of them arrive."""
@@ -134,6 +131,7 @@ class AssembleFold:
                     self._read_earlier_closings(trace)
             if number % _BATCH == 0:
                 await asyncio.sleep(0)
+        self._note_state()
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Add new records; the turns of the traces that they close are durable on return."""
@@ -147,15 +145,19 @@ class AssembleFold:
                 closed += 1
                 if len(outgoing) >= _BATCH or closed % _BATCH == 0:
                     await self._append(outgoing)
-        await self._append(outgoing)
+        if closed:
+            await self._append(outgoing)
+        self._note_state()
 
     async def _append(self, outgoing: list[RoutedRecord]) -> None:
         self._counts.flush(self._telemetry)
-        await self._append_feedback()
+        if self._feedback and self._labels is not None:
+            await self._append_feedback(self._labels)
         if not outgoing:
             await asyncio.sleep(0)
             return
-        await self._append_spans()
+        if self._spans and self._judged_spans is not None:
+            await self._append_spans(self._judged_spans)
         try:
             await self._router.append(outgoing)
         except RecordTooLarge:
@@ -163,26 +165,22 @@ class AssembleFold:
                 await self._append_if_it_fits(record)
         outgoing.clear()
 
-    async def _append_spans(self) -> None:
+    async def _append_spans(self, log: Log) -> None:
         """The spans of the turns that go out next; one that the log can never take is left out."""
-        if self._judged_spans is None or not self._spans:
-            return
         spans, self._spans = self._spans, []
         try:
-            await append_until_durable(self._judged_spans, spans)
+            await append_until_durable(log, spans)
         except RecordTooLarge:
             for record in spans:
                 try:
-                    await append_until_durable(self._judged_spans, [record])
+                    await append_until_durable(log, [record])
                 except RecordTooLarge:
                     self._telemetry.drop("assemble", DropReason.SPAN_TOO_LARGE)
 
-    async def _append_feedback(self) -> None:
+    async def _append_feedback(self, log: Log) -> None:
         """Append the feedback of traces that closed; the same twice, after a crash, is known there."""
-        if not self._feedback or self._labels is None:
-            return
         try:
-            await append_until_durable(self._labels, self._feedback)
+            await append_until_durable(log, self._feedback)
         except RecordTooLarge:
             logger.error("feedback is left out: a piece is larger than the labels log accepts")  # noqa: TRY400
             self._telemetry.drop("assemble", DropReason.FEEDBACK_TOO_LARGE, len(self._feedback))
@@ -209,65 +207,67 @@ class AssembleFold:
             return
         yield from self._open.add((record.key or b"").decode("ascii"), piece, record.number, record.timestamp)
 
-    def _close(self, trace: OpenTrace, reason: CloseReason) -> Iterator[RoutedRecord]:
+    def _close(self, trace: OpenTrace, reason: CloseReason) -> Sequence[RoutedRecord]:
         """The turns of a trace that was just closed, without those emitted before."""
-        noted = self._find_noted_turn(trace, reason)
-        if noted is not None:
-            return self._close_noted(trace, noted)
+        is_fatal = self._traces.is_fatal(trace.position)  # the process ended in it again and again
+        may_stay_unread = reason in {"quiet", "age"} and not self._assembler.agent_runs and self._router.selects
+        if trace.unread_closings == [1] and trace.emitted is None and not is_fatal:
+            noted = self._find_noted_turn(trace, trace.pieces[0], may_stay_unread)
+            if noted is not None:
+                return self._close_noted(trace, noted)
         last = trace.unread_closings.pop()
-        selects = self._selects(reason) and not trace.may_have_turns
-        self._read_earlier_closings(trace)
+        if is_fatal:
+            trace.unread_closings.clear()
+            self._leave_out(trace, last)
+            return ()
+        selects = may_stay_unread and not trace.may_have_turns
+        if trace.unread_closings:
+            self._read_earlier_closings(trace)
         assembly = self._assemble(trace, last, selects=selects)
-        if not self._traces.is_fatal(trace.position):
-            self._examine(trace, last, assembly)
+        self._examine(trace, last, assembly)
+        for dialect, number in assembly.spans.items():
+            self._counts.spans[dialect] += number
         if assembly.at_a_glance:
             trace.unread_closings.append(last)  # as after a restart: it is assembled if a late piece arrives
-            turns = [turn.turn for turn in assembly.turns]
-            self._count(assembly.spans, 0, turns)
-            return self._router.route(turns)
-        earlier = frozenset(trace.emitted.turn_ids if trace.emitted else ())
-        new_turns = [turn.turn for turn in _find_new_turns(assembly, trace)]
-        new_feedback = list(_find_new_feedback(assembly, trace))
-        self._feedback += (feedback_record(self._stored(entry)) for _, entry in new_feedback)
-        late = sum(turn_id is None or turn_id in earlier for turn_id, _ in new_feedback)
-        self._count(assembly.spans, late, new_turns)
-        if self._judged_spans is not None and new_turns:
-            wanted = {turn.span_id for turn in new_turns if turn.span_id is not None and self._router.is_wanted(turn)}
-            pieces = [piece.value for piece in trace.pieces if piece.signal == "traces"]
-            self._spans += span_records(trace.trace_id.encode(), pieces, wanted)
-        return self._router.route(new_turns, whole=(turn.turn for turn in assembly.turns))
+            new_turns = [*map(_TURN, assembly.turns)]
+        else:
+            earlier = frozenset(trace.emitted.turn_ids) if assembly.feedback and trace.emitted else frozenset[str]()
+            new_turns = _find_new_turns(assembly, trace)
+            for turn_id, entry in _find_new_feedback(assembly, trace) if assembly.feedback else ():
+                self._feedback.append(feedback_record(self._stored(entry)))
+                self._counts.late_feedback += turn_id is None or turn_id in earlier
+            if self._judged_spans is not None and new_turns:
+                wanted = {turn.span_id for turn in new_turns if turn.span_id and self._router.is_wanted(turn)}
+                pieces = [piece.value for piece in trace.pieces if piece.signal == "traces"]
+                self._spans += span_records(trace.trace_id.encode(), pieces, wanted)
+        for turn in new_turns:
+            self._counts.turns[turn.dialect or "", *turn_outcome(turn)] += 1
+        return self._router.route(new_turns, whole=map(_TURN, assembly.turns))
 
-    def _find_noted_turn(self, trace: OpenTrace, reason: CloseReason) -> NotedTurn | None:
+    def _find_noted_turn(self, trace: OpenTrace, piece: TracePiece, may_stay_unread: bool) -> NotedTurn | None:
         """Find the turn that stands for a whole trace, as its only piece notes it; None if it must be assembled."""
-        if trace.unread_closings != [1] or trace.emitted is not None:
-            return None
-        piece = trace.pieces[0]
-        if not (piece.thin or (self._selects(reason) and has_note(piece.value))):
-            return None
-        if self._ids.is_due(trace.last_at) or self._traces.is_fatal(trace.position):
+        if not (piece.thin or (may_stay_unread and has_note(piece.value))) or self._ids.is_due(trace.last_at):
             return None
         turn = noted_turn(piece.value)
         if piece.thin:
             return None if self._judged_spans is not None else turn
         return None if self._router.is_key_wanted(turn.conversation, tenant_in_key(trace.trace_id)) else turn
 
-    def _selects(self, reason: CloseReason) -> bool:
-        """Whether a trace that closes for this reason may be left unread."""
-        return self._router.selects and reason in {"quiet", "age"} and not self._assembler.agent_runs
-
-    def _close_noted(self, trace: OpenTrace, noted: NotedTurn) -> Iterator[RoutedRecord]:
+    def _close_noted(self, trace: OpenTrace, noted: NotedTurn) -> Sequence[RoutedRecord]:
         """The turn of a piece that is alone, as assembling it gives, without the values in between."""
         made = make_noted_record(noted, tenant_in_key(trace.trace_id))
         self._ids.see(trace.trace_id, (made.conversation_id,))
         for dialect in noted.spans.values():
             self._counts.spans[dialect] += 1
         self._counts.turns[noted.dialect, *UNWANTED] += 1
-        yield RoutedRecord(made.record, unwanted=self._router.selects)
+        return [RoutedRecord(made.record, unwanted=self._router.selects)]
 
     def _examine(self, trace: OpenTrace, pieces: int, assembly: Assembly) -> None:
-        is_read = any(_is_read(turn.turn) for turn in assembly.turns)
+        is_read = False
+        for turn in map(_TURN, assembly.turns):
+            is_read = is_read or turn.error is not None or turn.incomplete in {None, "unwanted"}
         if is_read:
-            self._ids.see(trace.trace_id, (turn.turn.conversation_id for turn in assembly.turns))
+            self._ids.see(trace.trace_id, [turn.turn.conversation_id for turn in assembly.turns])
         watch = self._ids if is_read else self._unread
         if not watch.is_due(trace.last_at) or (is_read and tenant_in_key(trace.trace_id)):
             return  # a tenant's ids are others in its turns
@@ -277,29 +277,17 @@ class AssembleFold:
         except Exception as error:  # noqa: BLE001 - what only explains a trace must not stop the partition
             logger.error("a trace is not examined for what the configuration lacks: %s", type(error).__name__)  # noqa: TRY400
 
-    def _count(self, spans: Mapping[str, int], late_feedback: int, turns: Iterable[Turn]) -> None:
-        for dialect, number in spans.items():
-            self._counts.spans[dialect] += number
-        self._counts.late_feedback += late_feedback
-        for turn in turns:
-            self._counts.turns[turn.dialect or "", *turn_outcome(turn)] += 1
-
     def _read_earlier_closings(self, trace: OpenTrace) -> None:
         """Find the turns that the trace emitted at earlier closings, before a restart."""
-        for number in trace.unread_closings:
+        numbers, trace.unread_closings = trace.unread_closings, []
+        for number in numbers if not self._traces.is_fatal(trace.position) else ():
             assembly = self._assemble(trace, number)
-            for _ in (*_find_new_turns(assembly, trace), *_find_new_feedback(assembly, trace)):
+            _find_new_turns(assembly, trace)
+            for _ in _find_new_feedback(assembly, trace):
                 pass
-        trace.unread_closings.clear()
 
     def _assemble(self, trace: OpenTrace, pieces: int, *, selects: bool = False) -> Assembly:
-        """The turns of the first pieces of a trace; none of one in which the process ended again and again.
-
-        If the stage `selects`, a trace whose turn is unwanted may be left unread.
-        """
-        if self._traces.is_fatal(trace.position):
-            self._leave_out(trace, pieces)
-            return Assembly()
+        """The turns of a trace's first pieces. If the stage `selects`, one whose turn is unwanted may stay unread."""
         tenant = tenant_in_key(trace.trace_id)
 
         def is_wanted(turn: Turn) -> bool:
@@ -308,7 +296,8 @@ class AssembleFold:
         try:
             with self._traces.slot.at(trace.position):
                 assembly = self._assembler.assemble(trace.pieces[:pieces], is_wanted=is_wanted if selects else None)
-            self._traces.survived(trace.position)
+            if self._traces.suspects is not None:
+                self._traces.survived(trace.position)
             return _in_tenant(assembly, tenant)
         except Exception as error:  # noqa: BLE001 - a trace that hits a bug must not stop the partition for good
             frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -359,15 +348,11 @@ class _Counts:
 
 
 def _in_tenant(assembly: Assembly, tenant: str) -> Assembly:
-    turns = [in_tenant(turn.turn, tenant) for turn in assembly.turns]
-    if all(turn is assembled.turn for turn, assembled in zip(turns, assembly.turns, strict=True)):
-        return assembly
-    pairs = zip(turns, assembly.turns, strict=True)
-    return assembly._replace(turns=tuple(assembled._replace(turn=turn) for turn, assembled in pairs))
-
-
-def _is_read(turn: Turn) -> bool:
-    return turn.error is not None or turn.incomplete in {None, "unwanted"}
+    turns = [
+        assembled if (turn := in_tenant(assembled.turn, tenant)) is assembled.turn else assembled._replace(turn=turn)
+        for assembled in assembly.turns
+    ]
+    return assembly._replace(turns=tuple(turns))
 
 
 def _unchanged(entry: FeedbackEntry) -> FeedbackEntry:
@@ -405,12 +390,13 @@ def _require_note(record: StoredRecord) -> None:
 _SIGNALS: dict[bytes, Signal] = {b"traces": "traces", b"logs": "logs"}
 
 
-def _find_new_turns(assembly: Assembly, trace: OpenTrace) -> Iterator[AssembledTurn]:
+def _find_new_turns(assembly: Assembly, trace: OpenTrace) -> list[Turn]:
     """The turns that the trace has not emitted yet; they are marked as emitted.
 
     Late pieces may change the text of a turn, as when an enclosing span has the question without its template. It is
     still the same turn if it is about the same span, unless that span's turn was incomplete before.
     """
+    new: list[Turn] = []
     for assembled in assembly.turns:
         turn = assembled.turn
         emitted = trace.emitted = trace.emitted or Emitted()
@@ -421,7 +407,8 @@ def _find_new_turns(assembly: Assembly, trace: OpenTrace) -> Iterator[AssembledT
         emitted.turn_ids.add(turn.turn_id)
         if turn.incomplete in {None, "unwanted"} and turn.span_id is not None:
             emitted.covered_spans.add(turn.span_id)
-        yield assembled
+        new.append(turn)
+    return new
 
 
 def _find_new_feedback(assembly: Assembly, trace: OpenTrace) -> Iterator[tuple[str | None, FeedbackEntry]]:

@@ -1,6 +1,6 @@
 """The routing of turns: into the turns log, or first into the log where those without a conversation are linked."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from collector.logs.log import RETRY, Log, Record, append_until_durable
 from collector.records.json import turn_to_json
 from collector.records.shared_records import append_shared
 from collector.records.tenants import conversation_key_in_tenant, with_conversation
-from collector.records.turns import bare_turn_record, turn_key, turn_record, without_content
+from collector.records.turns import bare_turn_record, turn_key, without_content
 from evaluators.cases import Turn
 
 EVERY = "*"
@@ -85,47 +85,46 @@ class TurnRouter:
 
     def is_wanted(self, turn: Turn) -> bool:
         """Whether the content of a turn is stored."""
-        if self._is_key_wanted is None or has_no_conversation(turn, self._services):
+        return self._is_key_wanted is None or self._wants(turn, turn_key(with_conversation(turn)))
+
+    def _wants(self, turn: Turn, key: bytes) -> bool:
+        if self._is_key_wanted is None or (self._services and has_no_conversation(turn, self._services)):
             return True
-        # As the reader of the log sees the key, which need not be valid text.
-        return self._is_key_wanted(turn_key(with_conversation(turn)).decode(errors="replace"))
+        return self._is_key_wanted(key.decode(errors="replace"))  # as a reader sees it: it need not be valid text
 
-    def _route(self, turn: Turn) -> RoutedRecord:
-        named = with_conversation(turn)
-        unread = named.incomplete == "unwanted"
-        if not unread and self.is_wanted(named):
-            return RoutedRecord(turn_record(named))
-        return RoutedRecord(bare_turn_record(named if unread else without_content(named)), unwanted=self.selects)
-
-    def route(self, turns: Sequence[Turn], whole: Iterable[Turn] | None = None) -> Iterator[RoutedRecord]:
+    def route(self, turns: Sequence[Turn], whole: Iterable[Turn] = ()) -> Sequence[RoutedRecord]:
         """The records of some turns of one trace, or of other turns that belong together; `whole` are all of these.
 
-        All get the key of the first that has an answer, so that turns of a trace stay together. A generator: a replay
-        discards them, and they need not be serialized for that.
+        All get the key of the first that has an answer, so that turns of a trace stay together.
         """
-        if not any(has_no_conversation(turn, self._services) for turn in turns):
-            yield from map(self._route, turns)
-            return
-        key = _unlinked_key([*(whole or turns)])
+        common: bytes | None = None
+        if self._services and any(has_no_conversation(turn, self._services) for turn in turns):
+            common = _unlinked_key([*whole] or turns)
+        routed: list[RoutedRecord] = []
         for turn in turns:
-            if key is not None and has_no_conversation(turn, self._services):
-                yield RoutedRecord(Record(key, turn_to_json(turn)), unlinked=True)
+            if common is not None and has_no_conversation(turn, self._services):
+                routed.append(RoutedRecord(Record(common, turn_to_json(turn)), unlinked=True))
+                continue
+            named = with_conversation(turn)
+            key, unread = turn_key(named), named.incomplete == "unwanted"
+            if not unread and self._wants(named, key):
+                routed.append(RoutedRecord(Record(key, turn_to_json(named))))
             else:
-                yield self._route(turn)
+                record = bare_turn_record(named if unread else without_content(named))
+                routed.append(RoutedRecord(record, unwanted=self.selects))
+        return routed
 
-    async def append(self, routed: Sequence[RoutedRecord]) -> None:
+    async def append(self, routed: Iterable[RoutedRecord]) -> None:
         """Append records; they are durable on return. Waits while a log cannot be written."""
-        if linked := [record for record in routed if not record.unlinked]:
-            await self._append_turns(linked)
-        unlinked = [record.record for record in routed if record.unlinked]
+        turns: list[Record] = []
+        unlinked: list[Record] = []
+        unwanted: set[Record] = set()
+        for record, is_unlinked, is_unwanted in routed:
+            (unlinked if is_unlinked else turns).append(record)
+            if is_unwanted:
+                unwanted.add(record)
+        if turns:
+            append = partial(append_shared, self._turns, may_share=unwanted.__contains__) if unwanted else None
+            await append_until_durable(self._turns, turns, self._backoff, append)
         if self._unlinked is not None and unlinked:
             await append_until_durable(self._unlinked, unlinked, self._backoff)
-
-    async def _append_turns(self, routed: Sequence[RoutedRecord]) -> None:
-        records = [record.record for record in routed]
-        unwanted = {record.record for record in routed if record.unwanted}
-        if not unwanted:
-            await append_until_durable(self._turns, records, self._backoff)
-            return
-        append = partial(append_shared, self._turns, may_share=unwanted.__contains__)
-        await append_until_durable(self._turns, records, self._backoff, append)

@@ -398,18 +398,16 @@ class Partitioner:
                     f"a record of {size} bytes is larger than the log {self._log!r} accepts ({self._max_record_bytes})"
                 )
             total += size
-            by_partition.setdefault(self._partition(record), []).append(record)
-        return by_partition, total
-
-    def _partition(self, record: Record) -> int:
-        if record.partition is not None:
-            if not 0 <= record.partition < self._partitions:
+            partition = record.partition
+            if partition is None:
+                partition = self._next if record.key is None else partition_of(record.key, self._partitions)
+            elif not 0 <= partition < self._partitions:
                 raise LogError(
-                    f"the log {self._log!r} has no partition {record.partition}: if partitions were added to its "
-                    "topic, add as many to all topics of the prefix and start again; the start says which keys to set"
+                    f"the log {self._log!r} has no partition {partition}: if partitions were added to its topic, add "
+                    "as many to all topics of the prefix and start again; the start says which keys to set"
                 )
-            return record.partition
-        return self._next if record.key is None else partition_of(record.key, self._partitions)
+            by_partition.setdefault(partition, []).append(record)
+        return by_partition, total
 
 
 RETRY = Backoff(cap=1.0)

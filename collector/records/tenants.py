@@ -33,11 +33,12 @@ def tenant_of(turn: TurnFields) -> str:
 
 def in_tenant(turn: Turn, tenant: str) -> Turn:
     """The turn as one of this tenant, or of none: what the sender itself says about that is removed."""
-    turn_id = id_in_tenant(turn.turn_id, tenant)
-    conversation_id = id_in_tenant(turn.conversation_id, tenant) if turn.conversation_id else None
-    ids = (turn_id, conversation_id)
-    if not tenant and ATTRIBUTE not in turn.attributes and ids == (turn.turn_id, turn.conversation_id or None):
+    conversation_id = turn.conversation_id or None
+    is_foreign = turn.turn_id.startswith(_SCOPE) or (conversation_id or "").startswith(_SCOPE)
+    if not (tenant or is_foreign or ATTRIBUTE in turn.attributes):
         return turn
+    turn_id = id_in_tenant(turn.turn_id, tenant)
+    conversation_id = conversation_id and id_in_tenant(conversation_id, tenant)
     attributes = {name: value for name, value in turn.attributes.items() if name != ATTRIBUTE}
     if tenant:
         attributes[ATTRIBUTE] = tenant

@@ -101,20 +101,20 @@ class Telemetry:
 
     def counter(self, series: Series, *labels: str) -> Counter:
         """The counter of these label values, in the order the series declares them."""
-        child = self._child(series, labels)
+        child = self._children.get((series.name, *labels)) or self._child(series, labels)
         # The class itself: for one above it isinstance asks the library's metaclass, which is slow.
         assert isinstance(child, TolerantCounter), series.name
         return child
 
     def gauge(self, of: Series, *labels: str) -> Gauge:
         """The gauge of these label values."""
-        child = self._child(of, labels)
+        child = self._children.get((of.name, *labels)) or self._child(of, labels)
         assert isinstance(child, TolerantGauge), of.name
         return child
 
     def histogram(self, of: Series, *labels: str) -> Histogram:
         """The histogram of these label values."""
-        child = self._child(of, labels)
+        child = self._children.get((of.name, *labels)) or self._child(of, labels)
         assert isinstance(child, TolerantHistogram), of.name
         return child
 
@@ -161,21 +161,16 @@ class Telemetry:
         self.counter(ABSURD_VALUES, metric).inc()
 
     def _child(self, of: Series, labels: tuple[str, ...]) -> _Metric:
-        key = (of.name, *labels)
-        child = self._children.get(key)
-        if child is None:
-            capped = self._within_caps(of, labels)
-            parent = self._parents[of.name]
-            child = parent.labels(*capped) if capped else parent
-            child.on_absurd = partial(self._report_absurd, of.name)
-            if capped == labels:  # else this cache would grow with every value that the traffic invents
-                self._children[key] = child
+        """A child that is asked for first, or whose label values are beyond the cap."""
+        capped = labels
+        if of is not LABEL_OVERFLOW:
+            capped = tuple(self._capped(label, value) for label, value in zip(of.labels, labels, strict=True))
+        parent = self._parents[of.name]
+        child = parent.labels(*capped) if capped else parent
+        child.on_absurd = partial(self._report_absurd, of.name)
+        if capped == labels:  # else this cache would grow with every value that the traffic invents
+            self._children[of.name, *labels] = child
         return child
-
-    def _within_caps(self, of: Series, labels: tuple[str, ...]) -> tuple[str, ...]:
-        if of is LABEL_OVERFLOW:
-            return labels
-        return tuple(self._capped(label, value) for label, value in zip(of.labels, labels, strict=True))
 
     def _capped(self, label: str, value: str) -> str:
         known = self._values.setdefault(label, set())
