@@ -85,10 +85,9 @@ def collect_trace(
 
 def collect_parts(parts: Iterable[Part], dialects: Dialects, identity: IdentityLookup) -> CollectedTrace | None:
     """Collect a request's parts with spans of one trace, without declared attributes; None if no dialect reads any."""
-    events = _EventCollector(dialects)
-    span_filter = _SpanFilter(dialects, identity, events)
-    examined = examine_spans(parts, span_filter.find_evidence)
-    if not span_filter.matched:
+    found = _Findings(dialects, identity)
+    examined = examine_spans(parts, found.find_evidence)
+    if not found.matched:
         return None
     return CollectedTrace(tuple(deduplicate_spans(decode_examined(examined))), ())
 
@@ -110,35 +109,37 @@ def _collect(
     on_unknown: Callable[[int], None],
 ) -> CollectedTrace | None:
     """Collect pieces; raises DecodeError where one of them cannot be read."""
-    logs = _distinct_values(pieces, "logs")
-    events = _EventCollector(dialects)
-    records = _collect_records([outline_of(log, "logs") for log in logs], dialects, events) if logs else []
-    span_filter = _SpanFilter(dialects, identity, events, names)
+    values: dict[Signal, set[bytes]] = {"logs": set(), "traces": set()}
+    for piece in pieces:
+        values[piece.signal].add(piece.value)
+    logs, traces = sorted(values["logs"]), sorted(values["traces"])  # an order of their own
+    found = _Findings(dialects, identity, names)
+    records = _collect_records([outline_of(log, "logs") for log in logs], dialects, found) if logs else []
     examined: list[ExaminedScope] = []
-    traces = _distinct_values(pieces, "traces")
     if traces:  # all at once: concatenated messages are their union, and one parse is much cheaper
         joined = outline_of(traces[0] if len(traces) == 1 else b"".join(traces), "traces")
-        examined = examine_spans(span_parts(joined), span_filter.find_evidence)
-    if not (span_filter.matched or records):
+        examined = examine_spans(span_parts(joined), found.find_evidence)
+    if not (found.matched or records):
         on_unknown(len({span.outline.span_id for scope in examined for span in scope.spans}))
         return None
     spans = decode_examined(examined)
-    return CollectedTrace(tuple(deduplicate_spans(spans)), tuple(records), tuple(sorted(events.events)))
+    return CollectedTrace(tuple(deduplicate_spans(spans)), tuple(records), tuple(sorted(found.events)))
 
 
-def _distinct_values(pieces: Iterable[TracePiece], signal: Signal) -> list[bytes]:
-    """The values of one signal, each once, in an order of their own."""
-    values = [piece.value for piece in pieces if piece.signal == signal]
-    return values if len(values) < 2 else sorted(set(values))
+class _Findings:
+    """Decides which spans are decoded, and collects the events that no dialect reads as content.
 
+    `matched` is the mask of all dialects that have evidence in the trace.
+    """
 
-class _EventCollector:
-    """Collects the events that no dialect reads as content."""
+    __slots__ = ("_content_events", "_dialects", "_identity", "_names", "events", "matched")
 
-    __slots__ = ("_content_events", "events")
-
-    def __init__(self, dialects: Dialects) -> None:
+    def __init__(self, dialects: Dialects, identity: IdentityLookup, names: frozenset[str] = frozenset()) -> None:
+        self.matched = 0
         self.events: set[ApplicationEvent] = set()
+        self._names = names
+        self._dialects = dialects
+        self._identity = identity
         self._content_events = dialects.content_events
 
     def add_span_events(self, span: Outline, names: list[str]) -> None:
@@ -153,29 +154,11 @@ class _EventCollector:
         if name not in self._content_events and _NAME.fullmatch(name):
             self.events.add(ApplicationEvent(time, name, span_id))
 
-
-_NAME = re.compile(EVENT_NAME)
-
-
-class _SpanFilter:
-    """Decides which spans are decoded; `matched` is the mask of all dialects that have evidence in the trace."""
-
-    __slots__ = ("_dialects", "_events", "_identity", "_names", "matched")
-
-    def __init__(
-        self, dialects: Dialects, identity: IdentityLookup, events: _EventCollector, names: frozenset[str] = frozenset()
-    ) -> None:
-        self.matched = 0
-        self._names = names
-        self._dialects = dialects
-        self._identity = identity
-        self._events = events
-
     def find_evidence(self, keys: Collection[str], scope: str, span: Outline) -> int:
         events = span.events
         names = [event.name for event in events] if events else []
         if names:
-            self._events.add_span_events(span, names)
+            self.add_span_events(span, names)
         mask = self._dialects.match(keys, scope, names)
         if mask:
             self.matched |= mask
@@ -183,6 +166,9 @@ class _SpanFilter:
         if self._names and not (self._names.isdisjoint(keys) and self._names.isdisjoint(names)):
             return 1
         return int(self._identity.concerns(keys))
+
+
+_NAME = re.compile(EVENT_NAME)
 
 
 def deduplicate_spans(spans: Sequence[Span]) -> list[Span]:
@@ -202,7 +188,7 @@ def _measure_completeness(span: Span) -> tuple[int, int, int, bytes]:
     return span.end, len(span.attributes), len(span.events), rest
 
 
-def _collect_records(requests: Iterable[Outline], dialects: Dialects, events: _EventCollector) -> list[LogRecord]:
+def _collect_records(requests: Iterable[Outline], dialects: Dialects, found: _Findings) -> list[LogRecord]:
     """The records that dialects read, by time; those of one instant stay in the sender's order.
 
     A record that several requests have occurs as often as in the request with the most copies: a sender may write
@@ -215,7 +201,7 @@ def _collect_records(requests: Iterable[Outline], dialects: Dialects, events: _E
             if record.kind in dialects.records:
                 group.append(record)
             else:
-                events.add(record.time, record.event_name, record.span_id or "")
+                found.add(record.time, record.event_name, record.span_id or "")
         if group:
             groups.append(group)
     records = groups[0] if len(groups) == 1 else _deduplicate_records(groups)

@@ -15,7 +15,7 @@ from collector.assemble.model_calls import ModelCall, find_answer, find_question
 from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.speech import was_interrupted
 from collector.assemble.tools import FINAL_ANSWER
-from collector.assemble.turn_drafts import TurnDraft
+from collector.assemble.turn_drafts import TurnDraft, sort_by_end
 from collector.dialects.call import Call, ChatMessage
 from collector.dialects.decode import as_dict, as_text
 from collector.dialects.program_fields import is_scaffolding
@@ -26,15 +26,20 @@ _DISTINCTIVE_LENGTH = 16
 
 
 def apply_enclosing_spans(
-    drafts: Sequence[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
+    drafts: list[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
 ) -> list[TurnDraft]:
-    """The turns that a user saw, in the words of their outermost confirmed enclosing span, without inner ones."""
+    """The turns that a user saw, in the words of their outermost confirmed enclosing span, without inner ones.
+
+    They are in order of their ends.
+    """
     enclosing_spans = [parsed_span for parsed_span in parsed_spans if parsed_span.call.kind in _ENCLOSING_KINDS]
     if enclosing_spans:
         auxiliary = {parsed_span.span.span_id for parsed_span in parsed_spans if parsed_span.call.kind == "auxiliary"}
         enclosing_spans = [span for span in enclosing_spans if auxiliary.isdisjoint(tree.ancestors(span.span.span_id))]
-    result = _apply(enclosing_spans, drafts, parsed_spans, tree) if enclosing_spans else drafts
-    return _without_sub_agents([draft for draft in result if draft.final or draft.enclosing_span], parsed_spans, tree)
+        drafts = [*_apply(enclosing_spans, drafts, parsed_spans, tree)]
+    if len(drafts) > 1 or not (drafts and drafts[0].final):
+        drafts = [draft for draft in drafts if draft.final or draft.enclosing_span]
+    return sort_by_end(_without_sub_agents(drafts, parsed_spans, tree)) if len(drafts) > 1 else drafts
 
 
 def _apply(
@@ -338,8 +343,6 @@ def _remove_inner(remaining: dict[TurnDraft, None], inside: Sequence[TurnDraft],
 
 def _without_sub_agents(drafts: list[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> list[TurnDraft]:
     """Remove turns between models: inside a tool or an agent that an outer turn called, or beside it, as its tool."""
-    if len(drafts) < 2:
-        return drafts
     if tool_texts := _list_tool_texts(drafts):
         drafts = [draft for draft in drafts if not _is_run_of_tool(draft, tool_texts)]
     borders = {

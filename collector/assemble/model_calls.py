@@ -58,7 +58,7 @@ def find_model_calls(parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> list
     """
     candidates = [parsed_span for parsed_span in parsed_spans if parsed_span.call.kind == "model"]
     if len(candidates) < 2:
-        return [_make_call([span]) for span in candidates if _may_be_call(span)]
+        return [_make_call(candidates)] if candidates and _may_be_call(candidates[0]) else []
     groups = _Groups(candidates)
     _join_by_response(candidates, groups)
     wrapping_ids = _join_by_descent(candidates, groups, tree)
@@ -330,7 +330,9 @@ def find_answer(output: Sequence[ChatMessage] | None, *, run: bool = False) -> s
 
 def find_pending_tool_calls(output: Sequence[ChatMessage]) -> tuple[ToolCall, ...]:
     """Find the tool calls of an output that have no result in it."""
-    calls = [call for message in output for call in message.tool_calls]
+    calls: list[ToolCall] = []
+    for message in output:
+        calls += message.tool_calls
     if not calls:
         return ()
     answered_ids = {message.tool_call_id or message.name for message in output if message.role == "tool"}

@@ -109,8 +109,10 @@ _PARTS = frozenset({"tool", "retrieval", "auxiliary", "other"})
 def _with_kinds(parsed_spans: list[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
     """Give the spans the kinds that their content shows: calls that a chat program makes for itself answer nobody."""
     lone: list[ParsedSpan] = []
-    if any(_BASE in span.attributes for span, _ in parsed_spans):
-        parsed_spans = _with_whole_inputs(parsed_spans)
+    for span, _ in parsed_spans:
+        if _BASE in span.attributes:
+            parsed_spans = _with_whole_inputs(parsed_spans)
+            break
     for index, (span, call) in enumerate(parsed_spans):
         if (call.input or call.system) and call.kind in _ANSWERS and find_task(call):
             parsed_spans[index] = ParsedSpan(span, call._replace(kind="auxiliary"))

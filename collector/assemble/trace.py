@@ -31,7 +31,7 @@ from collector.assemble.sole_turn import find_sole_turn
 from collector.assemble.speech import NAMES as SPEECH
 from collector.assemble.thin_turns import assembled, combine, count_spans, dialects_of, list_thin_spans, list_thin_turns
 from collector.assemble.trace_references import TraceReferences
-from collector.assemble.turn_drafts import TurnDraft, draft_turns, sort_by_end
+from collector.assemble.turn_drafts import TurnDraft, draft_turns
 from collector.assemble.turns import AssembledTurn, TurnBuilder
 from collector.dialects.otel_genai import DISCARDED
 from collector.dialects.registry import Dialects
@@ -110,7 +110,7 @@ def _turn_around(agent: _Agent, turns: Sequence[AssembledTurn], tree: SpanTree) 
 def _build_run(agent: _Agent, tree: SpanTree, build: BuildTurns) -> AssembledTurn | None:
     """The turn of an agent's spans alone: the one that its own span encloses, else the last."""
     calls = find_model_calls(agent.inside, tree)
-    drafts = sort_by_end(apply_enclosing_spans(draft_turns(calls, tree), agent.inside, tree))
+    drafts = apply_enclosing_spans(draft_turns(calls, tree), agent.inside, tree)
     own = [draft for draft in drafts if draft.enclosing_span and draft.enclosing_span.span is agent.span.span]
     chosen = (own or drafts)[-1:]
     return next(iter(build(chosen, agent.inside)), None)
@@ -182,12 +182,11 @@ def add_feedback(
     turns: Sequence[AssembledTurn], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
 ) -> tuple[Sequence[AssembledTurn], tuple[TraceFeedback, ...]]:
     """Add feedback to the turn that it names: by response id, else by the span that carries it; and list it."""
-    with_feedback = [parsed_span for parsed_span in parsed_spans if parsed_span.call.feedback]
-    if not with_feedback:
-        return turns, ()
     result, listed = list(turns), list[TraceFeedback]()
     nearest = _NearestTurn(result, tree) if result else None
-    for span, call in with_feedback:
+    for span, call in parsed_spans:
+        if not call.feedback:
+            continue
         named = [index for index, turn in enumerate(result) if turn.turn.response_id == call.feedback_for]
         index = next(iter(named), None) if call.feedback_for is not None else None
         index = nearest.find(span.span_id) if index is None and nearest is not None else index
@@ -333,23 +332,24 @@ class Assembler:
         tree = SpanTree(trace.spans)
         parsed_spans = read_spans(trace, tree, self.dialects, self.identity)
         calls = find_model_calls(parsed_spans, tree)
-        drafts = sort_by_end(
-            apply_enclosing_spans(draft_turns(_without_auxiliary(calls, parsed_spans, tree), tree), parsed_spans, tree)
-        )
+        drafts = draft_turns(_without_auxiliary(calls, parsed_spans, tree), tree)
+        drafts = apply_enclosing_spans(drafts, parsed_spans, tree)
         losses = find_losses(parsed_spans, trace.spans, trace.records)
         turns: Sequence[AssembledTurn] = self._build_turns(drafts, parsed_spans, tree, losses)
         turns = combine(turns, thin, tree) if thin else turns
-        turns, feedback = add_feedback(turns, parsed_spans, tree)
+        spans: dict[str, int] = {}
+        read: set[str] = set()
+        has_feedback = False
+        for span, call in parsed_spans:
+            spans[call.dialect] = spans.get(call.dialect, 0) + 1
+            read.add(span.span_id)
+            has_feedback = has_feedback or bool(call.feedback)
+        turns, feedback = add_feedback(turns, parsed_spans, tree) if has_feedback else (turns, ())
         turns = add_events(turns, trace.events, tree) if trace.events else turns
         if self.agent_runs:
             turns = [*turns, *self._build_agent_runs(turns, parsed_spans, tree, losses)]
-        spans: dict[str, int] = {}
-        for parsed_span in parsed_spans:
-            spans[parsed_span.call.dialect] = spans.get(parsed_span.call.dialect, 0) + 1
         if thin:
             turns = [_unread(turn) for turn in turns]
-        read = {parsed_span.span.span_id for parsed_span in parsed_spans}
-        if thin:
             thinly_read = dialects_of(thin, read)
             spans = dict(Counter(spans) + Counter(thinly_read.values()))
             read.update(thinly_read)
@@ -393,13 +393,15 @@ def _without_auxiliary(
     calls: Sequence[ModelCall], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
 ) -> Sequence[ModelCall]:
     """The calls that are not inside a guardrail, an evaluator or a reranker, nor discarded: those answer no user."""
-    until = [(span.span_id, inf) for span, call in parsed_spans if call.kind == "auxiliary"]
-    until += [
-        (span.span_id, event.time) for span, _ in parsed_spans for event in span.events if event.name == DISCARDED
-    ]
-    if not until:
+    latest: dict[str, float] = {}
+    for span, call in parsed_spans:
+        if call.kind == "auxiliary":
+            latest[span.span_id] = inf
+        for event in span.events:
+            if event.name == DISCARDED:
+                latest[span.span_id] = max(event.time, latest.get(span.span_id, 0))
+    if not latest:
         return calls
-    latest = dict(sorted(until))
     return [
         call for call in calls if all(call.span.start >= latest.get(at, 0) for at in tree.ancestors(call.span.span_id))
     ]

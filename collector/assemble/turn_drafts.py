@@ -78,7 +78,10 @@ def draft_turns(calls: Sequence[ModelCall], tree: SpanTree) -> list[TurnDraft]:
     Grouping by content, not by spans: parents may be missing, and one agent span may hold several turns.
     """
     if len(calls) == 1:
-        return [_draft_single_call(calls[0])]
+        only = calls[0]
+        if only.call.error is not None:
+            return [TurnDraft([only], only, question=only.question, error=only.call.error)]
+        return [_make_draft((only,), None) if only.is_step else _make_draft((), only)]
     groups: dict[_Key, _Group] = {}
     for call in calls:
         group = groups.setdefault(_group_key(call, groups, tree), _Group())
@@ -93,15 +96,7 @@ def draft_turns(calls: Sequence[ModelCall], tree: SpanTree) -> list[TurnDraft]:
 
 def sort_by_end(drafts: list[TurnDraft]) -> list[TurnDraft]:
     """The drafts by their ends."""
-    if len(drafts) < 2:
-        return drafts
     return sorted(drafts, key=lambda each: (each.end, each.start, each.last.span.span_id if each.last else ""))
-
-
-def _draft_single_call(call: ModelCall) -> TurnDraft:
-    if call.call.error is not None:
-        return TurnDraft([call], call, question=call.question, error=call.call.error)
-    return _make_draft((call,), None) if call.is_step else _make_draft((), call)
 
 
 def _close_group(group: _Group) -> Iterable[TurnDraft]:

@@ -71,7 +71,9 @@ class TurnBuilder:
         self._tools = ToolSpans(parsed_spans, tree)
         self._tree = tree
         self._identity = identity
-        self._inherited = InheritedAttributes(application, tree.spans) if application else None
+        self._inherited: InheritedAttributes | None = None
+        if application is not None and application.names:
+            self._inherited = InheritedAttributes(application, tree.spans)
         self._ordinals: dict[tuple[str, ...], int] = {}
         self._ids: dict[str, ConversationAndUser] = {}
         self._trace_identity: ConversationAndUser | None = None

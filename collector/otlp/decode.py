@@ -389,10 +389,9 @@ def spans_of(request: Outline, wanted: Wanted | None = None) -> list[Span]:
     return decode_examined(examine_spans(span_parts(request), wanted))
 
 
-def span_parts(request: Outline) -> Iterator[Part]:
+def span_parts(request: Outline) -> list[Part]:
     """The parts of a request with spans, all of them."""
-    for resource, scope in scopes_of(request):
-        yield resource, scope, scope.spans
+    return [(resource, scope, scope.spans) for resource in request.resource_spans for scope in resource.scope_spans]
 
 
 class ExaminedSpan(NamedTuple):
