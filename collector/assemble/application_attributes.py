@@ -64,9 +64,6 @@ class ApplicationAttributes:
         self.names = frozenset(wanted.union(_METADATA, _TAGS, _BAGGAGE, flags) if keys else ())
         """The attributes, and the events, that may have a value of one of the names."""
 
-    def __bool__(self) -> bool:
-        return bool(self._declared)
-
     def find_in(self, span: Span) -> Values:
         """The values that a span has, with the variants of the flags that were evaluated in it."""
         flags: dict[str, Json] = {}

@@ -85,9 +85,9 @@ def collect_trace(
 
 def collect_parts(parts: Iterable[Part], dialects: Dialects, identity: IdentityLookup) -> CollectedTrace | None:
     """Collect a request's parts with spans of one trace, without declared attributes; None if no dialect reads any."""
-    found = _Findings(dialects, identity)
-    examined = examine_spans(parts, found.find_evidence)
-    if not found.matched:
+    findings = _Findings(dialects, identity)
+    examined = examine_spans(parts, findings.find_evidence)
+    if not findings.matched:
         return None
     return CollectedTrace(tuple(deduplicate_spans(decode_examined(examined))), ())
 
@@ -113,17 +113,17 @@ def _collect(
     for piece in pieces:
         values[piece.signal].add(piece.value)
     logs, traces = sorted(values["logs"]), sorted(values["traces"])  # an order of their own
-    found = _Findings(dialects, identity, names)
-    records = _collect_records([outline_of(log, "logs") for log in logs], dialects, found) if logs else []
+    findings = _Findings(dialects, identity, names)
+    records = _collect_records([outline_of(log, "logs") for log in logs], dialects, findings) if logs else []
     examined: list[ExaminedScope] = []
     if traces:  # all at once: concatenated messages are their union, and one parse is much cheaper
         joined = outline_of(traces[0] if len(traces) == 1 else b"".join(traces), "traces")
-        examined = examine_spans(span_parts(joined), found.find_evidence)
-    if not (found.matched or records):
+        examined = examine_spans(span_parts(joined), findings.find_evidence)
+    if not (findings.matched or records):
         on_unknown(len({span.outline.span_id for scope in examined for span in scope.spans}))
         return None
     spans = decode_examined(examined)
-    return CollectedTrace(tuple(deduplicate_spans(spans)), tuple(records), tuple(sorted(found.events)))
+    return CollectedTrace(tuple(deduplicate_spans(spans)), tuple(records), tuple(sorted(findings.events)))
 
 
 class _Findings:
@@ -188,7 +188,7 @@ def _measure_completeness(span: Span) -> tuple[int, int, int, bytes]:
     return span.end, len(span.attributes), len(span.events), rest
 
 
-def _collect_records(requests: Iterable[Outline], dialects: Dialects, found: _Findings) -> list[LogRecord]:
+def _collect_records(requests: Iterable[Outline], dialects: Dialects, findings: _Findings) -> list[LogRecord]:
     """The records that dialects read, by time; those of one instant stay in the sender's order.
 
     A record that several requests have occurs as often as in the request with the most copies: a sender may write
@@ -201,7 +201,7 @@ def _collect_records(requests: Iterable[Outline], dialects: Dialects, found: _Fi
             if record.kind in dialects.records:
                 group.append(record)
             else:
-                found.add(record.time, record.event_name, record.span_id or "")
+                findings.add(record.time, record.event_name, record.span_id or "")
         if group:
             groups.append(group)
     records = groups[0] if len(groups) == 1 else _deduplicate_records(groups)
