@@ -65,7 +65,7 @@ def labels_of_file(
 
 
 def labelled(evaluation: Evaluation) -> Labelled:
-    """What a label of this evaluation is about."""
+    """The subject that a label of this evaluation is about."""
     return evaluation.evaluator, evaluation.subject.turn_id or evaluation.subject.conversation_id
 
 
@@ -74,8 +74,8 @@ def compare_with_people(
 ) -> PeopleComparison:
     """How often either side of labelled pairs passes what people pass and fails what they fail."""
     rows = [replace(pair, label=label) for pair in pairs if (label := labels.get(labelled(pair.old))) is not None]
-    drawn = [pair for pair in rows if pair.label is not None and pair.label.probability is not None]
-    rows = drawn if len(drawn) >= FEWEST else rows
+    at_random = [pair for pair in rows if pair.label is not None and pair.label.probability is not None]
+    rows = at_random if len(at_random) >= FEWEST else rows
     if len(rows) < FEWEST:
         return PeopleComparison(len(rows), None)
     return PeopleComparison(len(rows), change(rows, [_agrees(pair, scale) for pair in rows]))
