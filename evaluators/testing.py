@@ -303,22 +303,6 @@ def required_answer_keys(message: str) -> dict[str, str]:
     return dict(_KEYS_REQUEST.findall(message))
 
 
-_FIELDS_OF_EACH = "The fields of each question: "
-
-
-def materials_of_pack(message: str, material: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
-    """The subject of each question of a pack, by its name: the fields of the material that the message gives it."""
-    _, _, behind = message.partition(_FIELDS_OF_EACH)
-    fields_of_each, end, _ = f"{behind} ".partition(". ")
-    materials: dict[str, dict[str, Json]] = {}
-    for part in fields_of_each.split("; ") if behind and end else ():
-        name, _, fields = part.partition(": ")
-        own = cast("Mapping[str, Json]", material.get(name) or {})
-        named = [field.removeprefix(f"{name}.") for field in fields.split(", ")]
-        materials[name] = {field: own[field] if field in own else material.get(field) for field in named}
-    return materials
-
-
 def answer_any_form(*, best: bool = True) -> Callable[[Prompt, type[BaseModel]], ScriptLine]:
     """A script that fills in any form: numbers at one end of their range, the first or the last of each set of words.
 

@@ -24,13 +24,13 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError
 from ledger_watch import LedgerWatch
 from sink import Sink
+from stand_in_judge import serve_judge
 from traffic import PATIENT_MODEL, is_patient, request
 from workers import Worker, evalstream, quick_batches
 
 from collector.commands.audit.audit import audit
 from collector.config.loading import load
 from collector.config.settings import LogSettings
-from collector.demo.judge import serve_judge
 from collector.logs.kafka.workarounds import abandon
 from collector.service.open_logs import Logs, open_logs
 

@@ -21,11 +21,11 @@ from counted_judge import CountedJudge
 from dying import CHANGES, evalstream_dying_at
 from faulty_judge import Faults
 from harness import EVALUATORS, configuration, log_settings, problems_of, until_drained, without_unread
+from stand_in_judge import serve_judge
 from traffic import turn
 from workers import Worker
 
 from collector.config.settings import LogSettings
-from collector.demo.judge import serve_judge
 from collector.evaluate.recovery.ledger import append_with_retry
 from collector.logs.log import Log, Record
 from collector.records.epochs import Fence

@@ -17,11 +17,11 @@ from counted_judge import CountedJudge
 from faulty_judge import Faults
 from kafka import KafkaAdminClient, KafkaProducer
 from service import ServiceProcess, until_ledger
+from stand_in_judge import serve_judge
 from topics import PARTITIONS, Topics
 from traffic import request, trace_id, turn
 
 from collector.config.loading import check
-from collector.demo.judge import serve_judge
 from collector.logs.consumer_runner import ConsumerTiming, SlewedClock
 from collector.logs.log import Record
 from collector.records.json import evaluation_from_json, turn_to_json

@@ -16,11 +16,11 @@ from broker import Broker
 from counted_judge import CountedJudge
 from faulty_judge import Faults
 from service import ServiceProcess, until_ledger
+from stand_in_judge import serve_judge
 from test_faults import configuration
 from topics import Topics
 from traffic import request, trace_id
 
-from collector.demo.judge import serve_judge
 from evaluators.results import Evaluation
 
 SESSION_AND_REQUESTS = 50.0

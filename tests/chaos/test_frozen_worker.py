@@ -19,11 +19,11 @@ from counted_judge import CountedJudge
 from faulty_judge import Faults
 from harness import EVALUATORS, JUDGED, configuration, problems_of, until_drained, without_unread
 from ledger_watch import LedgerWatch
+from stand_in_judge import serve_judge
 from traffic import conversation_id, turn
 from workers import Worker
 
 from collector.config.settings import LogSettings
-from collector.demo.judge import serve_judge
 from collector.logs.log import Log, Record
 from collector.records.json import turn_to_json
 from collector.service.open_logs import Logs, open_logs

@@ -14,10 +14,9 @@ from counted_judge import CountedJudge
 from faulty_judge import Faults
 from full_disk import NoDisk, SmallDisk, mounted_disk
 from service import ServiceProcess, until_ledger
+from stand_in_judge import serve_judge
 from test_faults import accepted, assert_each_once, configuration, said
 from traffic import request
-
-from collector.demo.judge import serve_judge
 
 SMALL = 16 << 20
 """Bytes of the disk: enough for a hundred turns."""

@@ -19,11 +19,11 @@ from faulty_judge import Faults
 from figures import Kill, exports, repeated
 from harness import EVALUATORS, JUDGED, configuration, log_settings, problems_of, until_drained
 from ledger_watch import LedgerWatch
+from stand_in_judge import serve_judge
 from traffic import turn
 from workers import Worker
 
 from collector.config.settings import LogSettings
-from collector.demo.judge import serve_judge
 from collector.logs.log import Log, Record
 from collector.records.json import turn_to_json
 from collector.service.open_logs import open_logs

@@ -18,9 +18,8 @@ from composed import with_addresses
 from kafka import KafkaAdminClient
 from payloads import exchanges, requests
 from prometheus_client.parser import text_string_to_metric_families
+from stand_in_judge import serve_judge
 from tools import DEPLOY
-
-from collector.demo.judge import serve_judge
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

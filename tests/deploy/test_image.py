@@ -26,9 +26,8 @@ from kafka_logs import fresh
 from made_up import Trace, chat
 from pods import Pod, first_pod
 from schemas import KUBERNETES
+from stand_in_judge import serve_judge
 from tools import DEPLOY, run
-
-from collector.demo.judge import serve_judge
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

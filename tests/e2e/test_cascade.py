@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from stand_in_judge import StandInJudge, serve_judge
 from test_judge_faults import helpful, ledger, put
 
 from collector.commands.check.check import report
 from collector.config.configured import Config
 from collector.config.loading import check
-from collector.demo.judge import StandInJudge, serve_judge
 from collector.errors import ConfigError
 from collector.service.app import running
 

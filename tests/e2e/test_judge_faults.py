@@ -11,10 +11,10 @@ import pytest
 from configurations import checked
 from faulty_judge import Faults, FaultyJudge
 from service import free_port
+from stand_in_judge import serve_judge
 
 from collector.config.configured import Config
 from collector.config.loading import check
-from collector.demo.judge import serve_judge
 from collector.logs.log import Record
 from collector.records.json import evaluation_from_json, turn_to_json
 from collector.service.app import Running, running

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from faulty_judge import Faults, FaultyJudge
+from stand_in_judge import serve_judge
 from test_judge_faults import helpful, ledger, put
 
 from collector.config.loading import check
-from collector.demo.judge import serve_judge
 from collector.errors import ConfigError
 from collector.service.app import running
 

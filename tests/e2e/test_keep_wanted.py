@@ -18,10 +18,10 @@ from kafka import KafkaProducer
 from made_up import Trace, chat
 from payloads import WHOLE_WAY, requests
 from service import ServiceProcess, until_ledger
+from stand_in_judge import serve_judge
 from topics import PARTITIONS, Topics
 
 from collector.config.settings import LogSettings
-from collector.demo.judge import serve_judge
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.records.json import turn_from_json
 from collector.records.noted_turns import has_note

@@ -17,6 +17,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from payloads import WHOLE_WAY, exchanges, requests
 from service import ServiceProcess, until_ledger
+from stand_in_judge import serve_judge
 from test_whole_way import CUT, EVALUATORS, configuration, of_whole_turns
 from topics import Topics
 
@@ -24,7 +25,6 @@ from collector.commands.audit.audit import audit
 from collector.commands.trace import trace_evaluation
 from collector.config.loading import load
 from collector.config.settings import LogSettings
-from collector.demo.judge import serve_judge
 from collector.logs.log import Log
 from collector.records.shared_records import HEADERS
 from collector.service.open_logs import open_logs

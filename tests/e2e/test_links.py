@@ -12,11 +12,11 @@ import orjson
 import pytest
 from made_up import Trace, chat, parts
 from service import ServiceProcess, service, until_ledger
+from stand_in_judge import serve_judge
 from topics import Topics
 from typer.testing import CliRunner
 
 from collector.cli import app
-from collector.demo.judge import serve_judge
 
 ANSWERS = (("Hi", "Hello"), ("And {who}?", "{who} is well."), ("Bye", "Goodbye, {who}"))
 """Two people open with the same words."""

@@ -13,9 +13,8 @@ import aiohttp
 import pytest
 from payloads import exchanges, requests
 from service import ServiceProcess, free_port, service
+from stand_in_judge import serve_judge
 from topics import Topics
-
-from collector.demo.judge import serve_judge
 
 DIALECT = "otel-genai-openai-span"
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from promtool import tool
+from stand_in_judge import serve_judge
 from typer.testing import CliRunner
 
 from collector import plugins
@@ -32,7 +33,6 @@ from collector.cli import app
 from collector.config.loading import load
 from collector.config.renamed_keys import RENAMED, with_current_names
 from collector.config.settings import LogSettings
-from collector.demo.judge import serve_judge
 from collector.logs.log import Record
 from collector.records.json import evaluation_from_json, evaluation_to_json
 from collector.service.open_logs import open_logs

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from service import ServiceProcess, service
+from stand_in_judge import serve_judge
 from topics import Topics
 
 from collector.commands.dead_letters import LetterFilter, redrive_letters
 from collector.config.loading import load
 from collector.dead_letters import letters_in
-from collector.demo.judge import serve_judge
 from collector.records.json import evaluation_from_json
 from collector.service.open_logs import open_logs
 from evaluators.results import Evaluation

@@ -15,10 +15,10 @@ import pytest
 from faulty_judge import Faults, FaultyJudge
 from prometheus_client.parser import text_string_to_metric_families
 from service import ServiceProcess
+from stand_in_judge import serve_judge
 from topics import Topics
 
 from collector.config.settings import LogSettings
-from collector.demo.judge import serve_judge
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS
 from collector.logs.log import Log, Record
 from collector.records.json import evaluation_from_json, turn_to_json

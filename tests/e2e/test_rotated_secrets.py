@@ -15,9 +15,9 @@ import pytest
 from aiohttp import web
 from made_up import Trace
 from service import service
+from stand_in_judge import serve_judge
 
 from collector.config.loading import check
-from collector.demo.judge import serve_judge
 from collector.errors import ConfigError
 from collector.judging.open_judges import open_judges
 from evaluators.private_files import SecretFiles

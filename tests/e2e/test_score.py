@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 from faulty_judge import Faults, FaultyJudge
+from stand_in_judge import serve_judge
 
 from collector.cli import main
 from collector.commands.check.plan_json import plan_json
 from collector.config.loading import load
-from collector.demo.judge import serve_judge
 
 
 def prepare(folder: Path, url: str, count: int) -> None:

@@ -11,9 +11,8 @@ import pytest
 from faulty_judge import Faults, FaultyJudge
 from payloads import exchanges, requests
 from service import ServiceProcess, free_port, until_ledger
+from stand_in_judge import serve_judge
 from test_page_service import DIALECT, configuration
-
-from collector.demo.judge import serve_judge
 
 
 async def test_a_second_signal_ends_it_now_and_the_next_start_goes_on(tmp_path: Path) -> None:

@@ -17,10 +17,9 @@ import standing_poll
 from counted_judge import CountedJudge
 from made_up import Trace, chat
 from service import ServiceProcess, until_ledger
+from stand_in_judge import serve_judge
 from topics import Topics
 from traffic import question
-
-from collector.demo.judge import serve_judge
 
 TURNS, STALLED = range(20), 70
 

@@ -14,9 +14,9 @@ import pytest
 from made_up import Trace, chat
 from payloads import WHOLE_WAY, exchanges, requests
 from service import free_port, service, until_ledger
+from stand_in_judge import serve_judge
 from topics import Topics
 
-from collector.demo.judge import serve_judge
 from evaluators.results import Evaluation
 
 EXCHANGES = exchanges()

@@ -22,11 +22,10 @@ from made_up import Trace, chat
 from payloads import WHOLE_WAY, requests
 from prometheus_client.parser import text_string_to_metric_families
 from service import ServiceProcess, free_port, until_ledger
+from stand_in_judge import serve_judge
 from test_kill import EXPECTED, assert_everything_once
 from test_whole_way import configuration, of_whole_turns
 from topics import Topics
-
-from collector.demo.judge import serve_judge
 
 JUDGED = "evalstream_evaluations_started_total"
 RECEIVED = "evalstream_receive_requests_total"

@@ -27,9 +27,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from made_up import SECOND, START, Trace, chat, parts
 from service import ServiceProcess, until_ledger
+from stand_in_judge import completion
 
 from collector.config.settings import LogSettings
-from collector.demo.judge import completion
 from collector.logs.log import Record
 from collector.service.open_logs import open_logs
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 from aiohttp import web
+from stand_in_judge import StandInJudge, completion, tokens_of
 
-from collector.demo.judge import StandInJudge, completion, tokens_of
 from evaluators.texts.draw import draw
 
 _PROSE = "I am a stand-in and no model, and this is no JSON: the answer seems fine to me, I would say."

@@ -12,11 +12,11 @@ from typing import Any
 import yaml
 from click.testing import Result
 from faulty_judge import Faults, FaultyJudge
+from stand_in_judge import serve_judge
 from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.config.loading import load
-from collector.demo.judge import serve_judge
 from collector.logs.log import Record
 from collector.records.json import evaluation_from_json, turn_to_json
 from collector.service.app import Running, running

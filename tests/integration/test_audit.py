@@ -16,11 +16,11 @@ import pytest
 import yaml
 from click.testing import Result
 from faulty_judge import Faults, FaultyJudge
+from stand_in_judge import serve_judge
 from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.config.loading import load
-from collector.demo.judge import serve_judge
 from collector.errors import ConfigError
 from collector.logs.log import TICK, Record
 from collector.records.json import turn_to_json

@@ -9,11 +9,11 @@ from typing import Any
 
 import batch_server
 import pytest
+from stand_in_judge import completion as stand_in
 from test_batches import PACE
 
 from collector.commands.score.score import ScoreOptions, score
 from collector.config.loading import load
-from collector.demo.judge import completion as stand_in
 
 TURNS = 40
 QUESTION = "Can I return the lamp that I bought in your shop in March, and who pays for sending it back? " * 5

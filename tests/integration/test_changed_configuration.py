@@ -10,10 +10,10 @@ from typing import Any
 
 from running_service import ledger, put, value
 from service import free_port
+from stand_in_judge import StandInJudge, serve_judge
 
 from collector.config.configured import Config
 from collector.config.loading import check
-from collector.demo.judge import StandInJudge, serve_judge
 from collector.service.app import Running, running
 from evaluators.results import Evaluation
 

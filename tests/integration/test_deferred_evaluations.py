@@ -17,13 +17,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from batch_server import BatchServer, batch_server
 from prometheus_client import generate_latest
+from stand_in_judge import completion
 from test_batches import LIST_PRICE, prepare
 from test_packs_in_service import records_of
 from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.config.loading import load
-from collector.demo.judge import completion
 from collector.evaluate.budget.controller import PartitionBudget
 from collector.logs.log import Record
 from collector.records.json import turn_to_json

@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 from configurations import checked
 from running_service import ledger, put
+from stand_in_judge import StandInJudge, serve_judge
 
 from collector.commands.trace import trace_evaluation
-from collector.demo.judge import StandInJudge, serve_judge
 from collector.service.app import running
 from evaluators.mechanisms.rating import hash_of_steps
 

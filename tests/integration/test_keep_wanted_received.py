@@ -14,12 +14,12 @@ import pytest
 from aiohttp import ClientSession
 from kafka_logs import produce
 from made_up import Trace, chat
+from stand_in_judge import serve_judge
 from test_live_configuration import ConfigFile, look, value
 from test_otlp_grpc import TRACES
 from topics import Topics
 
 from collector.config.loading import load
-from collector.demo.judge import serve_judge
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.logs.log import Log, StoredRecord
 from collector.records.json import evaluation_from_json, turn_from_json

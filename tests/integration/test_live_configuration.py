@@ -16,12 +16,12 @@ from aiohttp import ClientSession, web
 from faulty_judge import Faults, FaultyJudge
 from running_service import ledger, put, value
 from service import free_port
+from stand_in_judge import serve_judge
 
 from collector.commands.audit.audit import audit
 from collector.commands.check.changes import change_lines, running_configuration
 from collector.commands.log_copy.log_copy import copy_logs
 from collector.config.loading import load
-from collector.demo.judge import serve_judge
 from collector.errors import ConfigError
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore

@@ -30,6 +30,7 @@ from otlp_destination import Destination
 from past_world import until_drained
 from running_service import ledger, put, value
 from service import free_port
+from stand_in_judge import StandInJudge, serve_judge
 from typer.testing import CliRunner
 
 from collector.assemble.open_traces import TraceLimits
@@ -39,7 +40,6 @@ from collector.commands.log_copy.copying import LogCopy
 from collector.config.configured import Config
 from collector.config.loading import load
 from collector.dead_letters import append_letters, letter_of, letters_in
-from collector.demo.judge import StandInJudge, serve_judge
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.plan import Plan
 from collector.logs.kafka import KafkaLog

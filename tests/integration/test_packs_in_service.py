@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stand_in_judge import StandInJudge, serve_judge
 from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.config.loading import load
-from collector.demo.judge import StandInJudge, serve_judge
 from collector.logs.log import Record
 from collector.records.json import evaluation_from_json, turn_to_json
 from collector.service.app import running

@@ -3,8 +3,8 @@
 import orjson
 import pytest
 from chat_server import completion, rating, refusal, serving
+from stand_in_judge import completion as stand_in
 
-from collector.demo.judge import completion as stand_in
 from evaluators import GEval, OpenAIJudge
 from evaluators.catalogue import load_evaluators, make_example
 from evaluators.packs.evaluate_pack import evaluate_pack

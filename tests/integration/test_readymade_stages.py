@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from configurations import checked
+from stand_in_judge import serve_judge
 
 from collector.config.configured import Config
 from collector.config.loading import check
-from collector.demo.judge import serve_judge
 from collector.logs.log import Log
 from collector.records.json import evaluation_from_json, turn_from_json
 from collector.service import app

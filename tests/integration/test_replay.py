@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import Result
+from stand_in_judge import StandInJudge, serve_judge
 from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.config.loading import load
-from collector.demo.judge import StandInJudge, serve_judge
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Log, Record
 from collector.records.json import evaluation_from_json, label_to_json, turn_to_json

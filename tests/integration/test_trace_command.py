@@ -14,11 +14,11 @@ from typing import Any
 import aiohttp
 import pytest
 from made_up import Trace, chat
+from stand_in_judge import serve_judge
 
 from collector.commands.trace import trace_evaluation
 from collector.config.configured import Config
 from collector.config.loading import check
-from collector.demo.judge import serve_judge
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Log, Record, StoredRecord
 from collector.records.json import evaluation_from_json
