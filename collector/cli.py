@@ -328,9 +328,8 @@ def check(
     from collector.commands.check.check import report
     from collector.commands.check.deferred_plan import batch_lines
     from collector.commands.check.kafka_plan import kafka_lines, retention_lines
-    from collector.commands.check.plan_json import plan_json
-    from collector.commands.check.summary import summary
-    from collector.commands.check.traffic import counts_of, trace_lines, traffic
+    from collector.commands.check.summary import plan_json, summary
+    from collector.commands.check.traffic import trace_lines, traffic
     from collector.config.named_files import elsewhere_notes
     from collector.config.yaml_file import hidden_values
 
@@ -345,12 +344,12 @@ def check(
         _print_changes(checked, against, hidden, json=json)
         return
     clusters = list(kafka_lines(checked, offline=offline))
-    if json:
-        show(hidden(plan_json(checked, counts_of(checked))), end="")
-        return
     running, retention = list(traffic(checked)), () if offline else retention_lines(checked)
     parts = (report(checked), notes, clusters, batch_lines(checked), running, retention)
     plan = [line for part in parts for line in part]
+    if json:
+        show(hidden(plan_json(checked, plan)))
+        return
     lines = plan if verbose else [*summary(checked, plan), *running[:8], "details    evalstream check --verbose"]
     for line in (*lines, *trace_lines(checked, traces or ())):
         show(fitting(hidden(line), _line_width()))

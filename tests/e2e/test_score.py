@@ -15,8 +15,8 @@ from faulty_judge import Faults, FaultyJudge
 from stand_in_judge import serve_judge
 
 from collector.cli import main
-from collector.commands.check.plan_json import plan_json
 from collector.config.loading import load
+from collector.service.plan_builder import evaluator_version_in
 
 
 def prepare(folder: Path, url: str, count: int) -> None:
@@ -165,8 +165,7 @@ async def test_an_unreachable_judge_is_reported_at_once(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert json.loads(done.stdout)["helpful"]["failed"] == {"judge_unavailable": 2}
     recorded = {json.loads(line)["evaluator_version"] for line in (tmp_path / "out.jsonl").read_text().splitlines()}
-    plan = json.loads(plan_json(load(tmp_path / "evalstream.yaml"), None))
-    assert {each["version"] for each in plan["monitors"]["all"]["evaluators"]} == recorded
+    assert {evaluator_version_in(load(tmp_path / "evalstream.yaml"), "helpful", "all")} == recorded
     nobody = "no connection to the judge: connection refused"
     assert done.stderr == (
         f"evalstream: judge main at {url} has never answered ({nobody}), so its evaluations fail at once; "

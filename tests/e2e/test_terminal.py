@@ -48,12 +48,15 @@ def data(*arguments: str) -> str:
 @pytest.mark.usefixtures("folder")
 def test_check_as_json() -> None:
     text = data("check", "--json")
-    plan = json.loads(text)
-    [used] = plan["monitors"]["all"]["evaluators"]
-    assert (used["name"], used["kind"], used["judge"], used["sample"]) == ("helpful", "g_eval", "main", 0.5)
-    assert plan["alerts"] == [{"monitor": "all", "evaluator": "helpful", "mean": 0.5}]
-    assert plan["unused_evaluators"] == ["unused"]
-    assert plan["traffic"] is None
+    document = json.loads(text)
+    plan = document["plan"]
+    assert plan["monitor"][:2] == [
+        "all: turns whose service is chat; all conversations",
+        "- helpful (g_eval): each turn, by main, passes at 0.5 or more, sampled separately at 50 %",
+    ]
+    assert "no monitor uses the evaluator unused, so it never runs" in plan["note"]
+    assert plan["traffic"] == ["unknown (no port is configured for /metrics)"]
+    assert (document["configuration"], document["capacity"]) == ("evalstream.yaml", None)
     assert "not-to-be-shown" not in text
 
 

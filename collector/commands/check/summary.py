@@ -1,9 +1,13 @@
 """A configuration in about ten lines: first what needs attention, then what comes in, and what is judged."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import pairwise
 
+import orjson
+
 from collector.alerting.rules.targets import targets
+from collector.commands.check.capacity import capacity_of, costs_here
 from collector.commands.check.check import judge_calls, judge_text, logs_text, matched, receivers, sampled
 from collector.config.configured import Config
 from collector.service.plan_builder import known_usd
@@ -12,6 +16,8 @@ from collector.wording import listed, plural
 _MOST = 3
 """Monitors and judges that have a line; of more the number is said."""
 _ATTENTION = ("note", "lost", "traces")
+_INDENT = 11
+"""Columns before the text of a line: what it is about, if it is not the same as before."""
 _UNREACHABLE = "now unknown ("
 
 
@@ -32,6 +38,19 @@ def summary(config: Config, details: Iterable[str]) -> Iterator[str]:
     page = [] if settings.page is None else [f"page at http://{settings.page.host}:{settings.page.port}/"]
     yield f"out        {', '.join([*settings.export, *page]) or 'nothing: no exporter and no page'}"
     yield f"log        {logs_text(config, brief=True)}"
+
+
+def plan_json(config: Config, details: Iterable[str]) -> str:
+    """The whole plan as one JSON object: its lines by what they are about, and the capacity in figures."""
+    plan: dict[str, list[str]] = {}
+    about = ""
+    for line in details:
+        about, text = line[:_INDENT].strip() or about, line[_INDENT:].strip()
+        if text and line != f"{config.source}: valid":
+            plan.setdefault(about, []).append(text)
+    needed = capacity_of(config, costs_here())
+    document = {"configuration": config.source, "plan": plan, "capacity": None if needed is None else asdict(needed)}
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
 
 
 def _attention(details: Iterable[str]) -> Iterator[str]:

@@ -54,12 +54,6 @@ def traffic(config: Config) -> Iterator[str]:
     yield from letter_lines(metrics)
 
 
-def counts_of(config: Config) -> Counts | None:
-    """The same as figures; None if no service with this configuration answers."""
-    metrics, problem = running_metrics(config)
-    return None if problem else parse_counts(metrics)
-
-
 def running_metrics(config: Config) -> tuple[str, str]:
     """The text of /metrics of the service with this configuration on this machine, or "" and why there is none."""
     text, sections, problem = running_sections(config)
