@@ -567,8 +567,7 @@ def score(
     of evaluators; OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL say which judge they ask.
     """
     from collector.commands.score.configuration import with_a_monitor, without_file
-    from collector.commands.score.score import ScoreOptions
-    from collector.commands.score.score import score as score_files
+    from collector.commands.score.score import ScoreOptions, score as score_files
     from collector.config.attribute_names import refuse_unknown_attributes
 
     options = _options(ScoreOptions, locals())
@@ -678,8 +677,7 @@ def replay(
     Past turns or conversations are evaluated again. The new scores are compared with the old ones, and both with
     people's labels.
     """
-    from collector.commands.replay.replay import ReplayOptions
-    from collector.commands.replay.replay import replay as replay_selection
+    from collector.commands.replay.replay import ReplayOptions, replay as replay_selection
     from collector.past.evaluations import EvaluationFilter
 
     options = _options(ReplayOptions, locals(), selection=_options(EvaluationFilter, locals()))
@@ -716,8 +714,7 @@ def rejudge(
     The running service makes the evaluations, beside the traffic of now and apart from its budgets and live metrics.
     Run the same command again to resume: nothing is judged twice.
     """
-    from collector.commands.rejudge.rejudge import RejudgeOptions
-    from collector.commands.rejudge.rejudge import rejudge as rejudge_past
+    from collector.commands.rejudge.rejudge import RejudgeOptions, rejudge as rejudge_past
     from collector.evaluate.retry.past_jobs import Stretch
 
     begin, end = _parse_moment("--from", since), _parse_moment("--to", until) or datetime.now(UTC)
@@ -780,8 +777,7 @@ def erase(
     Stop the service first. Conversations and traces in which they took part go as a whole, with their evaluations and
     labels. Then all bytes are searched for their ids and texts. Says what it cannot reach. Status 1 if an id is left.
     """
-    from collector.commands.erase.erase import EraseOptions
-    from collector.commands.erase.erase import erase as erase_person
+    from collector.commands.erase.erase import EraseOptions, erase as erase_person
 
     options = _options(EraseOptions, locals(), to=None if to is None else _load(to))
     _finish(erase_person(_load(config), options, show))
@@ -892,8 +888,7 @@ def diagnose(
     after. Names those that fell more than the rest beyond chance, how much of the drop each explains, and evaluations
     to read; or says that none does.
     """
-    from collector.commands.diagnose.diagnose import DiagnoseOptions
-    from collector.commands.diagnose.diagnose import diagnose as explain
+    from collector.commands.diagnose.diagnose import DiagnoseOptions, diagnose as explain
 
     loaded = _load(config)
     options = _options(
@@ -922,8 +917,7 @@ def compare(
     Side by side while both ran, else before and after, each evaluator's means with the interval of their difference,
     which may be looked at at any time.
     """
-    from collector.commands.compare import CompareOptions
-    from collector.commands.compare import compare as compare_versions
+    from collector.commands.compare import CompareOptions, compare as compare_versions
 
     loaded = _load(config)
     options = _options(CompareOptions, locals(), monitor=_monitor(loaded, monitor))
@@ -1108,8 +1102,7 @@ def align(
     one part of the labels is tested on the other, once, and written as a new definition beside the old one if it surely
     agrees more with people. Status 1 if it does not, or at the spending limit.
     """
-    from collector.commands.align.align import AlignOptions
-    from collector.commands.align.align import align as align_evaluator
+    from collector.commands.align.align import AlignOptions, align as align_evaluator
 
     options = _options(AlignOptions, locals())
     raise typer.Exit(align_evaluator(_load(config), options))

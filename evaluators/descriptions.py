@@ -50,10 +50,7 @@ def _docstrings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
         return
     for field, below in pairwise(made.body if isinstance(made, ast.ClassDef) else ()):
         match field, below:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
+            case (ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text)))):
                 yield name, inspect.cleandoc(text)
             case _:
                 pass

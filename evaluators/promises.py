@@ -1,8 +1,7 @@
 """The promises of a plug-in that can be seen without running it; each breach is one sentence with its place."""
 
 import inspect
-from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Set as AbstractSet
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,7 @@ A limit on the length of attributes leaves no mark. It shows where a document is
 at the same length, and no attribute of the service is longer.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 
 from collector.assemble.model_calls import normalize_whitespace

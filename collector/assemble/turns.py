@@ -13,8 +13,7 @@ from collector.assemble.identity import ConversationAndUser, IdentityLookup, may
 from collector.assemble.losses import NO_LOSSES, PROMPT_FIELDS, Losses
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan, SpanTree
-from collector.assemble.speech import KEYS as SPEECH_KEYS
-from collector.assemble.speech import describe_speech
+from collector.assemble.speech import KEYS as SPEECH_KEYS, describe_speech
 from collector.assemble.tools import ToolSpans, find_tools_called, find_tools_offered
 from collector.assemble.trace_references import References, TraceReferences
 from collector.assemble.turn_drafts import TurnDraft, find_program_fields

@@ -28,8 +28,7 @@ from collector.alerting.watch.stage import (
 )
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.calibration.feedback_join import FeedbackScales
-from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
-from collector.calibration.feedback_stage import FeedbackStage
+from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP, FeedbackStage
 from collector.calibration.page_labels import Version
 from collector.config.configured import Config
 from collector.evaluate.guardrails import EvaluationGuardrails

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from grafana_foundation_sdk.builders import dashboard as boards
-from grafana_foundation_sdk.builders import prometheus
+from grafana_foundation_sdk.builders import dashboard as boards, prometheus
 from grafana_foundation_sdk.models import dashboard as models
 
 from collector.telemetry.series import BUILD_INFO, CONFIG_INFO, ESTIMATOR_W, RELEASE_STARTED

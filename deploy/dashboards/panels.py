@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from grafana_foundation_sdk.builders import common, heatmap, prometheus, stat, table, timeseries
-from grafana_foundation_sdk.builders import dashboard as boards
+from grafana_foundation_sdk.builders import common, dashboard as boards, heatmap, prometheus, stat, table, timeseries
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.common import (

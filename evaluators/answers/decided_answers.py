@@ -3,8 +3,7 @@
 So an evaluator reads every judge's answer in one form; where it takes the probabilities into account, they are beside.
 """
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from functools import cache
 from typing import Any, cast
 

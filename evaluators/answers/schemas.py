@@ -1,7 +1,6 @@
 """The form of a reply as JSON Schema, as judges with structured output want it."""
 
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping, Set as AbstractSet
 from functools import cache, lru_cache
 from typing import Any, cast
 

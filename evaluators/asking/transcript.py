@@ -5,8 +5,7 @@ The JSON that a judge is shown of a whole conversation: its turns, and what is s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, get_args
 

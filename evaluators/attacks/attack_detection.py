@@ -3,15 +3,7 @@
 from collections.abc import Iterator
 from itertools import combinations
 
-from evaluators.attacks.injection_detection import (
-    INJECTION_WORDS,
-    Signs,
-    Ways,
-    matchers,
-    parts_of,
-    signs_in,
-    ways_of,
-)
+from evaluators.attacks.injection_detection import INJECTION_WORDS, Signs, Ways, matchers, parts_of, signs_in, ways_of
 
 _WITHIN = ("AWAY", "HEADER", "SPEAKS_FOR_OTHERS", "LEAKING_PICTURE")
 _WORDS = {**INJECTION_WORDS, **matchers("attack_words.txt", within=_WITHIN)}

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from collector.config.alerts import DAY as SECONDS_OF_A_DAY
-from collector.config.alerts import AlertSettings
+from collector.config.alerts import DAY as SECONDS_OF_A_DAY, AlertSettings
 from collector.statistics.bounded_sums import VARIANCE_FLOOR
 from collector.statistics.incident import (
     CONTINUES,

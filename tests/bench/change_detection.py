@@ -27,8 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import drop_detection
 from streams import LEVELS, MEAN, shares
-from test_long_conversations import KINDS as LONG
-from test_long_conversations import stream as lasting
+from test_long_conversations import KINDS as LONG, stream as lasting
 
 from collector.statistics.bounded_sums import VARIANCE_FLOOR
 from collector.statistics.incident import DropDetector, threshold

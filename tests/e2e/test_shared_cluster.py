@@ -185,8 +185,7 @@ async def test_an_upgrade_judges_nothing_twice(kafka_broker: Any, monkeypatch: p
     with monkeypatch.context() as before:
         from dataclasses import replace
 
-        from collector.service import open_logs as opening
-        from collector.service import receive as receiving
+        from collector.service import open_logs as opening, receive as receiving
 
         before.setattr(opening, "settings_of_log", lambda log: replace(now(log), group_prefix=""))
         before.setattr(receiving, "group_of", lambda *_: "evalstream")

@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from collector.errors import BadInput
 from collector.receive.turn_ingest import ParsedTurns, parse_turns

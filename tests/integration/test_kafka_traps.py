@@ -24,9 +24,14 @@ from log_stores import TIMING
 
 from collector.backoff import Backoff
 from collector.dead_letters import DeadLetterSettings, DeadLetterWriter, letters_in, record_of
-from collector.logs.kafka import KafkaLog, KafkaSource, UnreadableRange, topics
-from collector.logs.kafka import consumer_thread as polling
-from collector.logs.kafka import records as codecs
+from collector.logs.kafka import (
+    KafkaLog,
+    KafkaSource,
+    UnreadableRange,
+    consumer_thread as polling,
+    records as codecs,
+    topics,
+)
 from collector.logs.kafka.connections import connect
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.topics import inspect

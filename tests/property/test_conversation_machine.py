@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pydantic import BaseModel
 

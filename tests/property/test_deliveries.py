@@ -17,8 +17,7 @@ from typing import Any, Literal
 import orjson
 import pytest
 from google.protobuf.json_format import MessageToDict
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from truth import PAYLOADS, folders
 
 from collector.assemble.collect_trace import TracePiece

@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from evaluation_samples import scored
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from collector.calibration.feedback_join import FeedbackScales
 from collector.calibration.feedback_stage import FeedbackStage

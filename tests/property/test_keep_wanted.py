@@ -18,8 +18,7 @@ from itertools import accumulate
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from made_up import Trace, chat
 from test_deliveries import Request, apart
 from truth import PAYLOADS, UNMET

@@ -15,8 +15,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from collector.evaluate.conversations.keyed_sessions import KeyedSessions
 from collector.evaluate.conversations.packed_turn import NO_HASHES, IncomingTurn, pack

@@ -4,8 +4,7 @@ import contextlib
 import math
 
 import orjson
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from evaluators.answers.expected_score import score_distribution
 from evaluators.answers.quote_check import contains_quote

@@ -13,8 +13,7 @@ from traceback import walk_tb
 from typing import Any
 
 from kafka import structs
-from kafka.consumer import fetcher as fetching
-from kafka.consumer import subscription_state
+from kafka.consumer import fetcher as fetching, subscription_state
 from kafka.coordinator import heartbeat as heartbeats
 from kafka.errors import FencedInstanceIdError
 from kafka.net.compat import KafkaNetClient

@@ -15,8 +15,7 @@ from streams import MEAN
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))  # after others: some names are in both
 
-from alert_streams import KINDS, Shift, turns_of
-from alert_streams import stream as sums_of_stream
+from alert_streams import KINDS, Shift, stream as sums_of_stream, turns_of
 from drop_detection import (
     DAY,
     DETECTOR,

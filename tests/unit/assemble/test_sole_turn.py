@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from hostile import DIALECTS, Hostile, requests
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from made_up import Trace, chat, parts, put
 
 from collector.assemble.collect_trace import TracePiece, collect_trace

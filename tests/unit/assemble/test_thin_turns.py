@@ -6,8 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from collector.assemble.thin_turns import assembled, make_noted_record
 from collector.errors import BadInput

@@ -6,8 +6,7 @@ import hashlib
 from typing import Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from evaluators.texts.draw import draw
 

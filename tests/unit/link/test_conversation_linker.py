@@ -7,8 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from collector.link.conversation_linker import ConversationLinker, history_of
 from evaluators.cases import Message, ToolCall, Turn

@@ -11,8 +11,7 @@ import lz4.frame
 import pytest
 import snappy
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from kafka.codec import snappy_encode
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition

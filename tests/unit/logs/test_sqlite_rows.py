@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from collector.logs.log import TICK
 from collector.logs.sqlite_rows import headers_from_bytes, headers_to_bytes, offset_of, row_id

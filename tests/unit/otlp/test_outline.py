@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from hostile import Hostile, requests
-from made_up import ASSEMBLER, Trace
-from made_up import any_value as value_of
+from made_up import ASSEMBLER, Trace, any_value as value_of
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
 from collector.assemble.collect_trace import TracePiece

@@ -9,8 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from collector.errors import BadInput
 from collector.records.attributes import declared_attributes, with_declared

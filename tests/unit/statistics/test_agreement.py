@@ -10,14 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from collector.calibration.labels import HumanLabel
 from collector.commands.calibrate.calibrate import mean_by_people
 from collector.statistics import agreement
-from collector.statistics.agreement import ScoreScale
-from collector.statistics.agreement import agreement as agreement_of
+from collector.statistics.agreement import ScoreScale, agreement as agreement_of
 from collector.statistics.audited_sums import CorrectedMean
 from collector.statistics.correction import LabelledScore, WeightedScore, weighted_mean
 

@@ -8,8 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from evaluators.results import Sampling

@@ -5,8 +5,7 @@ import random
 from collections import defaultdict
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from collector.statistics.bounded_sums import Clusters, Sums
 

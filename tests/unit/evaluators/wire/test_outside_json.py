@@ -6,8 +6,7 @@ import time
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from evaluators.wire.outside_json import DEEPEST, MOST_CONTAINERS, MOST_ELEMENTS, UnboundedJson, read_outside
 
