@@ -125,7 +125,6 @@ class ExporterOfEvaluators(Protocol):
 
     def take_evaluators(self, evaluators: tuple[MonitoredEvaluator, ...]) -> None:
         """From now on evaluations of these come, and for a while still of those before."""
-        ...
 
 
 class ExporterSettings(Section):

@@ -131,7 +131,6 @@ class Fold(Protocol):
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Rebuild state from records that were delivered before. Without effects: they are durable already."""
-        ...
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Take new records, in order. Returning late is back-pressure: the partition is not read meanwhile.
@@ -139,7 +138,6 @@ class Fold(Protocol):
         On return the effects of the records are durable, or the low watermark still covers the records they come from.
         An exception stops the group's `follow`.
         """
-        ...
 
 
 OpenFold = Callable[[int, Committed | None], AbstractAsyncContextManager[Fold]]
@@ -176,7 +174,6 @@ class Log(Protocol):
             LogUnavailable: nothing, or only a part, was appended; the caller may append the same again.
             RecordTooLarge: a record can never be appended; nothing was.
         """
-        ...
 
     async def end_offset(self, partition: int) -> int:
         """The offset that the next record of the partition will get or pass."""
@@ -196,7 +193,6 @@ class Log(Protocol):
         Raises:
             LogUnavailable: they cannot.
         """
-        ...
 
     async def claim(self, group: str) -> None:
         """Reserve the group for this process before it follows, where partitions cannot be shared.
@@ -204,7 +200,6 @@ class Log(Protocol):
         Raises:
             GroupInUse: another process has it.
         """
-        ...
 
     @property
     def shared(self) -> bool:
@@ -217,7 +212,6 @@ class Log(Protocol):
         Returns at once, but after the process stood still; does not return for what another process owns by then: its
         folds are closed first. With `newly` it asks, however certain it is. Returns at once without such folds.
         """
-        ...
 
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         """Deliver records to the folds of the partitions this process owns, and commit, until cancelled.
@@ -229,7 +223,6 @@ class Log(Protocol):
             GroupInUse: another process consumes with this group, where partitions cannot be shared.
             LogUnavailable: the log could not be read for longer than its configured patience.
         """
-        ...
 
     async def committed(self, group: str) -> Mapping[int, Committed]:
         """A group's committed positions, by partition; without those for which it has committed nothing.
@@ -257,7 +250,6 @@ class Log(Protocol):
 
     async def close(self) -> None:
         """Close files and connections. Idempotent."""
-        ...
 
 
 @runtime_checkable
@@ -278,7 +270,6 @@ class CopyableLog(Log, Protocol):
         Raises:
             LogUnavailable: it cannot be done now.
         """
-        ...
 
 
 class LogError(EvalstreamError):

@@ -101,7 +101,6 @@ class ParsedMessage(Protocol):
 
     def count(self, telemetry: Telemetry, source: str, size: int, now: float | None = None) -> None:
         """Count a message of `size` bytes that is durable, at a time (s since the epoch)."""
-        ...
 
 
 Read = Callable[[StoredRecord], ParsedMessage]

@@ -116,7 +116,6 @@ class Connecting(Protocol):
 
     async def aclose(self) -> None:
         """Close what belongs to it."""
-        ...
 
     async def post(self, content: bytes) -> HttpResponse:
         """The response to a request's JSON, read to its end, whatever its status; errors as those of `Connection`."""

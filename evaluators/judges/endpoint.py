@@ -90,7 +90,6 @@ class PostsRequests(Protocol):
 
     async def aclose(self) -> None:
         """Close the connections."""
-        ...
 
     async def connected(self) -> object:
         """Be ready: what takes time before the first request.

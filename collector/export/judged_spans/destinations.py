@@ -88,7 +88,6 @@ class SpanDestination(Protocol):
 
     async def send(self, spans: Sequence[ExportTraceServiceRequest]) -> None:
         """Write spans in order; on return they are written, or lost for a counted reason."""
-        ...
 
 
 class OtlpSpans:

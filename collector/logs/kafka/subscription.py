@@ -93,7 +93,6 @@ class BegunTopics(Protocol):
 
     def begun(self, where: TopicPartition, topic_id: str, /) -> None:
         """The group has committed for the partition of the topic with this id. Called in the event loop."""
-        ...
 
 
 class NothingBegun:
@@ -156,23 +155,18 @@ class GroupListener(Protocol):
 
     def assigned(self, assigned: Assigned) -> None:
         """A partition was assigned."""
-        ...
 
     def revoked(self, partitions: Sequence[int]) -> None:
         """Partitions were revoked: nothing is committed for them any more."""
-        ...
 
     def polled(self, polled: Sequence[Polled]) -> None:
         """Records were fetched."""
-        ...
 
     def confirmed(self, sent_at: float) -> None:
         """A broker has confirmed the membership, by its answer to a heartbeat of that time (s since boot)."""
-        ...
 
     def failed(self, error: LogError) -> None:
         """The thread has ended."""
-        ...
 
     def pending(self, partition: int) -> Committed | None:
         """The position to commit for a partition at this moment. Called in other threads: must only read."""

@@ -127,7 +127,6 @@ class BatchProvider(Protocol):
         Raises:
             NoBatches: it does not.
         """
-        ...
 
     async def submit(self, key: str, items: Sequence[BatchItem]) -> str:
         """Submit a batch under a key of ours; returns the provider's id."""
@@ -153,4 +152,3 @@ class BatchProvider(Protocol):
 
     async def aclose(self) -> None:
         """Close the connections."""
-        ...
