@@ -4,8 +4,6 @@ An offset is committed only after its dead letters are durable, so that none is 
 same id. Too many of them, in a row or in share, mean that something else is wrong: then the stage stops.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import logging
@@ -70,7 +68,7 @@ class DeadLetterSettings(Section):
     stall_after: Seconds = Field(default=60.0, gt=0)
     """One record that holds the process for so long ends it with status 70, to be started again."""
 
-    def keeping(self, default: bool) -> DeadLetterSettings:
+    def keeping(self, default: bool) -> "DeadLetterSettings":
         """The settings with `keep_values` decided: `default` where the configuration does not say."""
         return self if self.keep_values is not None else self.model_copy(update={"keep_values": default})
 

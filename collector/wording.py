@@ -1,7 +1,5 @@
 """Parts of messages: numbers with their nouns, suggestions for unknown names, and what a value must be."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -79,7 +77,7 @@ def is_like(name: str, known: Iterable[str]) -> bool:
     return process.extractOne(name, list(known), scorer=fuzz.ratio, score_cutoff=_SLIP) is not None
 
 
-def requirement(detail: ErrorDetails) -> str | None:
+def requirement(detail: "ErrorDetails") -> str | None:
     """The requirement on a value, from its validation error; None if the error's own message says it."""
     kind, context = detail["type"], detail.get("ctx", {})
     if kind in _TYPES:

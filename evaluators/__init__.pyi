@@ -1,15 +1,13 @@
 # Written by `make reference`.
 from evaluators.asking.sight import Sight as Sight
 from evaluators.batch import evaluate_many as evaluate_many
-from evaluators.cases import (
-    Attachment as Attachment,
-    Conversation as Conversation,
-    Feedback as Feedback,
-    Message as Message,
-    ToolCall as ToolCall,
-    ToolDefinition as ToolDefinition,
-    Turn as Turn,
-)
+from evaluators.cases import Attachment as Attachment
+from evaluators.cases import Conversation as Conversation
+from evaluators.cases import Feedback as Feedback
+from evaluators.cases import Message as Message
+from evaluators.cases import ToolCall as ToolCall
+from evaluators.cases import ToolDefinition as ToolDefinition
+from evaluators.cases import Turn as Turn
 from evaluators.conversation.classifier import ConversationalClassifier as ConversationalClassifier
 from evaluators.conversation.completeness import Completeness as Completeness
 from evaluators.conversation.composite import ConversationalComposite as ConversationalComposite
@@ -25,21 +23,24 @@ from evaluators.conversation.satisfaction import Satisfaction as Satisfaction
 from evaluators.conversation.task_cost import TaskCost as TaskCost
 from evaluators.conversation.topic_adherence import TopicAdherence as TopicAdherence
 from evaluators.conversation.turn_relevancy import TurnRelevancy as TurnRelevancy
-from evaluators.errors import (
-    EvaluationError as EvaluationError,
-    JudgeDenied as JudgeDenied,
-    JudgeError as JudgeError,
-    JudgeRejected as JudgeRejected,
-    JudgeReplyInvalid as JudgeReplyInvalid,
-    JudgeUnavailable as JudgeUnavailable,
-    JudgeUnreachable as JudgeUnreachable,
-    NoCompletion as NoCompletion,
-    NotApplicable as NotApplicable,
-)
-from evaluators.evaluation import Result as Result, evaluate as evaluate, evaluate_sync as evaluate_sync
+from evaluators.errors import EvaluationError as EvaluationError
+from evaluators.errors import JudgeDenied as JudgeDenied
+from evaluators.errors import JudgeError as JudgeError
+from evaluators.errors import JudgeRejected as JudgeRejected
+from evaluators.errors import JudgeReplyInvalid as JudgeReplyInvalid
+from evaluators.errors import JudgeUnavailable as JudgeUnavailable
+from evaluators.errors import JudgeUnreachable as JudgeUnreachable
+from evaluators.errors import NoCompletion as NoCompletion
+from evaluators.errors import NotApplicable as NotApplicable
+from evaluators.evaluation import Result as Result
+from evaluators.evaluation import evaluate as evaluate
+from evaluators.evaluation import evaluate_sync as evaluate_sync
 from evaluators.evaluator import Evaluator as Evaluator
 from evaluators.identity import evaluation_id_of as evaluation_id_of
-from evaluators.judge import Judge as Judge, NoJudge as NoJudge, Prompt as Prompt, Verdict as Verdict
+from evaluators.judge import Judge as Judge
+from evaluators.judge import NoJudge as NoJudge
+from evaluators.judge import Prompt as Prompt
+from evaluators.judge import Verdict as Verdict
 from evaluators.judges.answer_cache import AnswerCache as AnswerCache
 from evaluators.judges.cascade import Cascade as Cascade
 from evaluators.judges.decision_judge import DecisionJudge as DecisionJudge
@@ -54,7 +55,10 @@ from evaluators.judges.retrying import Retrying as Retrying
 from evaluators.mechanisms.rating import Rubric as Rubric
 from evaluators.mechanisms.scoring import ask_score as ask_score
 from evaluators.packs.evaluate_pack import evaluate_pack as evaluate_pack
-from evaluators.results import Evaluation as Evaluation, Failure as Failure, Score as Score, Skipped as Skipped
+from evaluators.results import Evaluation as Evaluation
+from evaluators.results import Failure as Failure
+from evaluators.results import Score as Score
+from evaluators.results import Skipped as Skipped
 from evaluators.turn.agent_handover import AgentHandover as AgentHandover
 from evaluators.turn.answer_language import AnswerLanguage as AnswerLanguage
 from evaluators.turn.answer_relevancy import AnswerRelevancy as AnswerRelevancy

@@ -12,8 +12,6 @@ The shape of a field takes a value and returns it as it is kept, or raises `Wron
 Sentences name the field and the type of what was given, never its content: judged text belongs in no log.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

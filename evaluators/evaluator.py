@@ -1,7 +1,5 @@
 """An evaluator: an immutable definition of how to score a turn or a conversation."""
 
-from __future__ import annotations
-
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ what the record is, and for what a tool was given and gave back: nothing found i
 does not know: while a new version is rolled out, old processes meet its records.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields
 from datetime import datetime

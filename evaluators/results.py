@@ -5,8 +5,6 @@ A failure is never a score: only `Score` has a number.
 Reasons of skips: why an evaluation has neither a score nor an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -204,7 +202,7 @@ class Usage:
     cache_write_tokens: int | None = None
     estimated_calls: int | None = None
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
@@ -258,7 +256,7 @@ class Sampling:
     upstream: float | Literal["unknown"] = "unknown"
     own: float | None = None
 
-    def with_own_draw(self, own: float | None) -> Sampling:
+    def with_own_draw(self, own: float | None) -> "Sampling":
         """The same with an evaluator's own draw, if it made one: the two draws are independent."""
         if own is None or own == 1.0:
             return self

@@ -1,7 +1,5 @@
 """A bound on what is in progress at once, by number and by bytes: whoever comes beyond it waits."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from typing import Self
@@ -23,7 +21,7 @@ class BoundedGate:
         self._max_bytes = max_bytes
         self._queue: deque[tuple[int, int, asyncio.Future[Reservation]]] = deque()
 
-    async def wait(self, items: int, size: int) -> Reservation:
+    async def wait(self, items: int, size: int) -> "Reservation":
         """Reserve `items` items of `size` bytes together; waits until they fit, and its turn comes."""
         if not self._queue and self._fits(items, size):
             self.change(items, size)

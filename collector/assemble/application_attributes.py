@@ -6,8 +6,6 @@ keys of a name are tried in order, each as an attribute, then in metadata (`meta
 flag, from the events that OpenFeature's hooks add to the span in which the flag was evaluated.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
@@ -87,7 +85,7 @@ class ApplicationAttributes:
                     break
         return values
 
-    def _value(self, key: str, attributes: Attributes, metadata: _Metadata) -> tuple[Json, str]:
+    def _value(self, key: str, attributes: Attributes, metadata: "_Metadata") -> tuple[Json, str]:
         for place in self._direct[key]:
             value = plain_value(attributes[place]) if place in attributes else None
             if value is not None:

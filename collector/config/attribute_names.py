@@ -17,7 +17,7 @@ from collector.wording import suggestion, unknown
 from evaluators.cases import Incomplete, Turn
 
 _PREFIX = "attributes."
-_TEXTS = ("str", "str | None", "Incomplete | None")
+_TEXTS = (str, str | None, Incomplete | None)
 _FIELDS = {field.name for field in fields(Turn) if field.type in _TEXTS} | {"tenant", "language"}
 
 

@@ -4,8 +4,6 @@ No model answers here: the answers are written in `topics.json`. That keeps the 
 on purpose and on time. What it sends are real spans, over real OTLP/HTTP, as an instrumented application would.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random
@@ -38,7 +36,7 @@ TOPICS = tuple(Topic(**topic) for topic in json.loads(files("collector.demo").jo
 class Helpdesk:
     """The chatbot. `quality` gives the share of good answers, 0..1, and is asked before every answer."""
 
-    def __init__(self, tracer: Tracer, *, quality: Callable[[], float], chance: random.Random) -> None:
+    def __init__(self, tracer: "Tracer", *, quality: Callable[[], float], chance: random.Random) -> None:
         self._tracer = tracer
         self._quality = quality
         self._chance = chance
@@ -85,7 +83,7 @@ def _messages(*messages: tuple[str, str]) -> str:
 
 
 @asynccontextmanager
-async def tracing(endpoint: str) -> AsyncGenerator[Tracer]:
+async def tracing(endpoint: str) -> "AsyncGenerator[Tracer]":
     """A tracer whose spans go to an OTLP/HTTP endpoint like `http://127.0.0.1:4318`, a few times a second."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource

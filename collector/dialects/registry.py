@@ -1,7 +1,5 @@
 """The installed dialects, and which of them read a span."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Literal
@@ -47,7 +45,7 @@ class Dialects:
         """The names of events with content that readers parse, on spans or as log records."""
 
     @classmethod
-    def installed(cls, others: Iterable[Dialect] = ()) -> Dialects:
+    def installed(cls, others: Iterable[Dialect] = ()) -> "Dialects":
         """Load every dialect that has an entry point, and add others.
 
         Raises:

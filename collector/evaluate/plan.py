@@ -1,7 +1,5 @@
 """The evaluation plan: monitors with their evaluators and judges, ready to use; and a job with its record."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -203,7 +201,7 @@ class Plan:
                         return candidate, assignment
         return None
 
-    def successor_of(self, job: Job) -> Job | None:
+    def successor_of(self, job: "Job") -> "Job | None":
         """A job that became due by another plan, as it is made by this one; None if this has its evaluator no more."""
         use = self.assignment_of(job.monitor.name, job.assignment.evaluator.name)
         if use is None or use[1].evaluator.scope != job.assignment.evaluator.scope:
@@ -249,7 +247,7 @@ class Plan:
             rates |= {name: rate for name, rate in own.items() if rate is not None}
         return rates
 
-    def drawing_with(self, rates: SampleRates) -> Plan:
+    def drawing_with(self, rates: SampleRates) -> "Plan":
         """The same plan with the rates of another configuration, as far as that had its monitors and evaluators."""
 
         def assignment(monitor: Monitor, each: Assignment) -> Assignment:

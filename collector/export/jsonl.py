@@ -1,7 +1,5 @@
 """Exporter to a file, one evaluation a line as JSON."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -51,7 +49,7 @@ class JsonlExporter:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: JsonlSettings, context: ExportContext) -> AsyncGenerator[JsonlExporter]:
+    async def open(cls, settings: JsonlSettings, context: ExportContext) -> "AsyncGenerator[JsonlExporter]":
         """Open the file.
 
         Raises:

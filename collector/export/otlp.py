@@ -9,8 +9,6 @@ they then go out without a score, with `evalstream.outcome` = `skipped` and the 
 Spans of the requests to judges (`judge_spans`) are made where judges are asked: see `judging/judge_spans.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import ClassVar
@@ -76,7 +74,7 @@ class OtlpExporter:
     @asynccontextmanager
     async def open(
         cls, settings: OtlpExportSettings, context: ExportContext, *, backoff: Backoff | None = None
-    ) -> AsyncGenerator[OtlpExporter]:
+    ) -> "AsyncGenerator[OtlpExporter]":
         """Open the exporter; the endpoint need not be there yet."""
         async with open_otlp_client(settings, context, backoff, confirm=context.confirm) as client:
             yield cls(settings, client, context.telemetry, context.own)

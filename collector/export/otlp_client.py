@@ -1,7 +1,5 @@
 """Client for OTLP over HTTP by the protocol's rules: retries, permanent rejections, partial success."""
 
-from __future__ import annotations
-
 import gzip as gzip_
 import io
 import logging
@@ -132,7 +130,7 @@ class OtlpClient:
         self.problem = None
         return refused
 
-    async def _has_no_logs(self, refused: _Refused) -> bool:
+    async def _has_no_logs(self, refused: "_Refused") -> bool:
         """Whether only log records have no place there: spans have one. Says what follows from it."""
         if refused.status not in _NO_SUCH_PLACE:
             return False
@@ -159,7 +157,7 @@ class OtlpClient:
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             raise ExportUnavailable(f"no answer: {connection_problem(error)}", reason="no_connection") from error
 
-    def _drop(self, error: _Refused, count: int) -> int:
+    def _drop(self, error: "_Refused", count: int) -> int:
         self.telemetry.drop(f"export_{self.exporter}", error.reason, count)
         logger.error("exporter %s: %d records dropped: %s", self.exporter, count, error)
         return count

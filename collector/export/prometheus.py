@@ -17,8 +17,6 @@ So means, standard errors and the drop detector serve for shares as they are, wi
 holds for any scores in [0, 1]. The share of a label is a series of its own, named after evaluator and label.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, ClassVar, get_args
@@ -166,7 +164,7 @@ class PrometheusExporter:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: PrometheusSettings, context: ExportContext) -> AsyncGenerator[PrometheusExporter]:
+    async def open(cls, settings: PrometheusSettings, context: ExportContext) -> "AsyncGenerator[PrometheusExporter]":
         """Open the exporter and serve /metrics.
 
         Raises:

@@ -9,8 +9,6 @@ An exporter that has `export_feedback` is given what has joined; after a crash t
 same ids.
 """
 
-from __future__ import annotations
-
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -87,7 +85,7 @@ class ExportStage:
         return group_of(self.name)
 
     @asynccontextmanager
-    async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[ExportFold]:
+    async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[ExportFold]":
         """Open the fold of a partition; it needs nothing of what was committed."""
         del committed
         self._open.add(partition)
@@ -228,7 +226,7 @@ class FeedbackExport:
         return feedback_group_of(self.name)
 
     @asynccontextmanager
-    async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[FeedbackExportFold]:
+    async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[FeedbackExportFold]":
         """Open the fold of a partition; it needs nothing of what was committed."""
         del partition, committed
         yield FeedbackExportFold(self)

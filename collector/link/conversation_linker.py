@@ -11,8 +11,6 @@ A turn whose endpoint keeps the history names the response before it instead, an
 The link stage: a fold over turns without a conversation id, which appends them to the turns log with one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from bisect import bisect_left, insort
@@ -256,7 +254,7 @@ class LinkStage:
     on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
 
     @asynccontextmanager
-    async def open_fold(self, partition: int, _committed: Committed | None) -> AsyncGenerator[LinkFold]:
+    async def open_fold(self, partition: int, _committed: Committed | None) -> "AsyncGenerator[LinkFold]":
         """Open the fold of a partition; its state comes by replay."""
         del partition
         yield LinkFold(self.turns, self.new_linker(), self.on_bad_record)

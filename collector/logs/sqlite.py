@@ -1,7 +1,5 @@
 """The log in a SQLite file: durable, for one machine, with nothing to set up."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sqlite3
@@ -59,7 +57,7 @@ class SqliteLog:
         max_record_bytes: int = MAX_RECORD_BYTES,
         max_in_flight: tuple[int, int] = (100_000, 64 << 20),
         share: PartitionShare | None = None,
-    ) -> dict[str, SqliteLog]:
+    ) -> "dict[str, SqliteLog]":
         """Open the logs `names` in the file at `path`, by name; missing ones are created.
 
         `partitions` is the number of partitions of each log and cannot change later: without it, that of the file; a

@@ -1,7 +1,5 @@
 """The bodies of requests, read and decompressed within their limits, and of responses, in the form of the request."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import zlib
@@ -58,7 +56,7 @@ async def read_body(request: web.BaseRequest, holding: Holding, *, limit: int, d
     return body
 
 
-def _decompressor_of(request: web.BaseRequest, limit: int) -> GzipDecompressor | ZstdDecompressor | None:
+def _decompressor_of(request: web.BaseRequest, limit: int) -> "GzipDecompressor | ZstdDecompressor | None":
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
     match encoding:
         case "gzip":
@@ -74,7 +72,7 @@ def _decompressor_of(request: web.BaseRequest, limit: int) -> GzipDecompressor |
 
 
 async def _collect(
-    request: web.BaseRequest, holding: Holding, decompressor: GzipDecompressor | ZstdDecompressor | None, limit: int
+    request: web.BaseRequest, holding: Holding, decompressor: "GzipDecompressor | ZstdDecompressor | None", limit: int
 ) -> bytes:
     pieces: list[bytes] = []
     received = 0

@@ -8,8 +8,6 @@ gets the same id.
 The envelopes that pipelines put around a message in Kafka: Confluent's five bytes, Kafka Connect's, CloudEvents'.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii
@@ -154,7 +152,7 @@ class KafkaReceiver:
         self.telemetry.counter(RECEIVE_ITEMS, "kafka", self.topic.signal, "accepted")
 
     @asynccontextmanager
-    async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[SourceFold]:
+    async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[SourceFold]":
         """Open the fold of a partition; it needs nothing of what was committed."""
         del partition, committed
         if self.topic.signal == "turns":
@@ -164,7 +162,7 @@ class KafkaReceiver:
         else:
             yield SourceFold(self, partial(self._read_otlp, self.topic.signal))
 
-    async def ingest(self, messages: Sequence[StoredRecord], fold: SourceFold) -> None:
+    async def ingest(self, messages: Sequence[StoredRecord], fold: "SourceFold") -> None:
         """Append what the messages hold to the log; returns when it is durable, however long that takes."""
         read = fold.reader()
         parsed: list[tuple[StoredRecord, ParsedMessage]] = []
@@ -187,7 +185,7 @@ class KafkaReceiver:
             parsed_message.count(self.telemetry, "kafka", len(message.value), now)
             fold.on_ingested(message, parsed_message)
 
-    async def _ingest_singly(self, messages: Sequence[StoredRecord], fold: SourceFold) -> None:
+    async def _ingest_singly(self, messages: Sequence[StoredRecord], fold: "SourceFold") -> None:
         """Ingest one at a time, to find the one that is too large."""
         if len(messages) == 1:
             await self._report_unreadable(messages[0], BadInput(self._too_large))

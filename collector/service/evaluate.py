@@ -3,8 +3,6 @@
 The batches of a running service: for monitors whose evaluations may wait for hours.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -51,7 +49,7 @@ class _Evaluating:
     guardrails: EvaluationGuardrails
     budgets: BudgetController
     open_fold: OpenFold
-    waiting: Deferring | None
+    waiting: "Deferring | None"
 
 
 class Evaluating:

@@ -1,7 +1,5 @@
 """How the clients of a configuration talk to Kafka: the one place where that is decided."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from collector.config.settings import KafkaLogSettings, KafkaSourceSettings, LogSettings
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
     from collector.logs.kafka import KafkaSettings
 
 
-def settings_of_log(log: KafkaLogSettings) -> KafkaSettings:
+def settings_of_log(log: KafkaLogSettings) -> "KafkaSettings":
     """How to talk to the cluster of the logs."""
     from collector.logs.kafka import Credentials, KafkaSettings
 
@@ -27,7 +25,7 @@ def settings_of_log(log: KafkaLogSettings) -> KafkaSettings:
     )
 
 
-def settings_of_source(source: KafkaSourceSettings, log: LogSettings) -> KafkaSettings:
+def settings_of_source(source: KafkaSourceSettings, log: LogSettings) -> "KafkaSettings":
     """How to talk to the cluster of a source."""
     from collector.logs.kafka import Credentials, KafkaSettings
 

@@ -3,8 +3,6 @@
 The key with which a deployment signs what it exports: drawn once, and kept in a log that all its processes read.
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -81,7 +79,7 @@ async def open_logs(
     judged_spans: bool = False,
     telemetry: Telemetry | None = None,
     create: bool = True,
-    share: PartitionShare | None = None,
+    share: "PartitionShare | None" = None,
 ) -> AsyncGenerator[Logs]:
     """Open all logs, with `linking` that of unlinked turns, with `page` the history; they are closed on leaving.
 
@@ -163,7 +161,7 @@ def _exists(path: str) -> bool:
 
 
 async def _open(
-    settings: LogSettings, names: Sequence[str], telemetry: Telemetry | None, share: PartitionShare | None
+    settings: LogSettings, names: Sequence[str], telemetry: Telemetry | None, share: "PartitionShare | None"
 ) -> Logs:
     match settings.kind:
         case "memory":
@@ -201,11 +199,11 @@ def topic_configs(settings: KafkaLogSettings, names: Sequence[str]) -> dict[str,
     return {f"{settings.prefix}.{name}": {"retention.ms": retention[name]} for name in retention if name in names}
 
 
-def loss_counter(telemetry: Telemetry | None) -> Callable[[LostRecords], None]:
+def loss_counter(telemetry: Telemetry | None) -> "Callable[[LostRecords], None]":
     """Logs what retention has deleted although a consumer needed it, and counts it."""
     from collector.logs.kafka.subscription import log_lost
 
-    def count(lost: LostRecords) -> None:
+    def count(lost: "LostRecords") -> None:
         log_lost(lost)
         if telemetry is not None:
             telemetry.counter(RECORDS_LOST, lost.consumer, lost.log, lost.reason).inc(lost.count)

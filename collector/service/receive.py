@@ -6,8 +6,6 @@ Brokers delete what a group has committed for a topic together with the topic. A
 while no process runs is known by these notes alone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -217,18 +215,18 @@ class TopicNotes:
         self._unwritten: asyncio.Queue[tuple[str, int, str]] = asyncio.Queue()
 
     @classmethod
-    async def open(cls, log: Log, group: str, *, backoff: Backoff = RETRY) -> TopicNotes:
+    async def open(cls, log: Log, group: str, *, backoff: Backoff = RETRY) -> "TopicNotes":
         """Read the notes of a group; retries while the log is unavailable."""
         noted = await backoff.repeat(lambda: _read(log, group), LogUnavailable, action="reading the definitions log")
         return cls(log, group, noted, backoff)
 
-    def known(self, where: TopicPartition) -> str | None:
+    def known(self, where: "TopicPartition") -> str | None:
         """The id under which the topic was read before; None if it was not."""
         noted = dict(self._noted)  # another thread writes
         others = [topic_id for (topic, _), topic_id in noted.items() if topic == where.topic]
         return noted.get((where.topic, where.partition)) or next(iter(others), None)
 
-    def begun(self, where: TopicPartition, topic_id: str) -> None:
+    def begun(self, where: "TopicPartition", topic_id: str) -> None:
         """Have it noted, some time."""
         self._noted[where.topic, where.partition] = topic_id
         self._unwritten.put_nowait((where.topic, where.partition, topic_id))

@@ -4,8 +4,6 @@ The page shows the alerts that the watcher finds. If none runs beside it, the pa
 notifications.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -64,7 +62,7 @@ class Watching:
     watcher: WatchStage | None = None
     releases: ComparedReleases | None = None
     trust: JudgeTrust | None = None
-    agreement: PeopleAgreement | None = None
+    agreement: "PeopleAgreement | None" = None
 
 
 class PeopleAgreement:

@@ -7,8 +7,6 @@ whole conversations: their labels are not independent.
 Measures of agreement with their intervals, for a table and for metrics.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -237,7 +235,7 @@ class ScoreScale:
     lower_is_better: bool = False
 
     @classmethod
-    def of(cls, evaluator: Evaluator[Any]) -> ScoreScale:
+    def of(cls, evaluator: Evaluator[Any]) -> "ScoreScale":
         """An evaluator's; the middle is its threshold where it has none."""
         threshold = 0.5 if evaluator.threshold is None else evaluator.threshold
         return cls(threshold, lower_is_better=evaluator.direction == "lower_is_better")

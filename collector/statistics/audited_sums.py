@@ -25,8 +25,6 @@ How much the cheap score is worth: the audits alone (λ = 0) would need `gain` t
 is 1 / (1 - ρ² (1 - n/N)), with ρ the correlation of both scores and n/N the audited share.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -101,11 +99,11 @@ class AuditedSums:
 
     values: tuple[float, ...] = (0.0,) * len(SUM_NAMES)
 
-    def __add__(self, other: AuditedSums) -> AuditedSums:
+    def __add__(self, other: "AuditedSums") -> "AuditedSums":
         return AuditedSums(tuple(map(float.__add__, self.values, other.values)))
 
     @classmethod
-    def of(cls, conversations: Iterable[Sequence[float]]) -> AuditedSums:
+    def of(cls, conversations: Iterable[Sequence[float]]) -> "AuditedSums":
         """The sums of whole conversations, each with its five totals."""
         total = cls()
         for conversation in conversations:

@@ -1,7 +1,5 @@
 """Scores of a judge and of people with what they stand for, and the mean of the former."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -19,8 +19,6 @@ In the first hours of a series the day is no longer than the windows, and nothin
 `tests/bench/alert_streams.py` measures it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 
@@ -34,7 +32,7 @@ class WindowSums:
     sums: Sums = field(default_factory=Sums)
     scores: float = 0.0
 
-    def stderr(self, day: WindowSums) -> float:
+    def stderr(self, day: "WindowSums") -> float:
         """The standard error of the window's mean; `day` is the window of the last 24 hours. There must be a score."""
         expected = self.scores / day.scores * day.sums.squares if day.scores else 0.0
         return math.sqrt(max(self.sums.squares, expected)) / self.sums.w

@@ -6,8 +6,6 @@ another name. Label values come from closed sets in the configuration, never fro
 traffic; if a set proves open after all, the registry's cap turns the rest into `other` and counts it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ for, as JSON, so that every endpoint can do it. Requests and characters are boun
 searches are noted, so that an evaluation shows them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, cast
@@ -88,7 +86,7 @@ class RunReader:
     requests: int = 0
 
     @classmethod
-    def of(cls, run: Sequence[Json], room: int, longest_text: int) -> RunReader:
+    def of(cls, run: Sequence[Json], room: int, longest_text: int) -> "RunReader":
         """Nothing of these steps has been read."""
         steps = [orjson.dumps(step, default=str).decode() for step in run]
         index: list[Json] = [

@@ -3,8 +3,6 @@
 The JSON that a judge is shown of a whole conversation: its turns, and what is said of it as a whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, get_args
@@ -76,7 +74,7 @@ class Transcript:
         return self.length - len(self.turns)
 
     @property
-    def core(self) -> Transcript:
+    def core(self) -> "Transcript":
         """Only the turns that are judged with it."""
         numbers = set(self.judged)
         return replace(self, turns=[turn for turn in self.turns if turn[0] in numbers])

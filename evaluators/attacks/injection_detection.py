@@ -4,8 +4,6 @@ Instructions may hide in other readings of a text: look-alike letters, encodings
 is linear in the length of the text; only a few pieces are decoded, each of bounded length.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import codecs

@@ -4,8 +4,6 @@ Compared by value, however it is written there: letters and digits in their orde
 white space, escapes, fences and the case of letters, and numbers by what they are worth. Linear in the text's length.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

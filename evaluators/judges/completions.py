@@ -10,8 +10,6 @@ An endpoint may report nothing, or what cannot be: such tokens are estimated fro
 is not one of zero.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ The connection is made when it is first needed. The cost of a request follows fr
 warning about an endpoint is said at most once an hour.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math
@@ -297,10 +295,10 @@ class EndpointOptions(TypedDict, total=False):
     headers: Headers | None
     fresh_headers: Callable[[], Headers] | None
     extra_body: Mapping[str, Json] | None
-    ssl_context: ssl.SSLContext | None
+    ssl_context: "ssl.SSLContext | None"
     proxy: str | None
     on_headers: Callable[[Headers], None]
-    client: AsyncOpenAI | Callable[[], AsyncOpenAI] | None
+    client: "AsyncOpenAI | Callable[[], AsyncOpenAI] | None"
     retries: int
     tracing: Callable[[Connecting], Connecting]
 
@@ -340,10 +338,10 @@ class EndpointSettings:
     headers: Headers | None = None
     fresh_headers: Callable[[], Headers] | None = None
     extra_body: Mapping[str, Json] | None = None
-    ssl_context: ssl.SSLContext | None = None
+    ssl_context: "ssl.SSLContext | None" = None
     proxy: str | None = None
     on_headers: Callable[[Headers], None] = _ignore
-    client: AsyncOpenAI | Callable[[], AsyncOpenAI] | None = None
+    client: "AsyncOpenAI | Callable[[], AsyncOpenAI] | None" = None
     retries: int = 2
     tracing: Callable[[Connecting], Connecting] = as_it_is
 

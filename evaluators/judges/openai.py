@@ -1,7 +1,5 @@
 """A judge behind an endpoint whose model writes: OpenAI-compatible chat completions, or another wire format."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import secrets

@@ -1,7 +1,5 @@
 """The content of a request and the messages of a question: the start of every wire format with written answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -71,7 +69,7 @@ class Request:
         }
         return frozenset([name for name in FEATURE_NAMES if not unused.get(name, False)])
 
-    def shaped(self, *, bounded: bool) -> Request:
+    def shaped(self, *, bounded: bool) -> "Request":
         """The same with the schema of what is asked for, bounding texts and lists or not; a pack's stays as it is."""
         if self.reply is None or not (bounded or self.alone):
             return self

@@ -1,7 +1,5 @@
 """G-Eval: a judge scores an answer by criteria in everyday language."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from evaluators.asking.judge_input import ProgramField, TurnField, build_judge_input

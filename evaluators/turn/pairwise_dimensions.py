@@ -1,7 +1,5 @@
 """Two answers to one request, compared dimension by dimension and in both orders."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from itertools import product
@@ -173,7 +171,7 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
         prompt = Prompt(instructions, material.content, groups=groups)
         return (await judge.ask(prompt, _comparison(names, summary=self.summary))).answers[0]
 
-    def _read(self, answer: Answer[PairComparison], places: str) -> _Round:
+    def _read(self, answer: Answer[PairComparison], places: str) -> "_Round":
         """A round whose first place had side `places[0]`, whose second `places[1]`."""
         pairs = {name: getattr(answer.reply, name) for name in self._questions}
         ours, theirs = ("a", "b") if places == "ab" else ("b", "a")

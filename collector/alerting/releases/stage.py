@@ -4,8 +4,6 @@ Its state is what the log held within its memory, read back at a start, in whate
 runs it: of two, each would see a part of the scores.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time
@@ -56,7 +54,7 @@ class ReleaseStage:
             fold.scores.reconfigure(rules.attributes)
 
     @asynccontextmanager
-    async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[ReleaseFold]:
+    async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[ReleaseFold]":
         """Open the fold of a partition; it is given the memory's records again."""
         del committed
         self._folds[partition] = fold = ReleaseFold(HourlyScores(self.rules.attributes, MEMORY), self._reread)

@@ -8,8 +8,6 @@ Consumers of a group divide the partitions of the evaluations log. A watcher tha
 of half of the scores, and another watcher that of the other half.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time
@@ -234,7 +232,7 @@ class WatchStage:
         self._drops.clear()
 
     @asynccontextmanager
-    async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[WatchFold]:
+    async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[WatchFold]":
         """Open the fold of a partition; it is given the memory's records again."""
         del committed
         self._folds[partition] = fold = self._new_fold()
@@ -245,7 +243,7 @@ class WatchStage:
             del self._folds[partition]
             self._drops.clear()
 
-    def _new_fold(self) -> WatchFold:
+    def _new_fold(self) -> "WatchFold":
         return WatchFold(self, Buckets(self._interval, self._memory), self._memory)
 
     @property
@@ -254,7 +252,7 @@ class WatchStage:
         return self._others is None or DECIDES in self._folds
 
     @property
-    def _all_folds(self) -> Sequence[WatchFold]:
+    def _all_folds(self) -> "Sequence[WatchFold]":
         return [*self._folds.values(), *(self._others.folds.values() if self._others is not None else ())]
 
     async def run(

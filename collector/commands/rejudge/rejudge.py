@@ -1,7 +1,5 @@
 """`evalstream rejudge`: what a stretch of the past lacks, requested of the service, within a limit of US dollars."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The report comes as tables for people, and as JSON for programs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import Counter
@@ -291,7 +289,7 @@ class ReplayOptions:
     max_usd: float | None = None
     json: bool = False
     batch: bool = False
-    pace: BatchPace | None = None
+    pace: "BatchPace | None" = None
 
 
 def replay(config: Config, new: Config, options: ReplayOptions) -> int:

@@ -4,8 +4,6 @@ Its cases are every turn, and the conversations of turns with the same id. Its s
 with its interval, and the counts without a score: as a table for people, and as JSON for programs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import glob
 import math
@@ -240,7 +238,7 @@ class ScoreOptions:
     junit: Path | None = None
     markdown: Path | None = None
     batch: bool = False
-    pace: BatchPace | None = None
+    pace: "BatchPace | None" = None
 
 
 def score(config: Config, options: ScoreOptions) -> int:

@@ -7,8 +7,6 @@ error (`sample: auto`) are decided with them: the lower one counts.
 # Why not one shared counter: it would need a store and a round trip per evaluation, and a replica that is cut off from
 # it would have to stop or overspend. Parts by partition need no communication at all.
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -455,7 +453,7 @@ class BudgetReservation:
         """Replace the reservation by the real cost; None if the call was not made."""
         self.budget.settle(self.job, self.partition, usd, self.clock())
 
-    def for_canary(self) -> BudgetReservation:
+    def for_canary(self) -> "BudgetReservation":
         """The reservation of the job's canary run, which costs as much again.
 
         A canary leaves no record. So what canaries cost since the last saved budget, a minute at most, is not known
@@ -487,7 +485,7 @@ class FixedReservation:
     def release(self) -> None:
         """Nothing was reserved."""
 
-    def for_canary(self) -> FixedReservation:
+    def for_canary(self) -> "FixedReservation":
         """The same."""
         return self
 

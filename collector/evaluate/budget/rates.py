@@ -1,7 +1,5 @@
 """Reductions of the configured sampling rates by budgets and plans, as they apply from an offset of the log on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -34,7 +32,7 @@ class Rates:
         return {name: -share.factor if share.fallback else share.factor for name, share in self.by_monitor.items()}
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Rates:
+    def from_json(cls, plain: Mapping[str, Any]) -> "Rates":
         """Read what `to_json` gave."""
         return cls({name: RateReduction(abs(value), value < 0) for name, value in plain.items()})
 

@@ -1,7 +1,5 @@
 """A session window: when it closes, its turns, and the sampling rate and revisions of its evaluation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -155,7 +153,7 @@ class SessionWindow:
         self.boost, self.stratum = max((self.boost, self.stratum), (boost, stratum))
         self.rate = chance / self.boost
 
-    def merge(self, other: SessionWindow) -> None:
+    def merge(self, other: "SessionWindow") -> None:
         """Merge a window that a turn connects with this one."""
         if other.newest > self.newest:
             self.newest, self.ends_conversation = other.newest, other.ends_conversation

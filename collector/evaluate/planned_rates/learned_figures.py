@@ -24,8 +24,6 @@ with T_h the sum of squared residuals of the regression of the second scores on 
 double sampling for regression: S² (1 - ρ²) / n + S² ρ² / n').
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -101,7 +99,7 @@ class DayFigures:
         again = (0.0,) * len(self.usd) if self.second is None else self.second.usd
         return sum(rate * (one + share * two) for rate, one, two in zip(rates, self.usd, again, strict=True))
 
-    def second_alone(self) -> DayFigures | None:
+    def second_alone(self) -> "DayFigures | None":
         """The same day where the second phase scores all that is sampled, and nobody else any; None without one."""
         if self.second is None:
             return None
@@ -264,7 +262,7 @@ class LearnedFigures:
         }
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> LearnedFigures:
+    def from_json(cls, plain: Mapping[str, Any]) -> "LearnedFigures":
         """Read what `to_json` gave."""
         made = cls(plain["version"], plain["strata"], plain["time"])
         made.seconds, made.scored, made.arrivals = plain["seconds"], plain["scored"], plain["arrivals"]

@@ -3,8 +3,6 @@
 All processes read the same log; where two generated at the same time, the first in the log's order wins everywhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from collector.backoff import Backoff
@@ -29,7 +27,7 @@ class GeneratedStepsStore:
         """How many answers this process stored."""
 
     @classmethod
-    async def open(cls, log: Log, *, backoff: Backoff = RETRY) -> GeneratedStepsStore:
+    async def open(cls, log: Log, *, backoff: Backoff = RETRY) -> "GeneratedStepsStore":
         """Open what the log holds; retries while it is unavailable."""
         store = cls(log, backoff=backoff)
         await store._catch_up_with_retry()

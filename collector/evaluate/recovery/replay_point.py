@@ -12,8 +12,6 @@ only a part of its turns, and would close it as another conversation. The jobs o
 record at which the conversation was removed or snapshotted.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -90,7 +88,7 @@ class CommitMetadata:
         return text
 
     @classmethod
-    def from_json(cls, text: str, low_watermark: int) -> CommitMetadata:
+    def from_json(cls, text: str, low_watermark: int) -> "CommitMetadata":
         """Read what `to_json` gave; an empty text is the metadata of a first start."""
         if not text:
             return cls(replay_point=ReplayPoint(low_watermark))

@@ -3,8 +3,6 @@
 It only appends evaluations to the log of judged spans, by trace; the fold over that log does the rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import ClassVar
@@ -40,7 +38,7 @@ class JudgedSpansExporter:
     @asynccontextmanager
     async def open(
         cls, settings: JudgedSpansSettings, context: ExportContext, *, backoff: Backoff | None = None
-    ) -> AsyncGenerator[JudgedSpansExporter]:
+    ) -> "AsyncGenerator[JudgedSpansExporter]":
         """Open the destination; an OTLP endpoint need not be there yet, a topic must.
 
         Raises:

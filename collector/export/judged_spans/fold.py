@@ -5,8 +5,6 @@ The attributes with which a judged span says its scores. They are a span's own, 
 Spans that evaluations may still come for, with those that have come. No clock, no I/O.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -52,7 +50,7 @@ class JudgedSpansStage:
         self._new_spans: Callable[[], RememberedSpans] = lambda: RememberedSpans(remember=remember, max_bytes=max_bytes)
 
     @asynccontextmanager
-    async def open_fold(self, _partition: int, _committed: Committed | None) -> AsyncGenerator[JudgedSpansFold]:
+    async def open_fold(self, _partition: int, _committed: Committed | None) -> "AsyncGenerator[JudgedSpansFold]":
         """Open the fold of a partition; its state comes by replay."""
         yield JudgedSpansFold(self, self._new_spans())
 
@@ -63,7 +61,7 @@ class JudgedSpansFold:
     due_at = None
     metadata = ""
 
-    def __init__(self, stage: JudgedSpansStage, spans: RememberedSpans) -> None:
+    def __init__(self, stage: JudgedSpansStage, spans: "RememberedSpans") -> None:
         self._stage = stage
         self._spans = spans
 
@@ -92,7 +90,7 @@ class JudgedSpansFold:
         if judged:
             await self._stage.destination.send(list(judged.values()))
 
-    def _apply(self, record: StoredRecord) -> tuple[SpanKey | None, bool]:
+    def _apply(self, record: StoredRecord) -> "tuple[SpanKey | None, bool]":
         """The span that an evaluation is about, and whether it is remembered; None for other records."""
         self._spans.expire(record.timestamp)
         try:
@@ -109,7 +107,7 @@ class JudgedSpansFold:
             self._stage.telemetry.drop(STAGE, DropReason.UNREADABLE)
         return None, False
 
-    def _written(self, key: SpanKey) -> ExportTraceServiceRequest:
+    def _written(self, key: "SpanKey") -> ExportTraceServiceRequest:
         """The span as it came, with the scores."""
         known = self._spans.span(key)
         assert known is not None

@@ -9,8 +9,6 @@ nobody knows which one it was: it is then taken record by record, and counts for
 alone. A record that is survived counts from zero again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math
@@ -191,12 +189,12 @@ class Guard:
         self.journal = journal or ProcessingJournal()
         self.fatal = fatal or FatalUnits()
 
-    async def place(self, name: str) -> GuardedPlace:
+    async def place(self, name: str) -> "GuardedPlace":
         """The guard of a place, with what other processes know of it. Close it."""
         await self.fatal.catch_up()
         return self.known_place(name)
 
-    def known_place(self, name: str) -> GuardedPlace:
+    def known_place(self, name: str) -> "GuardedPlace":
         """The same with what is known in this process. Close it."""
         return GuardedPlace(name, self.journal.open_slot(name), self.fatal)
 

@@ -7,8 +7,6 @@ Between two steps of the loop that word is 0: whoever kills the process while it
 A step costs two stores into memory, and nothing is ever flushed: the kernel keeps the page when the process is gone.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Awaitable, Generator
 from types import TracebackType, coroutine
@@ -72,7 +70,7 @@ class ProcessingJournal:
         self.release(number)
         return unit
 
-    def open_slot(self, place: str) -> Slot:
+    def open_slot(self, place: str) -> "Slot":
         """A slot for a place. If none is free, one that nobody reads."""
         number = self._free.pop() if self._free else 0
         name = place.encode()[:_MAX_PLACE]

@@ -1,7 +1,5 @@
 """The log as a Kafka topic."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -89,7 +87,7 @@ class KafkaLog:
         on_lost: OnLost = log_lost,
         on_stall: Callable[[], None] = exit_stalled,
         copying: bool = False,
-    ) -> dict[str, KafkaLog]:
+    ) -> "dict[str, KafkaLog]":
         """Open logs, by name; `topics` has the topic of each; missing ones are created.
 
         `configs` are further configs of new topics, by topic. `on_unreadable` is called, in a thread, for a range that

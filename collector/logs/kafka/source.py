@@ -1,7 +1,5 @@
 """Topics that others write: consumed like a log, never written."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -52,7 +50,7 @@ class KafkaSource:
         on_unreadable: OnUnreadable = log_unreadable,
         on_lost: OnLost = log_lost,
         on_stall: Callable[[], None] = exit_stalled,
-    ) -> KafkaSource:
+    ) -> "KafkaSource":
         """Check that the topics exist. `start` is where a group starts that has committed nothing.
 
         Raises:

@@ -4,8 +4,6 @@ Every step that can fail comes before anything changes: files are read, judges o
 takes over.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -79,7 +77,7 @@ class OpenedJudges:
 
 
 @asynccontextmanager
-async def _judge_spans(config: Config, context: ExportContext) -> AsyncGenerator[JudgeSpans | None]:
+async def _judge_spans(config: Config, context: ExportContext) -> "AsyncGenerator[JudgeSpans | None]":
     """The maker of spans of requests to judges; None unless the exporter over OTLP is to send such."""
     settings = config.exporters.get("otlp")
     if settings is None:

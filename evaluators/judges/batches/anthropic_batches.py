@@ -3,8 +3,6 @@
 A batch has no metadata, so one that may or may not have been submitted is recognised by the names in its results.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
@@ -43,7 +41,7 @@ class AnthropicBatches:
     most_items = 5_000
     most_bytes = 90 * 2**20
 
-    def __init__(self, connection: BatchConnection) -> None:
+    def __init__(self, connection: "BatchConnection") -> None:
         self._connection = connection
 
     async def check(self) -> None:

@@ -6,8 +6,6 @@ and run again when answers are there. The journal has what it asked before, by n
 The waiters for the answer to each request.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Callable, Generator, Iterable
@@ -19,7 +17,7 @@ from evaluators.results import Usage
 
 _DIGITS = 32
 
-_CURRENT: ContextVar[OwnedRequests | None] = ContextVar("requests", default=None)
+_CURRENT: "ContextVar[OwnedRequests | None]" = ContextVar("requests", default=None)
 
 
 class OwnedRequests:
