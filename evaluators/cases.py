@@ -6,10 +6,9 @@ records (one turn per line), so that a value and its record are the same thing.
 A value of the wrong shape is refused where it is made: a TypeError or ValueError names the field and the remedy. Lists
 are accepted for tuples. The checks are written out in `__post_init__`, because every turn of the traffic passes through
 them: together they take 0.3 µs a turn, a loop over the fields would take ten times as long. Values that they do not
-accept at a glance go to `evaluators.shapes`.
-
-The shape of a field takes a value and returns it as it is kept, or raises `WrongShape` with what is needed instead.
-Sentences name the field and the type of what was given, never its content: judged text belongs in no log.
+accept at a glance go to `evaluators.shapes`. A shape takes a value and returns it as it is kept, or raises `WrongShape`
+with what is needed instead. Sentences name the field and the type of what was given, never its content: judged text
+belongs in no log.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,8 +1,6 @@
-"""Results of an evaluation: a score, a skip or a failure, and the record of it.
+"""Results of an evaluation: a score, a skip with its reason, or a failure, and the record of it.
 
 A failure is never a score: only `Score` has a number.
-
-Reasons of skips: why an evaluation has neither a score nor an error.
 """
 
 from collections.abc import Mapping

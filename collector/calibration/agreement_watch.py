@@ -6,12 +6,11 @@ thread, from the newest labels and with fewer resamples than `evalstream calibra
 minute for each labelled evaluator. The results of drawn labels, and their sums for means, are computed each time: the
 window moves on.
 
-The evidence of randomly drawn labels on a judge: how far its verdicts agree with people's, and the mean by them.
-
-All of it is weighted by 1 / the probability to be judged and labelled, and conversations are clusters. Shares have
-Wilson's interval (1927) at the effective number of conversations (Kish), which is there without a disagreement, too;
-the intervals of kappa and of sensitivity + specificity - 1 are made of theirs (Zou and Donner 2008). The mean by people
-is that of `collector.statistics.audited_sums`, with people as who audits.
+Randomly drawn labels are evidence on a judge: how far its verdicts agree with people's, and the mean by them. They are
+weighted by 1 / the probability to be judged and labelled, and conversations are clusters. Shares have Wilson's interval
+(1927) at the effective number of conversations (Kish), which is there without a disagreement, too; the intervals of
+kappa and of sensitivity + specificity - 1 are made of theirs (Zou and Donner 2008). The mean by people is that of
+`collector.statistics.audited_sums`, with people as who audits.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""A configuration that has been checked, and lookups that many modules share.
+"""A configuration that has been checked, with lookups that many modules share.
 
-Audits: an expensive judge repeats a cheap one's verdicts on a random share, which corrects the means.
+In an audit an expensive judge repeats a cheap one's verdicts on a random share, which corrects the means.
 """
 
 from collections.abc import Collection, Iterator, Mapping

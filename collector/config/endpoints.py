@@ -1,10 +1,8 @@
-"""Endpoints of the configuration: without secrets, and not the metadata address of a cloud.
+"""Checks of the judges of a configuration: addresses without secrets, pairs of judges, and list prices.
 
-Two judges of one evaluator: one that writes what has to be written, and one that decides.
-
-Prices of well-known models at their vendors, by `genai-prices`: for judges whose configuration has none.
-
-Its data take half a second to import, so an address that cannot be a vendor's is not looked up.
+An address must not be the metadata address of a cloud. Of two judges of one evaluator one writes what has to be
+written, and the other decides. Judges without prices get those of well-known models at their vendors, by
+`genai-prices`; its data take half a second to import, so an address that cannot be a vendor's is not looked up.
 """
 
 import ipaddress

@@ -1,6 +1,7 @@
-"""Sentences for validation errors: the path in the file, and what to write instead.
+"""Sentences for mistakes in a configuration: the path in the file, and what to write instead.
 
-Mistakes in the cascades of a configuration, and ports that two listeners would share.
+They are made of validation errors, and of what no single key shows: cascades of cascades, and ports that two listeners
+would share.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The demo's screen: what goes in, what is judged, and each evaluator's mean over time.
 
-The state of the demo: the figures behind the screen. No clock, no terminal.
+Its figures are counted as records come, with times in seconds since the start. No clock, no terminal.
 """
 
 from collections import deque

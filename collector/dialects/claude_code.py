@@ -1,11 +1,8 @@
-"""Claude Code's spans, and its log records of prompts, answers, requests and responses.
+"""Coding agents: the spans and log records of Claude Code, and the log records of Gemini CLI, Qwen Code and Codex.
 
-The contents of a record depend on the user's opt-ins: prompts, answers (`assistant_response`), or whole requests and
-responses with system prompt, history and tools. Without any of these a turn is incomplete.
-
-Log records of Gemini CLI, its fork Qwen Code, and Codex: one prompt of a user, and what followed.
-
-Without spans these programs write a record for each prompt and each answer of a model. Codex never writes answers.
+What the records contain depends on the user's opt-ins: prompts, answers (`assistant_response`), or whole requests and
+responses with system prompt, history and tools. Without any of these a turn is incomplete. Programs without spans write
+a record for each prompt and each answer of a model; Codex never writes answers.
 """
 
 from collections.abc import Sequence

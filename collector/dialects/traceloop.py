@@ -1,10 +1,8 @@
 """OpenLLMetry (Traceloop): indexed messages, still widely deployed, and workflow, task and tool spans.
 
-Newer versions write messages by the conventions; `otel_genai` reads those.
-
-The body of a streamed answer as it was on the wire: one JSON document a line, or server-sent events.
-
-Clients that do not know a model's API (SageMaker's, an application's own) record the body and nothing else.
+Newer versions write messages by the conventions, which `otel_genai` reads. Clients that do not know a model's API
+(SageMaker's, an application's own) record bodies as they were on the wire; that of a streamed answer has one JSON
+document a line, or server-sent events.
 """
 
 import re

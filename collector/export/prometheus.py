@@ -1,20 +1,17 @@
 """Scores as Prometheus metrics: the distribution, the estimator's sums, verdicts, outcomes, tokens and cost.
 
-The sums from which the corrected mean of a cascade is computed, and how often its second judge was asked.
-
 Evaluations of a cascade have corrected values z (`evaluators.results.Escalation.corrected`) whose mean is that of its
 second judge. They lie in [-c, 1 + c] with c = 1 / share - 1, for a drawn one is x + (y - x) / share. Counters must not
 fall, so the sums are of z + c:
 
     mean = WZ / W - c,    error = sqrt(W2Z2 - 2 m W2Z + m² W2) / W    with m = WZ / W
 
-where W and W2 are the sums of `collector.statistics.bounded_sums`; the error is that of z, as adding c shifts
-all. Weights are bounded as those of the scores are, by sums that saw the same conversations.
+where W and W2 are the sums of `collector.statistics.bounded_sums`; the error is that of z, as adding c shifts all.
+Weights are bounded as those of the scores are, by sums that saw the same conversations.
 
-Shares of labels as scores: 1 where an evaluation has the label, else 0, so that a share is a mean like any other.
-
-So means, standard errors and the drop detector serve for shares as they are, with the same bound on false alarms: it
-holds for any scores in [0, 1]. The share of a label is a series of its own, named after evaluator and label.
+The share of a label is a mean of scores like any other: 1 where an evaluation has the label, else 0. So means, standard
+errors and the drop detector serve for shares as they are, with the same bound on false alarms: it holds for any scores
+in [0, 1]. The share of a label is a series of its own, named after evaluator and label.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence

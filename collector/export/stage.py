@@ -1,12 +1,8 @@
-"""The export stage: a fold over a partition of the evaluations log that feeds one exporter.
+"""The export stage: folds that feed one exporter, from the evaluations log and, for feedback, from the labels log.
 
-Each exporter follows the log in a group of its own, so that one whose destination is down waits alone. After a crash
-the evaluations since the last commit (a second, usually) go out again: destinations see the same id.
-
-Feedback on its way out: a fold over the labels log that feeds one exporter, and its OTLP event.
-
-An exporter that has `export_feedback` is given what has joined; after a crash the last second goes out again, with the
-same ids.
+Each exporter follows a log in a group of its own, so that one whose destination is down waits alone. After a crash what
+came since the last commit (a second, usually) goes out again: destinations see the same ids. An exporter that has
+`export_feedback` is given feedback that has joined its subject.
 """
 
 import time

@@ -1,16 +1,12 @@
-"""The runs of the golden set: on a schedule, and at once when an evaluator's version or its judge's model is new, when
-the judge reports another name or fingerprint in live evaluations than in the newest run, when scores seem to fall, or
-when single cases, a share of the judge's live calls, deviate (`Drip`).
+"""The golden set: cases of a file, judged again and again by the evaluators of the monitors, apart from the traffic.
 
-Their scores are stored beside the evaluation steps in the definitions log, so that a restart evaluates nothing again: a
-run under evaluator, version, configured model and the number of its period, runs after a reported change under their
-number in that period, too, references under evaluator and case.
+A run begins on a schedule, and at once when an evaluator's version or its judge's model is new, when the judge reports
+another name or fingerprint in live evaluations than in the newest run, when scores seem to fall, or when single cases,
+a share of the judge's live calls, deviate (`Drip`). A few cases are asked at a time; an alert may wait for the answer.
 
-Questions to judges beside the traffic: the targets, a few cases at a time, and alerts that wait for an answer.
-
-The cases of the golden set, read from a file and validated.
-
-Notes on a golden set before it is scored: cases that lack what an evaluator needs, and too few cases.
+Scores are stored beside the evaluation steps in the definitions log, so that a restart evaluates nothing again: a run
+under evaluator, version, configured model and the number of its period, runs after a reported change under their number
+in that period, too, references under evaluator and case.
 """
 
 import asyncio

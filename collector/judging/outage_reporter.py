@@ -1,8 +1,7 @@
-"""Reports of judges that are unavailable: one sentence soon, then rarely, and one when they are available again.
+"""Reports of judges that are unavailable, or that answer without what they were asked for.
 
-A judge that answers, but never what it was asked for, is reported by one sentence when it begins, then rarely.
-
-The limits of a model at an endpoint, from the settings of all judges that use it.
+One sentence comes when it begins, then one rarely, and one when it is over. A model at an endpoint has the limits
+of all judges that use it.
 """
 
 import asyncio

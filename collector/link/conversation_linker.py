@@ -1,14 +1,12 @@
-"""The linking of turns without a conversation id: a turn belongs to the conversation that its history repeats. Pure: no
-clock, no log.
+"""The link stage: a turn without a conversation id belongs to the conversation that its history repeats.
 
 A conversation starts with a turn that has no history, and each turn extends it. Two people who start with the same
 words and get the same answer have two conversations; a turn that continues either goes to the younger one, whose
 history is the same. A turn whose start was never seen, because it is older, cut off or consists of examples, is a
-conversation of its own.
+conversation of its own. A turn whose endpoint keeps the history names the response before it instead, and belongs to
+that one's conversation.
 
-A turn whose endpoint keeps the history names the response before it instead, and belongs to that one's conversation.
-
-The link stage: a fold over turns without a conversation id, which appends them to the turns log with one.
+The linker has no clock and no log; a fold over the unlinked turns appends them with their ids to the turns log.
 """
 
 import asyncio

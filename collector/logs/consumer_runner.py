@@ -1,11 +1,9 @@
 """The consumer loop of one process and group: replay, delivery, ticks and commits, the same for every log.
 
 Its clock is the time of day without jumps: setting the clock must not make all due at once, nor nothing for an hour.
-
-How long a consumer waits before it takes the next few records, so that it takes more at once. Time is passed in.
-
-A look at the log, a delivery, and what its fold appends are together as dear as tens of small records. Nobody waits for
-a record that comes a tenth of a second after others: a trace is open for seconds, and a judge takes some.
+Between two looks at the log it waits a little, to take more at once: a look, a delivery, and what its fold appends are
+together as dear as tens of small records, and a record that comes a tenth of a second later delays nothing, as a trace
+is open for seconds and a judge takes some.
 """
 
 import asyncio

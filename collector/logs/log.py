@@ -9,9 +9,7 @@ the oldest record that the fold's state still needs. After a restart the records
 the state, then delivery continues at `offset`. There is no state store: this is the price of open state that is small
 beside the log, and it leaves one thing to keep durable instead of two that must agree.
 
-A wake-up call for any number of waiting tasks, again and again.
-
-Appending: the partition of each record, the limit on its size, and an append that waits for its log.
+All logs choose a record's partition, limit its size, and wait for a log that is unavailable in the ways that are here.
 """
 
 import asyncio

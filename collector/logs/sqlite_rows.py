@@ -1,6 +1,6 @@
 """Rows of the SQLite log: the one integer that addresses a record, and headers as bytes.
 
-Records on their way from an append to one consumer of the same process, which need not be read back.
+Records on their way from an append to one consumer of the same process are held here, and need not be read back.
 """
 
 import struct

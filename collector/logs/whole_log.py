@@ -1,6 +1,6 @@
-"""A log read as a whole: all partitions, one after the other.
+"""A log read as a whole: all partitions, one after the other, from an offset or from a time.
 
-The offset at which a time begins in a log: found by bisection, as records are in the order of their times.
+The offset at which a time begins is found by bisection, as records are in the order of their times.
 """
 
 import asyncio

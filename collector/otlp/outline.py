@@ -1,10 +1,8 @@
 """OTLP messages in outline: as they are, but with attributes and values left as their bytes.
 
 To get at a span's attributes as messages takes several times as long as to get at their bytes, which tell most of what
-is asked of them: whether they are known, and whether anything in them may have to be redacted.
-
-Items are counted from the same bytes before anything is decoded: decoding expands an empty span of two bytes to 350,
-so the limit on items must apply before it.
+is asked of them: whether they are known, and whether anything in them may have to be redacted. Items are counted from
+the bytes, too, before anything is decoded: decoding expands an empty span of two bytes to 350.
 """
 
 from collections.abc import Callable, Sequence

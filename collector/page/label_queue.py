@@ -1,8 +1,6 @@
 """The queue of evaluations for people: what one of them labels next, without its score, and how far all of them are.
 
-The evaluations that people are asked to label: a draw with known probabilities, without clock, state or log.
-
-An evaluation is drawn with probability
+Evaluations are drawn with known probabilities, without clock, state or log, each with probability
 
     p = random + (1 - random) * max(doubtful * doubt, audited if it has an audit),
 

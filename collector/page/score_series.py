@@ -1,11 +1,10 @@
 """Series of scores for the charts: a ring of bins per range of time, each with its weighted sums. No clock.
 
-The history of scores: sums by minute, monitor, evaluator and its version in a log of their own, to outlive restarts.
-
-A record is a stretch of a partition of the evaluations log, about a minute of it, with what it adds to each minute. It
-names the first offset that it holds and the one after the last, so that whoever reads on from there counts nothing
-twice. Records are small whatever the traffic, and deleted by age: `deploy/docs/page.md` says how many bytes a day.
-Sums are rounded to ten digits.
+To outlive restarts, sums by minute, monitor, evaluator and its version are in a log of their own, the history. A record
+is a stretch of a partition of the evaluations log, about a minute of it, with what it adds to each minute. It names the
+first offset that it holds and the one after the last, so that whoever reads on from there counts nothing twice. Records
+are small whatever the traffic, and deleted by age: `deploy/docs/page.md` says how many bytes a day. Sums are rounded to
+ten digits.
 
     {"v":1,"partition":0,"first":0,"next":40,"minutes":[[29000000,"support","helpful","0123456789ab",12,…]]}
 

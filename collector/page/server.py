@@ -7,8 +7,6 @@ evaluation made again, `POST /login` takes a token. `/queue` is where people lab
 `/api/evaluations/{id}/questions` has the questions of an evaluation. `/v1/releases/{attribute}/{version}` decides on a
 version, for controllers and scripts.
 
-Security of the page: who may see it, and what a browser may do with it.
-
 The page shows what users wrote. Beyond the loopback it requires a token: a bearer token, or in a browser a cookie that
 a token was exchanged for. The cookie holds no token but a signature by it over the time at which the cookie expires, so
 it needs no store, is valid after a restart and in every process, and ends with its token.

@@ -1,6 +1,7 @@
 """State of the page, folded from the turns log and the evaluations log: bounded, no clock, no I/O.
 
-Cache of turns for reading: bounded; those of listed evaluations stay longest. No clock, no I/O.
+It has the newest evaluations with their labels and feedback, the series of scores, and a cache of turns for reading, in
+which those of listed evaluations stay longest.
 """
 
 from collections import Counter, OrderedDict, deque

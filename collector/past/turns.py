@@ -1,7 +1,4 @@
-"""Subjects of past evaluations: turns of the turns log or of files, assembled as they were.
-
-People's labels of evaluations, from the labels log.
-"""
+"""Past turns and conversations as subjects of evaluations, from the turns log or files, and people's labels of them."""
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,8 +1,7 @@
-"""Authenticates senders by bearer tokens and client certificates, and refuses requests without either.
+"""Access to the OTLP receivers: their settings, and the authentication of senders by tokens and client certificates.
 
-Wrong tokens: whoever sends many of them is answered slowly, counted, and reported once.
-
-Settings of the OTLP receivers: address, authentication, limits.
+A request without either is refused. An address that sends many wrong tokens is answered slowly, counted, and reported
+once.
 """
 
 import asyncio

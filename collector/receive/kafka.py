@@ -1,11 +1,9 @@
 """Source topics: OTLP that the OpenTelemetry Collector writes into Kafka, or turns that producers write themselves.
 
-Nothing is assumed about keys, nor about a message: it may hold one trace, a part of one, or many. Every OTLP message is
-split by trace on its way into the spans log, so that the pieces of a trace are in one partition there; turns go
-straight into the turns log, by conversation. Duplicate deliveries are harmless: assemble recognizes a span, and a turn
-gets the same id.
-
-The envelopes that pipelines put around a message in Kafka: Confluent's five bytes, Kafka Connect's, CloudEvents'.
+Nothing is assumed about keys, nor about a message: it may hold one trace, a part of one, or many, in an envelope of a
+pipeline (Confluent's five bytes, Kafka Connect's, CloudEvents'). Every OTLP message is split by trace on its way into
+the spans log, so that the pieces of a trace are in one partition there; turns go straight into the turns log, by
+conversation. Duplicate deliveries are harmless: assemble recognizes a span, and a turn gets the same id.
 """
 
 import asyncio

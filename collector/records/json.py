@@ -1,6 +1,6 @@
 """The records of the logs as JSON, where what is not a record is bad input. Their form is in `evaluators.records`.
 
-Validation errors in plain words: where the first problem is and what is required there, without the value itself.
+A validation error says where the first problem is and what is required there, without the value itself.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """References: what is known of a turn or a conversation apart from it, as JSON from outside and in the turns log.
 
-The reading of what senders say about turns: feedback and references have ids and lists of documents in common.
+They share with feedback the way in which senders name a subject and list documents.
 """
 
 import hashlib

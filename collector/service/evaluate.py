@@ -1,6 +1,6 @@
-"""The start of the evaluate stage, and its exchange for one of another configuration.
+"""The start of the evaluate stage, with batches for monitors whose evaluations may wait for hours.
 
-The batches of a running service: for monitors whose evaluations may wait for hours.
+Another configuration is taken by another stage, which continues where the one of before stood.
 """
 
 import logging

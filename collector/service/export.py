@@ -1,9 +1,8 @@
-"""The exporters, and /metrics of a process without exporters.
+"""The exporters of a process, /metrics of one without exporters, and the reading of corrections.
 
-Corrections that people make on other platforms: read from time to time, stored as feedback in the labels log.
-
-Of several processes the one that exports the first partition reads. Nothing is stored twice: what is there already is
-known by its id, after a restart, too.
+People correct scores on other platforms. Their corrections are read from time to time and stored as feedback in the
+labels log, by the process that exports the first partition. What is there already is known by its id, after a restart,
+too.
 """
 
 import asyncio

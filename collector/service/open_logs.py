@@ -1,6 +1,6 @@
-"""The logs of a configuration, opened.
+"""The logs of a configuration, opened, and the key with which the deployment signs what it exports.
 
-The key with which a deployment signs what it exports: drawn once, and kept in a log that all its processes read.
+The key is drawn once, and kept in a log that all processes read.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """The start of the receive stage: OTLP over HTTP and gRPC, topics, files.
 
-Notes of the topics of others that this deployment has begun to read, by their ids, in the definitions log.
-
-Brokers delete what a group has committed for a topic together with the topic. A topic that is deleted and made again
-while no process runs is known by these notes alone.
+The ids of the topics of others that this deployment has begun to read are noted in the definitions log. Brokers delete
+what a group has committed for a topic together with the topic, so one that is deleted and made again while no process
+runs is known by these notes alone.
 """
 
 import asyncio

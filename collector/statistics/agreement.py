@@ -1,10 +1,8 @@
-"""Measures of agreement between a judge's scores and people's. Plain functions over sequences of pairs.
+"""Measures of agreement between a judge's scores and people's, with their intervals. Plain functions over pairs.
 
 Each function names the source of its formula. Labels that were drawn with a probability count as often as what they
 stand for, so that a measure is that of the traffic, not of what was labelled; a plain pair counts once. Intervals draw
 whole conversations: their labels are not independent.
-
-Measures of agreement with their intervals, for a table and for metrics.
 """
 
 import math

@@ -16,10 +16,9 @@ weighed, before the score was known:
 Until 20 conversations are known, a score counts for at most 20 times the weight that is our own sampling's, and the
 scale is four times the largest weight so far. Weights are bounded for each process: a restart begins again.
 
-The five weighted sums from which means, errors and drops are computed, updated on a stream.
-
-With w = 1 / sampling probability, and for each conversation a = sum of w and b = sum of w * score of its scored turns,
-the sums are W = sum a, WY = sum b, W2 = sum a², W2Y = sum a*b, W2Y2 = sum b². Then WY / W is the unbiased mean, and
+Five weighted sums give means, errors and drops, and are updated on a stream. With w = 1 / sampling probability, and for
+each conversation a = sum of w and b = sum of w * score of its scored turns, the sums are W = sum a, WY = sum b,
+W2 = sum a², W2Y = sum a*b, W2Y2 = sum b². Then WY / W is the unbiased mean, and
 
     sqrt(W2Y2 - 2 * mean * W2Y + mean² * W2) / W
 
@@ -31,8 +30,8 @@ independent). On a stream a conversation's turns come one by one, so each adds w
     b² -> (b + w*y)²:         w*y * (2b + w*y)
 
 None of it is negative, so these are counters, exact over any window that holds whole conversations. Why not one counter
-of squared scores: it would take turns of a conversation for independent, and understate the error. The sums of
-replicas add up, because one conversation is scored by one partition's owner.
+of squared scores: it would take turns of a conversation for independent, and understate the error. The sums of replicas
+add up, because one conversation is scored by one partition's owner.
 
 A window that begins within a conversation also gets the products with its earlier turns, and the more of them there
 are, the more the error is overstated. So before each product a and b fade with time, as

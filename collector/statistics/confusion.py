@@ -1,5 +1,4 @@
-"""Results of a classifier over a set of cases with expected labels: precision, recall, F1 and the confusion matrix.
-The agreement of two who judge the same.
+"""Agreement of chosen with expected labels: precision, recall, F1 and the confusion matrix; and of two who judge.
 
 Formulas: precision = TP / (TP + FP), recall = TP / (TP + FN), F1 = 2 TP / (2 TP + FP + FN), by label; macro F1 is their
 mean over the labels that are expected or chosen.

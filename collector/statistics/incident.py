@@ -19,9 +19,8 @@ After a recovery the detector starts over; a fall within a day of it is the next
 the last time at which the sum of shortfalls from the target was used up by scores on its good side, as a cumulative sum
 has it (Page 1954).
 
-The drop detector: evidence that a mean has left its target, with a known rate of false alarms.
-
-An e-detector in the Shiryaev-Roberts form (Shin, Ramdas, Rinaldo 2023). For each bet λ of a ladder, once an interval,
+The drop detector is evidence that a mean has left its target, with a known rate of false alarms: an e-detector in the
+Shiryaev-Roberts form (Shin, Ramdas, Rinaldo 2023). For each bet λ of a ladder, once an interval,
 
     M ← (1 + M) · Π (1 + u),   u = λ (target · a - b)
 
@@ -31,16 +30,16 @@ that of weights times scores. The weights are shares of a scale that is known be
 or better, the mean number of intervals until the evidence passes c is at least c, whatever the scores' distribution,
 the traffic, or their dependence from one conversation to the next. To start over sets M to 0, which only loses
 evidence. Intervals without scores are taken together with the next one that has some, an hour of them at most: M grows
-by one for each, and an evaluator that never scores has no evidence. A conversation's
-scores come one by one, and each adds the growth of the conversation's log(1 + u).
+by one for each, and an evaluator that never scores has no evidence. A conversation's scores come one by one, and each
+adds the growth of the conversation's log(1 + u).
 
 Of the five counters alone (their growth in an interval) a lower bound of it can be computed: by Fan's inequality
 log(1 + u) ≥ u - c(v) u² for u ≥ -v, c(v) = (-log(1 - v) - v) / v², with v = λ · (1 - target):
 
     Σ log(1 + u) ≥ λ (target·W - WY) - c(v) λ² (target²·W2 - 2·target·W2Y + W2Y2)
 
-`tests/bench/drop_detection.py` measures false alarms and delays. If lower is better, scores and
-target count from the other end.
+`tests/bench/drop_detection.py` measures false alarms and delays. If lower is better, scores and target count from the
+other end.
 """
 
 import math

@@ -1,6 +1,6 @@
 """The service's own log: one JSON object a line, whatever is in the message.
 
-Log lines of what may happen often: the first at once, then one a minute with what came since.
+Of what may happen often the first is logged at once, then one a minute with what came since.
 """
 
 import logging

@@ -1,9 +1,7 @@
 """The metrics of one process: its Prometheus registry, with a cap on label values.
 
-Prometheus metrics that never raise: a figure that comes from outside may be absurd, and counting ends no stage.
-
-A value that a metric cannot take is left out and reported: no number, not finite, negative for a counter, or so large
-that units are not counted any more.
+A figure that comes from outside may be absurd, and counting ends no stage: a value that a metric cannot take (no
+number, not finite, negative for a counter, or so large that units are not counted any more) is left out and reported.
 """
 
 import logging

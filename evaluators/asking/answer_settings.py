@@ -1,10 +1,9 @@
-"""The place and language of a judge's reason: before the verdict, after it, or no reason at all.
+"""Settings of a judge's answer: place and language of its reason, and worked examples.
 
-Most judges are asked for the reason first. Published measurements find that it makes token probabilities of the
-score nearly certain (arXiv 2503.03064): the score then is the conclusion of a text. Measure which is better for a
-judge and a question: see `calibrate`.
-
-Worked examples are cases of the user's own with the answer that a judge should give; it reads them before the case.
+Most judges are asked for the reason first. Published measurements find that it makes token probabilities of the score
+nearly certain (arXiv 2503.03064): the score then is the conclusion of a text. Measure which is better for a judge and a
+question: see `calibrate`. Worked examples are cases of the user's own with the answer that a judge should give; the
+judge reads them before the case.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
-"""The JSON that a judge is shown of a case.
+"""The JSON that a judge is shown of a case, or of the parts of its answer and reference that an evaluator is about.
 
-The sources of an application's answer: the passages that it retrieved, and the results of its tools.
-
-An answer and its reference, or the parts of them that an evaluator is about.
+The sources of an answer are the passages that the application retrieved, and the results of its tools.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""A conversation as a judge is shown it: numbered turns, within a budget.
-
-The JSON that a judge is shown of a whole conversation: its turns, and what is said of it as a whole.
-"""
+"""A conversation as a judge is shown it: numbered turns within a budget, and what is said of it as a whole."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace

@@ -1,13 +1,9 @@
 """Chat completions as any OpenAI-compatible endpoint sends them: from bytes to choices, tokens and usage.
 
-Tokens are read from the JSON of an answer when they are looked at: of hundreds, only those of a verdict ever are.
-Twenty alternatives for each token are nearly all of an answer's bytes. A decoder that knows the form passes over them,
-and remembers where they stand in the body.
-
-The billed tokens of a response, by whatever names and in whatever type an endpoint reports them.
-
-An endpoint may report nothing, or what cannot be: such tokens are estimated from the texts, for a cost that is unknown
-is not one of zero.
+Twenty alternatives for each token are nearly all of an answer's bytes, and of hundreds of tokens only those of a
+verdict are ever looked at. So a decoder that knows the form passes over them, and remembers where they stand in the
+body. Usage may have any names and types. Where it is missing or impossible, tokens are estimated from the texts, for a
+cost that is unknown is not one of zero.
 """
 
 import math

@@ -1,9 +1,8 @@
 """Items, verdicts and their ratio: the mechanism of every evaluator whose score is a proportion.
 
-The judge takes a text apart into items, gives a verdict on each, and code does the counting. An answer with one verdict
-too few is no answer: it is sent back, then fails. Nothing missing is ever counted as good or bad.
-
-Evaluators that give each tool call of a turn a verdict.
+The judge takes a text apart into items, or is given the tool calls of a turn as items; it gives a verdict on each, and
+code does the counting. An answer with one verdict too few is no answer: it is sent back, then fails. Nothing missing is
+ever counted as good or bad.
 """
 
 import math

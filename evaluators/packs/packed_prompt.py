@@ -1,10 +1,8 @@
-"""The prompt of a pack: what is judged once, and every question about it with its own instructions and form.
+"""The prompt of a pack, what is judged once with every question about it, and its answer, read question by question.
 
-The answer to a pack, read question by question: what one of them lacks or breaks is its own failure alone.
-
-A question's entry is found by its name and its key together, wherever it stands: an entry under another's name
-or with another's key is nobody's. Each entry becomes the answer that the question would have got alone, with the
-tokens that spell it.
+A question's entry is found by its name and its key together, wherever it stands: an entry under another's name or with
+another's key is nobody's. Each entry becomes the answer that the question would have got alone, with the tokens that
+spell it; what one lacks or breaks is its own failure alone.
 """
 
 import re

@@ -16,8 +16,6 @@ variance estimates recovery (Newcombe 1998; Zou and Donner 2008). A conversation
 labels it has, so labels in it may depend on each other in any way. A normal limit is no good: of few verdicts that
 change, none may be seen to change for the worse, which is no proof that none does.
 
-The choice of the candidate that is tried on the held-out part, and the test of its gain there. Pure.
-
 However many candidates there are, one is chosen on the training part, and that one alone is tested on the held-out
 part, once: what was best of many by chance is not better elsewhere.
 """

@@ -1,6 +1,7 @@
-"""Labels with what they are about: lines of a file, or the labels of the page out of the log.
+"""The labels that an alignment learns from and is tested by, each with its turn or conversation.
 
-Labelled subjects: which labels contradict each other, and which subjects train and which are held out. Pure.
+Labels stand in lines of a file, or are those of the page. Contradictions between them are found, and their subjects
+divided into those that train and those that are held out.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence

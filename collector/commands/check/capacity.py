@@ -1,9 +1,8 @@
 """Sizing on paper: the processes, partitions, broker traffic, judge requests, tokens and money that a traffic needs.
 
 The costs are measured: tests/bench/SIZING.md says how they come out of the figures of `make bench`. Another machine has
-others, and so has other traffic: the result tells tens of processes from one, not seven from eight.
-
-The CPU times of spans, turns and evaluations are those in pure Python, and compiled as in the image.
+others, and so has other traffic: the result tells tens of processes from one, not seven from eight. CPU times of spans,
+turns and evaluations are those in pure Python, and compiled as in the image.
 """
 
 import math

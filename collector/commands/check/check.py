@@ -1,7 +1,4 @@
-"""The plan of a configuration in words, as `evalstream check` prints it.
-
-A prompt cache is expected to hit where questions about a case begin with the same text.
-"""
+"""The plan of a configuration in words, as `evalstream check` prints it, with the hits that a prompt cache may have."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,6 +1,7 @@
-"""Traffic of the running service, from its /metrics: the turns and evaluations of each monitor by outcome.
+"""Lines of `check` about traffic: the counts of a service that runs here, from its /metrics, and traces in files.
 
-Lines of `check` about traces in files: text that no dialect reads, with the remedy in the configuration.
+Counts are turns and evaluations of each monitor by outcome. Of traces it says which text no dialect reads, with the
+remedy in the configuration.
 """
 
 from collections import Counter

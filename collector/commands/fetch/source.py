@@ -1,6 +1,6 @@
-"""The port of the sources: what is asked of one, and what it yields.
+"""The port of the sources: what is asked of one, and what it yields, with the stretches of time of a search.
 
-Stretches of time, for APIs that give the first so many of a search and no page after it.
+Some APIs give the first so many of a search and no page after it: their time is cut into stretches.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence

@@ -1,6 +1,6 @@
 """`evalstream log copy`: take the logs along, from a file to topics, back, or to another number of partitions.
 
-Topics as the target of a copy: until it is whole they have a setting with which no service uses them.
+Until a copy is whole, its topics have a setting with which no service uses them.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """One log that is written by a copy: its partitions, and where the consumers of the other one continue.
 
-Records of several partitions of a log, in the order in which the log took them.
+Records of several partitions come in the order in which the log took them.
 """
 
 import hashlib

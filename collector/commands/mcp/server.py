@@ -1,10 +1,7 @@
-"""The server: stdio for an agent on this machine, HTTP for those whom the page accepts.
+"""Tools for coding agents over MCP, read-only: on stdio for an agent on this machine, over HTTP for tokens of the page.
 
-The tools: what an agent may ask. The docstrings are what it reads of them.
-
-The page's API as the tools read it.
-
-Read-only commands of evalstream, each in its own process with a deadline.
+A tool reads the page's API, or runs a command of evalstream that changes nothing, in a process with a deadline. The
+docstrings of the tools are what agents read of them.
 """
 
 import asyncio

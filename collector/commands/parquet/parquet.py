@@ -1,11 +1,8 @@
-"""The command: reads the evaluations and the labels log, a partition after the other, into the files of days.
+"""`evalstream export parquet`: evaluations and labels as Parquet files by day, in a directory or an S3 store.
 
 A day is that on which the log took a record, in UTC: log times never decrease, so a day that is over does not change,
-and today's file is replaced by a longer one each time.
-
-Parquet files by day, in a directory or an S3-compatible store: each is written as a whole, or not at all.
-
-The columns of the files, and the rows of evaluations and labels: what is nested in a record is flat in a row.
+and today's file is replaced by a longer one each time. A file is written as a whole, or not at all. What is nested in a
+record is flat in a row.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """The evaluations that a time range lacks, and the reasons why others are left out.
 
-The contents of the evaluations log: by id, by subject, and what backfills of a stretch have cost.
+They follow from the contents of the evaluations log: by id, by subject, and what backfills of a stretch have cost.
 """
 
 from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence

@@ -1,9 +1,7 @@
-"""`evalstream plan targets`: proposes each evaluator's target from its own history, with what alerts had done.
+"""`evalstream plan targets`: a target for each evaluator by its past scores, with the alerts that it would have raised.
 
-The alerts that past scores would have raised, as they were and with a simulated drop.
-
-The service's own sums, bets and tests, minute by minute: the drop detector of the rules, and the test of the mean over
-every window. Pages within a day of each other belong together.
+Past scores go minute by minute through the service's own sums, drop detector and test of the mean over every window: as
+they were, and with falls planted in them. Pages within a day of each other belong together.
 """
 
 import math

@@ -1,12 +1,9 @@
-"""The conversations of a partition as its monitors see them: windows, populations, snapshots, and what was made again.
+"""The conversations of a partition as its monitors see them: windows, snapshots, and their number. No clock, no I/O.
 
-No clock, no I/O.
-
-The population: how many conversations there are, sampled or not. The weights of judged ones add up to it.
-
-Of a conversation that is not judged only the time of its last turn is stored. Like a judged one that is evaluated again
-when late turns reopen it, it counts once each time it becomes idle. Other limits than idleness are ignored: they are
-rare, and a population is needed to a few percent. No clock, no I/O.
+The number counts conversations whether sampled or not: the weights of judged ones add up to it. Of a conversation that
+is not judged only the time of its last turn is stored. Like a judged one that is evaluated again when late turns reopen
+it, it counts once each time it becomes idle. Other limits than idleness are ignored: they are rare, and the number is
+needed to a few percent.
 """
 
 from collections import OrderedDict

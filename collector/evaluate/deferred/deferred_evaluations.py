@@ -1,10 +1,8 @@
-"""Evaluations of one partition whose judges' requests go out in batches.
+"""Evaluations whose judges' requests go out in batches: those of a partition, and the limits on those of a process.
 
 Such an evaluation runs until all that it does is to wait for batches that are submitted. Then it is cancelled, so that
 hours of waiting cost little more than a packed case; when a batch has ended it runs again from its beginning, and the
 journal has the answers to what it asked before. A restart is nothing else: it runs again.
-
-The evaluations of a process that wait for batches: how many there may be, how many there are, and since when.
 """
 
 import asyncio

@@ -1,10 +1,8 @@
-"""A day's figures of an evaluator in one partition, learnt as its evaluations are made.
+"""A day's figures of an evaluator, learnt as its evaluations are made: the error and the cost of a mean at given rates.
 
 Each evaluation stands for 1 / its probability, and of two strata of a conversation both are seen with the lower of
 their probabilities, as draws are nested. So what is learnt at one rate holds for all. All are sums that fade: what was
 a `MEMORY` ago counts e times less. Sums of partitions add up.
-
-The standard error and the cost of a mean at given sampling rates.
 
 A conversation is judged in stratum h where its draw is below p_h, so of strata h and g it is in both with probability
 min(p_h, p_g). With r_h the sum of the residuals (y - mean) of its subjects in h, each weighted 1 / p_h, the sum of

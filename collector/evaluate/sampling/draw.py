@@ -1,10 +1,9 @@
-"""Sampling draws by hash, so that every replica and every replay decides alike.
+"""Sampling draws by hash, so that every replica and every replay decides alike, and what samplers before left out.
 
-The senders that are trusted to say what earlier samplers left out.
-
-Why nobody's, unless configured: a trace state travels with the request that began a trace, and most applications take
-over the one that their own clients send. So whoever can reach an application writes it, even where the sender of the
-spans has a token; and one invented weight decides what a window's mean is.
+A trace state says what earlier samplers left out, and is believed only of senders that the configuration names. It
+travels with the request that began a trace, and most applications take over the one that their own clients send. So
+whoever can reach an application writes it, even where the sender of the spans has a token; and one invented weight
+decides what a window's mean is.
 """
 
 import hmac

@@ -1,8 +1,7 @@
 """Execution of evaluation jobs: reserve money, evaluate, write the record into the ledger.
 
-Every judge has its own slots (a bulkhead), so that one that is down or slow does not delay the others.
-
-Verdicts that several monitors ask for: the judge is asked and paid once, and each monitor counts for itself.
+Every judge has its own slots (a bulkhead), so that one that is down or slow does not delay the others. A verdict that
+several monitors ask for is asked and paid once, and each monitor counts it for itself.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""The destinations of judged spans: an OTLP endpoint, or a Kafka topic as the Collector's Kafka exporter writes it.
+"""The section `export.spans`, and the destinations that it names for judged spans.
 
-The section `export.spans` of the configuration.
+They are an OTLP endpoint, or a Kafka topic as the Collector's Kafka exporter writes it.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """The fold over the log of judged spans: an evaluation brings its span out again, with all scores known by then.
 
-The attributes with which a judged span says its scores. They are a span's own, so a store can group by them.
-
-Spans that evaluations may still come for, with those that have come. No clock, no I/O.
+Spans that evaluations may still come for are remembered, with the evaluations that have come. Scores are attributes of
+the span itself, so that a store can group by them. No clock, no I/O.
 """
 
 from collections import OrderedDict

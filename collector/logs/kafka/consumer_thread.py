@@ -1,9 +1,7 @@
-"""The thread of a Kafka consumer. It polls, pauses, commits and reports; it never processes a record and never waits.
+"""The thread of a Kafka consumer: it subscribes, polls, pauses, commits and reports. It never processes a record.
 
 The event loop cannot poll itself: kafka-python blocks, and a fold that is busy for long must not stop the heartbeats,
 or the group would give its partitions to others. kafka-python has no other thread for this consumer.
-
-A process's membership of a consumer group: until when nobody else can own its partitions.
 
 A broker removes a member that it has not heard of for `session_timeout`. So a member is certain of its partitions for
 that long after it sent a heartbeat that was answered, by a clock that also counts while the process stands still.
@@ -11,8 +9,6 @@ that long after it sent a heartbeat that was answered, by a clock that also coun
 A watchdog ends the process when a loop hangs. kafka-python 3.0.12 can wait indefinitely inside `poll`, where no timeout
 of ours applies and no thread can be stopped: only a restart helps. When a release returns from every `poll` within its
 timeout, the watchdog can go.
-
-The start of a consumer: it reaches a broker and subscribes.
 """
 
 import asyncio

@@ -1,20 +1,12 @@
-"""The partitions that a consumer owns: which are new, where each begins, what is lost of them, and when each goes.
+"""The partitions that a consumer owns: where each begins, what is lost of it, what is committed, and when it goes.
 
-All of it happens in the thread that polls. The listener hears of it in the event loop.
+All of it happens in the thread that polls, and may block within limits; the listener hears of it in the event loop,
+which also asks for commits. What was polled and waits for its fold is limited: partitions beyond the limit are paused.
+That is no `BoundedGate`, as the thread must never wait, or it would leave the group.
 
-Sends the commits of a consumer in the thread that polls; they are asked for in the event loop.
-
-The limit on what was polled and waits for its fold: partitions beyond it are paused.
-
-Not a `BoundedGate`: the thread that polls must never wait, or it would leave the group; it stops fetching instead. And
-it counts from two threads.
-
-The start offsets of newly assigned partitions. Everything here blocks, within limits.
-
-A group's commit as Kafka stores it: the low watermark as the offset, the rest as JSON in the metadata.
-
-The offset is the low watermark, not the offset up to which records were delivered: `topics.truncate` and whoever knows
-only Kafka then keep what a replay needs, and without readable metadata too much is read rather than too little.
+Kafka stores the low watermark as a group's offset, and the rest of a commit as JSON in the metadata. So
+`topics.truncate` and whoever knows only Kafka keep what a replay needs, and without readable metadata too much is read
+rather than too little.
 """
 
 import logging

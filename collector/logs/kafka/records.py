@@ -1,10 +1,9 @@
 """The decoding of fetched batches into records. Nothing that is fetched can stop a partition.
 
 kafka-python 3.0.12 raises an error of decoding once and then never returns from `poll`, and it decompresses without a
-limit. So decoding is ours: it turns whatever cannot be read into an `UnreadableRange` and continues after it. When a
-release of the library skips what it cannot decode and takes a limit, this module and `decompression` can go.
-
-Decompression with a limit: a batch of a few hundred kilobytes can hold gigabytes.
+limit: a batch of a few hundred kilobytes can hold gigabytes. So decoding is ours: it turns whatever cannot be read into
+an `UnreadableRange` and continues after it. When a release of the library skips what it cannot decode and takes a
+limit, this module and `decompression` can go.
 """
 
 import io

@@ -1,7 +1,4 @@
-"""The topics themselves: made, checked, and cut off at the front. Everything here blocks.
-
-The state of topics and groups, as a user would look at it. Everything here blocks, and changes nothing.
-"""
+"""The topics themselves: looked at as a user would, made, checked, and cut off at the front. Everything here blocks."""
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence

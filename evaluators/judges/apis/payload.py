@@ -1,8 +1,7 @@
 """Values in JSON that somebody else's server wrote: of the right type, or nothing.
 
-Whole answers in an unusual frame: events of an unasked stream, marks around JSON, numbers that are none.
-
-Such bytes are put right here when they cannot be read as they are. The way is linear in their length.
+Answers in an unusual frame are put right when they cannot be read as they are: events of an unasked stream, marks
+around JSON, numbers that are none. The way is linear in their length.
 """
 
 import math

@@ -1,9 +1,7 @@
-"""The requests of one evaluation that waits for batches: their names, and what it waits for.
+"""The requests of evaluations that wait for batches: their names, and who waits for each answer.
 
 An evaluation that waits for hours need not stay in memory: when all its requests are in batches it can be cancelled,
 and run again when answers are there. The journal has what it asked before, by names that are the same in each run.
-
-The waiters for the answer to each request.
 """
 
 import asyncio
