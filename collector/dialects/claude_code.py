@@ -1,6 +1,6 @@
 """Coding agents: the spans and log records of Claude Code, and the log records of Gemini CLI, Qwen Code and Codex.
 
-What the records contain depends on the user's opt-ins: prompts, answers (`assistant_response`), or whole requests and
+The contents of the records depend on the user's opt-ins: prompts, answers (`assistant_response`), or whole requests and
 responses with system prompt, history and tools. Without any of these a turn is incomplete. Programs without spans write
 a record for each prompt and each answer of a model; Codex never writes answers.
 """

@@ -1,8 +1,8 @@
 """The exporters of a process, /metrics of one without exporters, and the reading of corrections.
 
 People correct scores on other platforms. Their corrections are read from time to time and stored as feedback in the
-labels log, by the process that exports the first partition. What is there already is known by its id, after a restart,
-too.
+labels log, by the process that exports the first partition. A correction that is there already is known by its id,
+after a restart, too.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Twenty alternatives for each token are nearly all of an answer's bytes, and of hundreds of tokens only those of a
 verdict are ever looked at. So a decoder that knows the form passes over them, and remembers where they stand in the
-body. Usage may have any names and types. Where it is missing or impossible, tokens are estimated from the texts, for a
+body. Usage may have any names and types. If it is missing or impossible, tokens are estimated from the texts, for a
 cost that is unknown is not one of zero.
 """
 

@@ -1,8 +1,8 @@
 """`evalstream export parquet`: evaluations and labels as Parquet files by day, in a directory or an S3 store.
 
 A day is that on which the log took a record, in UTC: log times never decrease, so a day that is over does not change,
-and today's file is replaced by a longer one each time. A file is written as a whole, or not at all. What is nested in a
-record is flat in a row.
+and today's file is replaced by a longer one each time. A file is written as a whole, or not at all. Nested fields of a
+record are flat in a row.
 """
 
 import importlib

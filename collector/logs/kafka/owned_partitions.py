@@ -1,7 +1,7 @@
 """The partitions that a consumer owns: where each begins, what is lost of it, what is committed, and when it goes.
 
 All of it happens in the thread that polls, and may block within limits; the listener hears of it in the event loop,
-which also asks for commits. What was polled and waits for its fold is limited: partitions beyond the limit are paused.
+which also asks for commits. Polled records that wait for their fold are limited: partitions beyond that are paused.
 That is no `BoundedGate`, as the thread must never wait, or it would leave the group.
 
 Kafka stores the low watermark as a group's offset, and the rest of a commit as JSON in the metadata. So
