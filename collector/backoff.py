@@ -62,10 +62,11 @@ class Backoff:
         *,
         action: str,
         on_failure: Callable[[E], None] = lambda _error: None,
+        failed: E | None = None,
     ) -> T:
         """Repeat `attempt` until it raises no `error`; anything else it raises goes through at once.
 
-        `action` names the attempt in the log: see `FailureLog`.
+        `action` names the attempt in the log: see `FailureLog`. `failed` is the error of an attempt that was made.
 
         Raises:
             E: the last error, once the deadline has passed.
@@ -75,8 +76,11 @@ class Backoff:
         failures = 0
         while True:
             try:
+                if failed is not None:
+                    raise failed
                 result = await attempt()
             except error as caught:
+                failed = None
                 now = self.clock()
                 if give_up is None and self.deadline is not None:
                     give_up = now + self.deadline

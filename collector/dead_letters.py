@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, replace
+from itertools import repeat
+from operator import attrgetter
 from typing import Any, Literal
 
 import orjson
@@ -48,6 +50,7 @@ State = Literal["dead", "redriven"]
 logger = logging.getLogger(__name__)
 
 _LONGEST = 500
+_HEADERS = attrgetter("headers")
 
 
 class DeadLetterSettings(Section):
@@ -227,17 +230,18 @@ class _FailureRate:
     settings: DeadLetterSettings
     consecutive: int = 0
     failed: int = 0
-    recent: deque[bool] = field(default_factory=deque[bool])
+    recent: deque[bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.recent = deque(maxlen=self.settings.window)
 
     def add(self, delivered: Iterable[bool]) -> str | None:
         """Count records, of each whether it failed; returns the limit that is exceeded, in words, if there is one."""
         settings, recent = self.settings, self.recent
         for failed in delivered:
             self.consecutive = self.consecutive + 1 if failed else 0
+            self.failed += failed - (recent[0] if len(recent) == settings.window else False)
             recent.append(failed)
-            self.failed += failed
-            if len(recent) > settings.window:
-                self.failed -= recent.popleft()
             if self.consecutive >= settings.max_consecutive:
                 return f"{self.consecutive} records in a row"
             if len(recent) >= settings.window and self.failed > settings.max_ratio * len(recent):
@@ -268,7 +272,7 @@ class DeadLetterWriter:
     def __post_init__(self, backoff: Backoff | None, clock: Callable[[], float]) -> None:
         self._keep = bool(self.settings.keep_values)
         self._backoff = backoff or Backoff()
-        self._unwritten: dict[int, dict[int, DeadLetter]] = {}
+        self.unwritten: dict[int, dict[int, DeadLetter]] = {}
         self._sparse_log = SparseLog(logger, clock)
 
     def take(self, record: StoredRecord, error: BadInput) -> None:
@@ -279,7 +283,7 @@ class DeadLetterWriter:
         )
         where = replace(record, partition=partition)
         letter = letter_of(self.stage, source, where, error, keep=keep, signal=self.signal)
-        self._unwritten.setdefault(record.partition, {})[record.number] = letter
+        self.unwritten.setdefault(record.partition, {})[record.number] = letter
 
     async def take_async(self, record: StoredRecord, error: BadInput) -> None:
         """The same as `take`, for callers that await it."""
@@ -287,8 +291,6 @@ class DeadLetterWriter:
 
     def take_unreadable(self, records: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
         """Dead-letter what could not even be read; returns the other records."""
-        if UnreadableRecords not in map(type, records):
-            return records
         for batch in [record for record in records if isinstance(record, UnreadableRecords)]:
             self.telemetry.drop(self.stage, DropReason.UNREADABLE_BATCH, batch.end_offset - batch.offset)
             self.take(
@@ -309,7 +311,7 @@ class DeadLetterWriter:
 
     def forget(self, partition: int) -> None:
         """Replays without dead-lettering: the bad records were dead-lettered before."""
-        self._unwritten.pop(partition, None)
+        self.unwritten.pop(partition, None)
 
     async def settle(self, partition: int, records: Sequence[StoredRecord], rate: _FailureRate) -> None:
         """Make the dead letters of a delivery durable.
@@ -317,7 +319,7 @@ class DeadLetterWriter:
         Raises:
             TooManyDeadLetters: they are durable, but too many.
         """
-        letters = self._unwritten.pop(partition, {})
+        letters = self.unwritten.pop(partition, {})
         if letters:
             await self._write(list(letters.values()))
         failed = [bool(letters) and record.number in letters for record in records if record.headers != TICK]
@@ -360,8 +362,15 @@ class _DeadLetteringFold(FoldWrapper):
         self._letters.forget(self._partition)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        await self._fold.deliver(self._letters.take_unreadable(records))
-        await self._letters.settle(self._partition, records, self._rate)
+        letters, rate = self._letters, self._rate
+        if UnreadableRecords in map(type, records):
+            await self._fold.deliver(letters.take_unreadable(records))
+        else:
+            await self._fold.deliver(records)
+        if rate.failed or self._partition in letters.unwritten:
+            await letters.settle(self._partition, records, rate)
+        else:
+            rate.recent.extend(repeat(False, len(records) - [*map(_HEADERS, records)].count(TICK)))
 
 
 def _base64(data: bytes) -> str:

@@ -5,7 +5,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -40,12 +40,6 @@ class _Progress:
     offset: int
     timestamp: float
     needed: deque[tuple[int, float]] = field(default_factory=deque[tuple[int, float]])
-
-    def received(self, records: Sequence[StoredRecord]) -> None:
-        first, last = records[0], records[-1]
-        if not self.needed or first.timestamp - self.needed[-1][1] >= _STEP:
-            self.needed.append((first.offset, first.timestamp))
-        self.offset, self.timestamp = max(self.offset, last.offset + 1), last.timestamp
 
     def oldest_needed(self, low_watermark: int | None, end: int) -> float | None:
         """When the log took the oldest record that is needed, at the latest; None if nothing is."""
@@ -180,22 +174,21 @@ class _MeasuredFold(FoldWrapper):
     def __init__(self, fold: Fold) -> None:
         super().__init__(fold)
         self.progress: _Progress | None = None
-        self.needed_from: int | None = None
-        """The low watermark as it was committed last: it is valid between deliveries only."""
-
-    @property
-    def low_watermark(self) -> int | None:
-        self.needed_from = self.stateful.low_watermark
-        return self.needed_from
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        await self._fold.replay(records)
-        self.progress = self.progress or _Progress(records[0].offset, records[0].timestamp)
-        self.progress.received(records)
+        await self._pass(self._fold.replay, records)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        progress = self.progress
-        if progress is None:  # before: a delivery may take long
-            progress = self.progress = _Progress(records[0].offset, records[0].timestamp)
-        await self._fold.deliver(records)
-        progress.received(records)
+        first = records[0]
+        self.progress = self.progress or _Progress(first.offset, first.timestamp)  # before: it may take long
+        await self._pass(self._fold.deliver, records)
+
+    async def _pass(
+        self, receive: Callable[[Sequence[StoredRecord]], Awaitable[None]], records: Sequence[StoredRecord]
+    ) -> None:
+        await receive(records)
+        first, last = records[0], records[-1]
+        progress = self.progress = self.progress or _Progress(first.offset, first.timestamp)
+        if not progress.needed or first.timestamp - progress.needed[-1][1] >= _STEP:
+            progress.needed.append((first.offset, first.timestamp))
+        progress.offset, progress.timestamp = max(progress.offset, last.offset + 1), last.timestamp

@@ -182,7 +182,12 @@ class PartitionFeed:
             action = f"reading partition {self.partition}"
             try:
                 while True:
-                    batch = await self._backoff.repeat(self._stream.next, LogUnavailable, action=action)
+                    try:
+                        batch = await self._stream.next()
+                    except LogUnavailable as error:
+                        batch = await self._backoff.repeat(
+                            self._stream.next, LogUnavailable, action=action, failed=error
+                        )
                     await self._process(fold, batch)
                     await asyncio.sleep(0)  # while there are always more records, others are to run, too
             finally:
@@ -257,11 +262,13 @@ class PartitionFeed:
             self._tick_until = now + min(behind, TICK_PATIENCE) if behind > 0.0 else 0.0
 
     def _update_state(self) -> None:
-        if self._fold is None or self._delivering or not self._replayed:
+        if self._stateful is None or self._delivering or not self._replayed:
             return
-        low = self._fold.low_watermark
+        low = self._stateful.low_watermark
+        if isinstance(self._fold, FoldWrapper):
+            self._fold.needed_from = low
         low = self._offset if low is None else min(low, self._offset)
-        self._state = Committed(low, self._offset, self._fold.metadata)
+        self._state = Committed(low, self._offset, self._stateful.metadata)
 
 
 Commit = Callable[[Mapping[int, Committed]], Awaitable[None]]

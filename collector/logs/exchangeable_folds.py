@@ -92,6 +92,8 @@ class _ExchangeableFold:
         self._running: asyncio.Task[None] | None = None
         self._inner: Fold | None = None
         self._stateful: Fold | None = None
+        self.due_at: float | None = None
+        """That of the inner fold when its state was read: after each delivery, and before each commit."""
         self._delivering: asyncio.Task[None] | None = None
         self._exchanging = 0
         self._reopening: asyncio.Task[None] | None = None
@@ -100,10 +102,6 @@ class _ExchangeableFold:
     @property
     def takes_unreadable(self) -> bool:
         return getattr(self._inner, "takes_unreadable", False)
-
-    @property
-    def due_at(self) -> float | None:
-        return None if self._stateful is None or self._reopening is not None else self._stateful.due_at
 
     @property
     def low_watermark(self) -> int | None:
@@ -121,7 +119,7 @@ class _ExchangeableFold:
         if stateful is None or delivered is None or (self._next is not None and self._next < delivered):
             return  # it is closed, or replays
         if self._delivering is None and self._reopening is None:
-            low = stateful.low_watermark
+            low, self.due_at = stateful.low_watermark, stateful.due_at
             self._state = Committed(delivered if low is None else min(low, delivered), delivered, stateful.metadata)
 
     async def open_first(self) -> None:
@@ -145,7 +143,7 @@ class _ExchangeableFold:
         self._stateful = inner.stateful if isinstance(inner, FoldWrapper) else inner
 
     async def _close(self) -> None:
-        self._inner = self._stateful = None
+        self._inner = self._stateful = self.due_at = None
         if self._opened is not None and self._running is not None:
             self._opened.close()
             if not self._opened.ready.done():

@@ -324,6 +324,8 @@ class FoldWrapper:
         self._fold = fold
         self.stateful: Fold = fold.stateful if isinstance(fold, FoldWrapper) else fold
         self.takes_unreadable: bool = getattr(fold, "takes_unreadable", False)
+        self.needed_from: int | None = None
+        """Of the outermost one: the low watermark as it was read last, which is valid between deliveries only."""
 
     @property
     def due_at(self) -> float | None:
@@ -419,5 +421,9 @@ async def append_until_durable(
     Raises:
         RecordTooLarge: a record can never be appended; nothing was.
     """
-    attempt = partial(append or log.append, records)
-    await backoff.repeat(attempt, LogUnavailable, action=f"writing to {log.name}")
+    write = append or log.append
+    try:
+        await write(records)
+    except LogUnavailable as error:
+        attempt = partial(write, records)
+        await backoff.repeat(attempt, LogUnavailable, action=f"writing to {log.name}", failed=error)

@@ -1,12 +1,13 @@
 """The log in memory: for tests and for `evalstream demo`. It ends with the process."""
 
+import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 
 from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
-from collector.logs.log import Broadcast, Committed, LogError, OpenFold, Partitioner, Record, StoredRecord
+from collector.logs.log import Committed, LogError, OpenFold, Partitioner, Record, StoredRecord
 
 MAX_RECORD_BYTES = 16 << 20
 
@@ -17,7 +18,8 @@ class _Partition:
     def __init__(self, number: int) -> None:
         self.records: list[StoredRecord] = []
         self.end = 0
-        self.appended = Broadcast()
+        self.appended = asyncio.Event()
+        """Set, and replaced by a new one, at each append: it wakes all who wait now."""
         self._number = number
         self._time = 0.0
 
@@ -32,7 +34,8 @@ class _Partition:
                 StoredRecord(self._number, offset, self._time, record.key, record.value, record.headers)
             )
         self.end += len(records)
-        self.appended.notify()
+        self.appended.set()
+        self.appended = asyncio.Event()
 
     def slice(self, start: int, end: int, limit: int) -> list[StoredRecord]:
         first = bisect_left(self.records, start, key=attrgetter("offset"))
