@@ -59,11 +59,9 @@ def collect_attachments(draft: TurnDraft, limits: MediaLimits = NOTHING_STORED) 
 
 def _has_any(draft: TurnDraft) -> bool:
     """Whether any message has one: nearly all have none."""
-    calls = [call.call for call in draft.calls]
-    if draft.enclosing_span is not None:
-        calls.append(draft.enclosing_span.call)
-    for call in calls:
-        for messages in (call.input, call.output):
+    holders = draft.calls if draft.enclosing_span is None else (*draft.calls, draft.enclosing_span)
+    for holder in holders:
+        for messages in (holder.call.input, holder.call.output):
             for message in messages or ():
                 if message.attachments:
                     return True

@@ -204,6 +204,13 @@ class IdentityLookup:
 
     def list_conversations(self, attributes: Mapping[str, Json]) -> list[tuple[str, str]]:
         """The attributes that have a conversation's id, each with it, the preferred one first."""
-        ranked = [(rank, key) for key in attributes if (rank := self._conversation.rank(key)) is not None]
-        pairs = ((key, self._conversation.find_first([(rank, key)], attributes)) for rank, key in sorted(ranked))
-        return [(key, value) for key, value in pairs if value is not None]
+        ranked: list[tuple[int, str]] = []
+        for key in attributes:
+            ranks = self._known[key] if key in self._known else self._rank(key)
+            if ranks is not None and ranks[0] is not None:
+                ranked.append((ranks[0], key))
+        listed: list[tuple[str, str]] = []
+        for rank, key in sorted(ranked):
+            if (value := self._conversation.find_first([(rank, key)], attributes)) is not None:
+                listed.append((key, value))
+        return listed

@@ -260,6 +260,17 @@ def find_question_hints(parsed_spans: Sequence[ParsedSpan]) -> list[str]:
     return sorted({text.strip() for text in texts}, key=lambda text: (-len(text), text)) if texts else texts
 
 
+def split_question(draft: TurnDraft, hints: Sequence[str]) -> None:
+    """Split the user's question from retrieved context: in the enclosing span's question, else in the prompt."""
+    for text in (draft.question, draft.prompt):
+        parts = split_prompt(text, hints) if text else None
+        if parts is not None:
+            draft.context = parts.context
+            if text == draft.question:
+                draft.prompt, draft.question = draft.prompt or text, parts.question
+            return
+
+
 class PassageIndex:
     """The passages of a trace's spans, indexed by time and ancestor, so that each draft only searches its own part."""
 

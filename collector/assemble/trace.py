@@ -25,7 +25,7 @@ from collector.assemble.enclosing_spans import apply_enclosing_spans
 from collector.assemble.identity import IdentityLookup
 from collector.assemble.losses import Losses, find_losses
 from collector.assemble.model_calls import ModelCall, find_model_calls
-from collector.assemble.rag_prompt import PassageIndex, find_question_hints, split_prompt
+from collector.assemble.rag_prompt import PassageIndex, find_question_hints, split_question
 from collector.assemble.read_spans import ParsedSpan, SpanTree, read_spans
 from collector.assemble.sole_turn import find_sole_turn
 from collector.assemble.speech import NAMES as SPEECH
@@ -375,7 +375,7 @@ class Assembler:
         turns: list[AssembledTurn] = []
         previous_end = 0
         for draft in drafts:
-            _split_question(draft, hints)
+            split_question(draft, hints)
             turns.append(builder.build(draft, passages.find(draft, previous_end)))
             previous_end = draft.end
         return turns
@@ -405,14 +405,3 @@ def _without_auxiliary(
     return [
         call for call in calls if all(call.span.start >= latest.get(at, 0) for at in tree.ancestors(call.span.span_id))
     ]
-
-
-def _split_question(draft: TurnDraft, hints: Sequence[str]) -> None:
-    """Split the user's question from retrieved context: in the enclosing span's question, else in the prompt."""
-    for text in (draft.question, draft.prompt):
-        parts = split_prompt(text, hints) if text else None
-        if parts is not None:
-            draft.context = parts.context
-            if text == draft.question:
-                draft.prompt, draft.question = draft.prompt or text, parts.question
-            return

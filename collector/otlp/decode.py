@@ -289,7 +289,10 @@ def split_by_trace(request: Request | Outline, encoded: bytes | None = None) -> 
 
 def count_items(parts: Iterable[Part]) -> int:
     """How many spans or log records these parts have."""
-    return sum([len(items) for _, _, items in parts])
+    number = 0
+    for _, _, items in parts:
+        number += len(items)
+    return number
 
 
 class PieceWriter:

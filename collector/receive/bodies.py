@@ -37,7 +37,7 @@ async def read_body(request: web.BaseRequest, holding: Holding, *, limit: int, d
         BadInput: broken gzip or broken chunks, or the sender has gone.
         Overloaded: its bytes do not fit beside those of other requests now.
     """
-    decompressor = _decompressor_of(request, limit)
+    decompressor = _decompressor_of(request, limit) if "Content-Encoding" in request.headers else None
     if (request.content_length or 0) > limit:
         raise TooLarge(f"the body is larger than {limit} bytes")
     try:
@@ -190,8 +190,9 @@ _ZSTD_SLICE = 64
 
 Answer = ExportTraceServiceResponse | ExportLogsServiceResponse
 
-_FORMS: dict[str, Form] = {"application/x-protobuf": "protobuf", "application/json": "json"}
-_TYPES: dict[Form, str] = {form: type_ for type_, form in _FORMS.items()}
+FORMS: dict[str, Form] = {"application/x-protobuf": "protobuf", "application/json": "json"}
+"""The forms by content type."""
+_TYPES: dict[Form, str] = {form: type_ for type_, form in FORMS.items()}
 _CODES = {
     400: Code.INVALID_ARGUMENT,
     401: Code.UNAUTHENTICATED,
@@ -205,11 +206,6 @@ _CODES = {
     500: Code.INTERNAL,
     503: Code.UNAVAILABLE,
 }
-
-
-def form_of(content_type: str) -> Form | None:
-    """The form that a content type names; None if OTLP knows it not."""
-    return _FORMS.get(content_type)
 
 
 def success(signal: Signal, *, rejected: int = 0, message: str = "") -> Answer:

@@ -163,7 +163,8 @@ class OtlpGrpcReceiver:
         started = time.monotonic()
         sender: Sender | None = None
         try:
-            self._ingest.require_open()
+            if self._ingest.stopping:
+                self._ingest.refuse()
             sender = await self._sender(context)
             response = await self._accept(signal, messages, sender)
         except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged

@@ -22,7 +22,7 @@ from collector.admission.shared_port import SharedPort
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
 from collector.receive.access import BearerTokens, OtlpHttpSettings, ssl_context_of
-from collector.receive.bodies import accepted, form_of, read_body, rejected
+from collector.receive.bodies import FORMS, accepted, read_body, rejected
 from collector.receive.feedback_ingest import DocumentKind
 from collector.receive.otlp_ingest import IngestLogs, IngestRules, OtlpIngest, SenderLimits
 from collector.receive.rejection import Rejected, internal_error, rejection_of
@@ -97,7 +97,8 @@ class OtlpHttpReceiver:
         started = time.monotonic()
         sender: Sender | None = None
         try:
-            self._ingest.require_open()
+            if self._ingest.stopping:
+                self._ingest.refuse()
             sender = await self._sender(request)
             if signal in ("references", "feedback"):
                 response = await self._accept_documents(signal, request, sender)
@@ -106,7 +107,7 @@ class OtlpHttpReceiver:
         except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged
             rejection = rejection_of(error, self._settings.retry_after) or internal_error(error)
             self._ingest.count_rejection(rejection, sender)
-            response = rejected(form_of(request.content_type), rejection)
+            response = rejected(FORMS.get(request.content_type), rejection)
         self._ingest.count(signal, str(response.status), started)
         return response
 
@@ -122,14 +123,15 @@ class OtlpHttpReceiver:
         return sender_of(request.remote, tenant, subjects)
 
     async def _accept(self, signal: Signal, request: web.Request, sender: Sender) -> web.Response:
-        form = form_of(request.content_type)
+        form = FORMS.get(request.content_type)
         if form is None:
             raise Rejected(415, "the content type is not OTLP; use application/x-protobuf or application/json")
         limit, deadline = self._settings.max_body_bytes, self._settings.body_deadline
         with self._ingest.admit(sender) as holding:  # until it is durable: what is read is held in memory
             body = await read_body(request, holding, limit=limit, deadline=deadline)
             parsed = await self._ingest.ingest(body, signal, form, sender, holding)
-        return accepted(signal, form, rejected=parsed.rejected, message=parsed.error_message)
+        rejected = parsed.rejected
+        return accepted(signal, form, rejected=rejected, message=parsed.error_message if rejected else "")
 
     async def _accept_documents(self, kind: DocumentKind, request: web.Request, sender: Sender) -> web.Response:
         """Accept JSON documents that are about turns, and no traffic themselves."""
@@ -194,6 +196,6 @@ def _in_otlp_form() -> Middleware:
             failure = Rejected(error.status, error.reason, headers=allowed)
         except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged
             failure = internal_error(error)
-        return rejected(form_of(request.content_type), failure)
+        return rejected(FORMS.get(request.content_type), failure)
 
     return answer

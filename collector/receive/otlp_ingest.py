@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import partial
-from typing import TypeVar
+from operator import attrgetter
+from typing import NoReturn, TypeVar
 
 from collector.admission.fair_limit import FairLimit, Holding
 from collector.errors import TooLarge
-from collector.logs.log import Log, RecordTooLarge
+from collector.logs.log import Log, Record, RecordTooLarge
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.access import OtlpSettings
@@ -59,6 +60,7 @@ _BURST = 10.0  # seconds of a rate that may come at once
 _LARGE, _LONG = 256 * 1024, 0.25
 """Bytes of a body that is not read on the event loop, and seconds of CPU after which a sender waits."""
 _Parsed = TypeVar("_Parsed")
+_VALUE: Callable[[Record], bytes] = attrgetter("value")
 
 
 class SenderLimits:
@@ -187,7 +189,7 @@ class OtlpIngest:
     rules: IngestRules
 
     def __post_init__(self, done: str, limits: SenderLimits | None) -> None:
-        self._stopping = False
+        self.stopping = False
         self._limits = limits or SenderLimits([self.settings], self.telemetry)
         self._places = self._limits.places(self.settings)
         for signal in ("traces", "logs"):  # at 0 from the start: Prometheus sees no rise to 1 of a new series
@@ -197,16 +199,15 @@ class OtlpIngest:
 
     def stop_accepting(self) -> None:
         """Reject new requests from now on; running ones finish."""
-        self._stopping = True
+        self.stopping = True
 
-    def require_open(self) -> None:
-        """Reject what arrives while the receiver stops.
+    def refuse(self) -> NoReturn:
+        """Answer what arrives while the receiver stops.
 
         Raises:
-            Rejected: 503, the receiver is stopping.
+            Rejected: 503, always.
         """
-        if self._stopping:
-            raise Rejected(503, "the receiver is stopping", retry_after=self.settings.retry_after, reason="stopping")
+        raise Rejected(503, "the receiver is stopping", retry_after=self.settings.retry_after, reason="stopping")
 
     def admit(self, sender: Sender) -> Holding:
         """Give a sender a place, of which it releases what it held at the end.
@@ -233,31 +234,29 @@ class OtlpIngest:
             TimeoutError: it did not answer in time.
         """
         tenant = sender.tenant.name if sender.tenant else ""
+        redactor = self.rules.redactors.of(tenant)
         read = partial(
             parse,
             body,
             signal,
             form,
             max_items=self.settings.max_items,
-            redactor=self._redactor(tenant, holding.received or len(body)),
+            redactor=None if redactor is None else redactor.remembering(holding.received or len(body)),
             tenant=tenant,
             own=self.rules.own,
             stored_media=self.rules.stored_media,
             notes=self.rules.notes,
         )
         parsed = await self._limits.turns.take(sender.key, len(body), read)
-        self._limits.count_items(sender, parsed.items)
+        if self._limits.rates:
+            self._limits.count_items(sender, parsed.items)
         if parsed.records:
-            holding.add_bytes(sum(len(record.value) for record in parsed.records if record.value is not body))
+            if parsed.records[0].value is not body:
+                holding.add_bytes(sum(map(len, map(_VALUE, parsed.records))))
             async with asyncio.timeout(self.settings.log_deadline):
                 await append_shared(self.logs.spans, parsed.records)
         parsed.count(self.telemetry, self.source, len(body), time.time())
         return parsed
-
-    def _redactor(self, tenant: str, size: int) -> Redactor | None:
-        """The redactor for a request of a sender, whose work is bounded by its size on the wire."""
-        redactor = self.rules.redactors.of(tenant)
-        return redactor.remembering(size) if redactor is not None else None
 
     async def ingest_documents(
         self, kind: DocumentKind, body: bytes, sender: Sender, holding: Holding
@@ -278,11 +277,12 @@ class OtlpIngest:
         parse_as = partial(parse_references, body, log)
         if kind == "feedback":
             parse_as = partial(parse_feedback, body, self.rules.feedback)
-        redactor = self._redactor(tenant, holding.received or len(body))
+        redactor = self.rules.redactors.of(tenant)
+        redactor = None if redactor is None else redactor.remembering(holding.received or len(body))
         read = partial(parse_as, tenant=tenant, max_items=self.settings.max_items, redactor=redactor)
         parsed = await self._limits.turns.take(sender.key, len(body), read)
         self._limits.count_items(sender, parsed.accepted)
-        holding.add_bytes(sum(len(record.value) for record in parsed.records))
+        holding.add_bytes(sum(map(len, map(_VALUE, parsed.records))))
         try:
             async with asyncio.timeout(self.settings.log_deadline):
                 await log.append(parsed.records)

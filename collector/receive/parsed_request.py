@@ -189,17 +189,20 @@ def parse(
     is_signed = SIGNATURE.encode() in body  # to look at every attribute of every request would take long
     self_emitted = own.remove_from(scopes_of(request), everywhere=is_signed) if own is not None else 0
     omitted = omit_from_request(request, body, stored_media)
-    changed = give_traces(request) or bool(self_emitted or omitted or mended)
+    changed = (signal == "logs" and give_traces(request)) or bool(self_emitted or omitted or mended)
     if redactor is None and form == "protobuf" and not changed:
         outline = outline_of(body, signal)
     else:
         outline = outlined(request, known_fields_only=redactor is not None)
     del request  # which takes several times the body's memory
     groups = group_by_trace(outline)
-    items = sum(map(count_items, groups.values()))
-    for trace_id in [group for group in groups if not _names_trace(group)]:
-        del groups[trace_id]
-    accepted = sum(map(count_items, groups.values()))
+    items = accepted = 0
+    for trace_id, parts in list(groups.items()):
+        items += (number := count_items(parts))
+        if len(trace_id) == _TRACE_ID_BYTES and any(trace_id):
+            accepted += number
+        else:
+            del groups[trace_id]
     # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields. Nor if it
     # begins like a note: only we write notes.
     is_whole = len(groups) == 1 and accepted == items and not changed and not has_note(body)
@@ -210,10 +213,6 @@ def parse(
     ended_at = _ended_at(signal, outline)
     without = items - accepted
     return ParsedRequest(signal, records, accepted, without, self_emitted, ended_at, omitted, noted, unreadable, reason)
-
-
-def _names_trace(trace_id: bytes) -> bool:
-    return len(trace_id) == _TRACE_ID_BYTES and any(trace_id)
 
 
 def _records(

@@ -131,7 +131,7 @@ async def append_shared(
         LogUnavailable: nothing, or only a part, was appended; the caller may append the same again.
         RecordTooLarge: one can never be appended, not even alone; nothing was.
     """
-    shared = share_records(records, log.partitions, may_share=may_share)
+    shared = records if len(records) == 1 else share_records(records, log.partitions, may_share=may_share)
     try:
         await log.append(shared)
     except RecordTooLarge:

@@ -1,6 +1,6 @@
 """Redacts the texts of an OTLP request in outline: attributes, events, bodies, status messages and names, in place."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
@@ -39,12 +39,12 @@ class RequestRedaction:
         self.finish()
 
     def surroundings(self, request: Outline) -> None:
-        """Redact the resources and scopes of the request."""
-        for resource in request.resource_spans if hasattr(request, "resource_spans") else request.resource_logs:
+        """Resources and scopes of the request, that are redacted when `finish` is called."""
+        are_spans = hasattr(request, "resource_spans")
+        for resource in request.resource_spans if are_spans else request.resource_logs:
             self._around(resource, resource.resource)
-        for _, scope in scopes_of(request):
-            self._around(scope, scope.scope, "name", "version")
-        self.finish()
+            for scope in resource.scope_spans if are_spans else resource.scope_logs:
+                self._around(scope, scope.scope, "name", "version")
 
     def add_items(self, items: Iterable[Outline]) -> None:
         """Spans or log records, not both, that are redacted when `finish` is called."""
@@ -108,12 +108,8 @@ class RequestRedaction:
             self.finish()
 
     def finish(self) -> None:
-        """Redact what waits."""
-        waiting, self._waiting, self._size = self._waiting, {}, 0
-        self._look_through(waiting)
-
-    def _look_through(self, places_of: Mapping[bytes, Sequence[_Place]]) -> None:
-        """Look over parts of messages together, and through those that may hold something."""
+        """Redact what waits: look over all parts together, and through those that may hold something."""
+        places_of, self._waiting, self._size = self._waiting, {}, 0
         suspects = self._redactor.suspects_of(places_of)
         for part, places in places_of.items():
             if part not in suspects or not self._redact_all(part, places):

@@ -105,18 +105,16 @@ class Redactor:
         by another way it is the size that it has packed, which is measured if it has many findings.
         """
         remembering = Redactor((), b"", self._count, self._fail)  # `copy.copy` fails where mypyc compiled the class
-        remembering._take_from(self)
+        remembering._detectors, remembering._skimming, remembering._skims = self._detectors, self._skimming, self._skims
+        remembering._key, remembering._known = self._key, {}
+        remembering._looks_left, remembering._body = self._looks_left, self._body
+        if self._skims:  # else what another detector finds may change
+            remembering.clean = self.clean
         if size is not None:
             remembering._looks_left = _LOOKS + _LOOKS_PER_BYTE * size
         if body is not None:
             remembering._looks_left, remembering._body = _LOOKS, body
         return remembering
-
-    def _take_from(self, other: Redactor) -> None:
-        self._detectors, self._skimming, self._skims = other._detectors, other._skimming, other._skims
-        self._key, self._known, self._looks_left, self._body = other._key, {}, other._looks_left, other._body
-        if self._skims:  # what another detector finds may change
-            self.clean = other.clean
 
     def text(self, text: str) -> str:
         """The text with pseudonyms in place of what was found. A text that is JSON stays JSON.

@@ -6,8 +6,9 @@ A running service examines one trace a second at most.
 """
 
 import logging
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from collector.assemble.collect_trace import CollectedTrace, TracePiece
@@ -235,6 +236,9 @@ def _without(trace: CollectedTrace, read: Container[str | None]) -> CollectedTra
 _CURABLE = frozenset({"no_content", "scaffolding", "unsupported"})
 
 
+_ORDER = attrgetter("start", "end", "span_id")
+
+
 def read_trace(pieces: Iterable[TracePiece]) -> CollectedTrace:
     """A trace with all attributes of all spans, and all log records that name one; pieces that are invalid left out."""
     spans: dict[str, Span] = {}
@@ -245,15 +249,17 @@ def read_trace(pieces: Iterable[TracePiece]) -> CollectedTrace:
         except BadInput:
             continue
         if piece.signal == "traces":
-            spans |= {span.span_id: span for span in spans_of(request)}
+            for span in spans_of(request):
+                spans[span.span_id] = span
         else:
             records += (log_record for log_record in records_of(request) if log_record.span_id)
-    ordered = sorted(spans.values(), key=lambda span: (span.start, span.end, span.span_id))
+    ordered = sorted(spans.values(), key=_ORDER)
     return CollectedTrace(tuple(ordered), tuple(sorted(records, key=lambda record: record.time)))
 
 
 logger = logging.getLogger(__name__)
 
+_VALUE: Callable[[TracePiece], bytes] = attrgetter("value")
 _INTERVAL = 1.0
 """Seconds between traces that are examined, on the log's clock: examining takes longer than assembling."""
 _MAX_SCOPES, _OTHER_SCOPES = 20, "other"
@@ -280,7 +286,7 @@ class UnreadTextWatch:
 
     def look(self, _trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
         """Count the spans of a trace whose text nobody reads. `now` is the log's time, in seconds."""
-        if not self.is_due(now) or sum(len(piece.value) for piece in pieces) > _MAX_BYTES:
+        if now < self._next or sum(map(len, map(_VALUE, pieces))) > _MAX_BYTES:
             return
         self._next = now + _INTERVAL
         texts = unread_texts([read_trace(pieces)], self._assembler)[1]
@@ -330,13 +336,13 @@ class ConversationIdWatch:
 
     def look(self, trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
         """Take a trace into the statistics. `now` is the log's time, in seconds."""
-        if not self.is_due(now) or sum(len(piece.value) for piece in pieces) > _MAX_BYTES:
+        if now < self._next or sum(map(len, map(_VALUE, pieces))) > _MAX_BYTES:
             return
         self._next = now + _INTERVAL
         service, ids = ids_of(read_trace(pieces), self._identity)
-        again = {name for name, value in ids.items() if self._first_traces.get(value) == trace_id}
-        self._statistics.add(service, {name: value for name, value in ids.items() if name not in again})
-        for value in ids.values():
+        new = {name: value for name, value in ids.items() if self._first_traces.get(value) != trace_id}
+        self._statistics.add(service, new)
+        for value in new.values():
             if len(self._first_traces) < _MAX_VALUES:
                 self._first_traces.setdefault(value, trace_id)
         self._looks += 1
