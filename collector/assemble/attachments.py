@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from collector.assemble.model_calls import ModelCall
+from collector.assemble.read_spans import ParsedSpan
 from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.call import ChatMessage
 from collector.records.attachments import MOST_ATTACHMENTS, within_limits
@@ -59,7 +61,9 @@ def collect_attachments(draft: TurnDraft, limits: MediaLimits = NOTHING_STORED) 
 
 def _has_any(draft: TurnDraft) -> bool:
     """Whether any message has one: nearly all have none."""
-    holders = draft.calls if draft.enclosing_span is None else (*draft.calls, draft.enclosing_span)
+    holders: list[ModelCall | ParsedSpan] = [*draft.calls]
+    if draft.enclosing_span is not None:
+        holders.append(draft.enclosing_span)
     for holder in holders:
         for messages in (holder.call.input, holder.call.output):
             for message in messages or ():
