@@ -60,7 +60,7 @@ class RequestRedaction:
 
     def _around(self, group: Outline, about: Outline, *texts: str) -> None:
         """The attributes that a resource or scope gives to all its items."""
-        self._text(group, "schema_url")
+        self._texts(group, "schema_url")
         if hasattr(about, "entity_refs"):
             del about.entity_refs[:]  # nobody reads them
         self._parts(about, *texts)
@@ -72,7 +72,7 @@ class RequestRedaction:
         if len(span.parent_span_id) not in _ID_SIZES:
             span.ClearField("parent_span_id")
         if span.HasField("status"):
-            self._text(span.status, "message")
+            self._texts(span.status, "message")
         for event in span.events:
             self._parts(event, "name")
         for link in span.links:
@@ -86,15 +86,15 @@ class RequestRedaction:
         for number, pair in enumerate(message.attributes):
             if pair not in clean:  # asked here, too, as a call takes longer
                 self._wait(pair, message, number)
-        for field in fields:
-            self._text(message, field)
+        self._texts(message, *fields)
 
-    def _text(self, message: Outline, field: str) -> None:
-        text = getattr(message, field)
-        if text:
-            part = _FIELD + (text if isinstance(text, bytes) else text.encode())
-            if part not in self._clean.known:
-                self._wait(part, message, field)
+    def _texts(self, message: Outline, *fields: str) -> None:
+        for field in fields:
+            text = getattr(message, field)
+            if text:
+                part = _FIELD + (text if isinstance(text, bytes) else text.encode())
+                if part not in self._clean.known:
+                    self._wait(part, message, field)
 
     def _wait(self, part: bytes, message: Outline, what: str | int) -> None:
         """Let a part of a message wait for others."""
@@ -111,13 +111,22 @@ class RequestRedaction:
         """Redact what waits: look over all parts together, and through those that may hold something."""
         places_of, self._waiting, self._size = self._waiting, {}, 0
         suspects = self._redactor.suspects_of(places_of)
-        for part, places in places_of.items():
-            if part not in suspects or not self._redact_all(part, places):
-                self._clean.add(part)
+        if suspects:
+            suspects = {part for part in places_of if part in suspects and self._redact_all(part, places_of[part])}
+        self._clean.update([part for part in places_of if part not in suspects] if suspects else places_of)
 
-    def _redact_all(self, part: bytes, places: Iterable[_Place]) -> bool:
-        """Redact a part wherever it is, as what is found counts each time; whether anything was."""
-        return all(self._redact_one(message, what) != part for message, what in places)
+    def _redact_all(self, part: bytes, places: Sequence[_Place]) -> bool:
+        """Redact a part wherever it is; whether anything was. Attributes that are alike are looked through once."""
+        message, what = places[0]
+        if not isinstance(what, int):
+            return all(self._redact_one(message, what) != part for message, what in places)
+        self._redactor.times = len(places)
+        redacted = self._redact_one(message, what)
+        self._redactor.times = 1
+        if redacted != part:
+            for message, what in places[1:]:
+                message.attributes[what] = redacted
+        return redacted != part
 
     def _redact_one(self, message: Outline, what: str | int) -> bytes:
         if isinstance(what, int):

@@ -68,12 +68,11 @@ class CleanParts:
     def __init__(self) -> None:
         self.known: set[bytes] = {b""}
 
-    def add(self, part: bytes) -> None:
-        """Remember a part, unless it is long."""
-        if len(part) <= _LONGEST_CLEAN:
-            if len(self.known) >= _MOST_CLEAN:  # senders may invent any number of them
-                self.known.clear()
-            self.known.add(part)
+    def update(self, parts: Iterable[bytes]) -> None:
+        """Remember parts, but for long ones."""
+        if len(self.known) >= _MOST_CLEAN:  # senders may invent any number of them
+            self.known.clear()
+        self.known.update([part for part in parts if len(part) <= _LONGEST_CLEAN])
 
 
 class Redactor:
@@ -96,6 +95,8 @@ class Redactor:
         self._looks_left = sys.maxsize
         self._body: bytes | None = None
         self.clean = CleanParts()
+        self.times = 1
+        """How often what is found counts: in how many places the same stands."""
 
     def remembering(self, size: int | None = None, body: bytes | None = None) -> Redactor:
         """The same, which remembers what it found in short texts: for as long as one request, not longer.
@@ -147,7 +148,7 @@ class Redactor:
         if len(text) < _SHORTEST or not names_secret(name) or _PSEUDONYM.fullmatch(text):
             return self._text(text, nested)
         # Also where something in it is known for what it is: the rest would stay, and is the secret.
-        self._count("SECRET", 1)
+        self._count("SECRET", self.times)
         return self._pseudonym("SECRET", text)
 
     def value(self, value: Json) -> Json:
@@ -234,7 +235,7 @@ class Redactor:
             if self._known is not None and len(text) <= _LONGEST_KNOWN:
                 self._known[text] = redacted, kinds
         for kind in kinds:
-            self._count(kind, 1)
+            self._count(kind, self.times)
         return redacted
 
     def _replace(self, text: str, findings: Iterable[Finding]) -> str:

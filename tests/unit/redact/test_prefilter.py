@@ -362,7 +362,7 @@ def test_an_attribute_that_is_clean_says_nothing_of_a_text_of_the_same_bytes() -
     text = "\n\x03a@b.example.com"
     request = ExportTraceServiceRequest()
     redactor = Redactor((find,), b"a key")
-    redactor.clean.add(text.encode())
+    redactor.clean.update([text.encode()])
     span = request.resource_spans.add().scope_spans.add().spans.add(name=text)
     span.attributes.append(pair)
     assert "example" not in str(redacted(request, redactor))
@@ -371,8 +371,8 @@ def test_an_attribute_that_is_clean_says_nothing_of_a_text_of_the_same_bytes() -
 def test_no_more_is_remembered_than_some_megabytes() -> None:
     clean = CleanParts()
     for number in range(50_000):
-        clean.add(b"%d" % number)
-    clean.add(b"x" * 129)
+        clean.update([b"%d" % number])
+    clean.update([b"x" * 129])
     assert len(clean.known) <= 20_000
     assert b"49999" in clean.known
     assert b"x" * 129 not in clean.known
