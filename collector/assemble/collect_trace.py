@@ -86,7 +86,7 @@ def collect_trace(
 def collect_parts(parts: Iterable[Part], dialects: Dialects, identity: IdentityLookup) -> CollectedTrace | None:
     """Collect a request's parts with spans of one trace, without declared attributes; None if no dialect reads any."""
     findings = _Findings(dialects, identity)
-    examined = examine_spans(parts, findings.find_evidence)
+    examined = examine_spans(parts, findings.find_evidence, findings.silent)
     if not findings.matched:
         return None
     return CollectedTrace(tuple(deduplicate_spans(decode_examined(examined))), ())
@@ -118,7 +118,7 @@ def _collect(
     examined: list[ExaminedScope] = []
     if traces:  # all at once: concatenated messages are their union, and one parse is much cheaper
         joined = outline_of(traces[0] if len(traces) == 1 else b"".join(traces), "traces")
-        examined = examine_spans(span_parts(joined), findings.find_evidence)
+        examined = examine_spans(span_parts(joined), findings.find_evidence, findings.silent)
     if not (findings.matched or records):
         on_unknown(len({span.outline.span_id for scope in examined for span in scope.spans}))
         return None
@@ -129,10 +129,10 @@ def _collect(
 class _Findings:
     """Decides which spans are decoded, and collects the events that no dialect reads as content.
 
-    `matched` is the mask of all dialects that have evidence in the trace.
+    `matched` is the mask of all dialects that have evidence in the trace, `silent` are attributes that say nothing.
     """
 
-    __slots__ = ("_content_events", "_dialects", "_identity", "_names", "events", "matched")
+    __slots__ = ("_content_events", "_dialects", "_identity", "_names", "events", "matched", "silent")
 
     def __init__(self, dialects: Dialects, identity: IdentityLookup, names: frozenset[str] = frozenset()) -> None:
         self.matched = 0
@@ -141,6 +141,7 @@ class _Findings:
         self._dialects = dialects
         self._identity = identity
         self._content_events = dialects.content_events
+        self.silent = dialects.silent_beside(identity, names)
 
     def add_span_events(self, span: Outline, names: list[str]) -> None:
         """Add the events of a span, given their names; of several with one name only the last is used."""

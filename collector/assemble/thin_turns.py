@@ -4,13 +4,13 @@ A thin piece is a turn by itself, and whatever else its trace brings is assemble
 what was said in it cannot be compared with anything. If both are about one call, one of them counts: see `combine`.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from collector.assemble.collect_trace import UNREAD, TracePiece
 from collector.assemble.read_spans import SpanTree
-from collector.assemble.sole_turn import make_unread_turn, unread_turn_id
 from collector.assemble.turns import AssembledTurn, to_datetime
 from collector.errors import BadInput
 from collector.logs.log import Record
@@ -20,6 +20,7 @@ from collector.otlp.span import Span
 from collector.records.json import turn_fields_to_json
 from collector.records.noted_turns import NotedTurn, noted_turn
 from collector.records.tenants import ATTRIBUTE, id_in_tenant
+from evaluators.cases import Turn
 
 _NO_DIALECT = 1
 """The evidence of a span whose attributes are decoded and that no dialect reads."""
@@ -61,17 +62,24 @@ def _find_no_dialect(_keys: Collection[str], _scope: str, _span: Outline) -> int
 
 def assembled(turn: NotedTurn) -> AssembledTurn:
     """The turn without content."""
-    made = make_unread_turn(
+    made = Turn(
+        turn_id=_turn_id_of(turn),
+        conversation_id=turn.conversation or None,
         trace_id=turn.trace,
         span_id=turn.span,
-        conversation_id=turn.conversation or None,
         service=turn.service,
         dialect=turn.dialect,
-        times=(turn.start, turn.end),
-        trace_state=turn.trace_state,
+        started_at=to_datetime(turn.start),
+        ended_at=to_datetime(turn.end),
+        incomplete="unwanted",
+        trace_state=turn.trace_state or None,
     )
     span = frozenset((turn.span,))
     return AssembledTurn(made, span, models=span)
+
+
+def _turn_id_of(turn: NotedTurn) -> str:
+    return hashlib.sha256(f"{turn.trace}\x1f{turn.span}\x1funwanted".encode()).hexdigest()[:32]
 
 
 class NotedRecord(NamedTuple):
@@ -87,7 +95,7 @@ def make_noted_record(turn: NotedTurn, tenant: str) -> NotedRecord:
 
     Nearly all turns are such where few are judged, so they never become values.
     """
-    turn_id = id_in_tenant(unread_turn_id(turn.trace, turn.span), tenant)
+    turn_id = id_in_tenant(_turn_id_of(turn), tenant)
     conversation_id = id_in_tenant(turn.conversation, tenant)
     fields: dict[str, Any] = {
         "turn_id": turn_id,

@@ -342,11 +342,6 @@ def _sum_usage(calls: Sequence[ModelCall]) -> TokenCount | None:
     )
 
 
-def service_of(span: Span) -> str | None:
-    """The service that sent a span."""
-    return service_name(span.resource)
-
-
 def service_name(resource: Attributes) -> str | None:
     """The name of the service that has these attributes."""
     name = resource.get("service.name")

@@ -34,6 +34,7 @@ class Dialects:
         self._beginnings: list[tuple[str, int]] = []
         self._scopes: list[tuple[str, int]] = []
         self._known: dict[str, int] = {}
+        self._silent: dict[tuple[object, frozenset[str]], set[bytes]] = {}
         for index, dialect in enumerate(self.all):
             self._register(dialect, 1 << index)
         self._scope_beginnings = tuple(beginning for beginning, _ in self._scopes)
@@ -77,6 +78,10 @@ class Dialects:
         for name in events:
             mask |= self._events.get(name, 0)
         return mask
+
+    def silent_beside(self, identity: object, names: frozenset[str]) -> set[bytes]:
+        """The attributes that concern no dialect, nor this identity nor these names, for `examine_spans` to fill."""
+        return self._silent.setdefault((identity, names), set())
 
     def _learn(self, key: str) -> int:
         mask = self._exact.get(key, 0)

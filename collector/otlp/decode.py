@@ -401,8 +401,8 @@ class ExaminedSpan(NamedTuple):
     """A span with its decoded attributes; `evidence` is what `Wanted` said, if it was asked."""
 
     outline: Outline
-    attributes: dict[str, Json]
-    doubtful: list[str]
+    attributes: Attributes
+    doubtful: Sequence[str]
     evidence: int | None
 
 
@@ -414,17 +414,33 @@ class ExaminedScope(NamedTuple):
     spans: list[ExaminedSpan]
 
 
-def examine_spans(parts: Iterable[Part], wanted: Wanted | None = None) -> list[ExaminedScope]:
-    """Ask of each span whether it is wanted, before more of it is read: most traces have none that is."""
+def examine_spans(
+    parts: Iterable[Part], wanted: Wanted | None = None, silent: set[bytes] | None = None
+) -> list[ExaminedScope]:
+    """Ask of each span whether it is wanted, before more of it is read: most traces have none that is.
+
+    `silent` are attributes of earlier spans that were not wanted; it gets those of more, as what one of them says does
+    not depend on others.
+    """
     scopes: list[ExaminedScope] = []
     for resource, scope, items in parts:
         name = scope.scope.name
         spans: list[ExaminedSpan] = []
         for span in items:
+            pairs = span.attributes
+            if silent and wanted and pairs and pairs[0] in silent:  # one that is wanted begins with what says so
+                others = [pair for pair in pairs if pair not in silent]
+                if not wanted(attributes_of(others), name, span):
+                    spans.append(ExaminedSpan(span, NOTHING, (), 0))
+                    continue
             doubtful: list[str] = []
-            attributes = dict(pairs_of(span.attributes, doubtful))
+            attributes = dict(pairs_of(pairs, doubtful))
             evidence = wanted(attributes, name, span) if wanted else None
             spans.append(ExaminedSpan(span, attributes, doubtful, evidence))
+            if evidence == 0 and silent is not None:
+                if len(silent) >= _MOST_KNOWN:
+                    silent.clear()
+                silent.update([pair for pair in pairs if len(pair) <= SHORT])
         scopes.append(ExaminedScope(resource.resource, name, spans))
     return scopes
 

@@ -20,6 +20,7 @@ from collector.assemble.model_calls import find_pending_tool_calls
 from collector.assemble.trace import Assembler
 from collector.dialects.dialect import Dialect
 from collector.dialects.program_fields import unwrap_program
+from collector.dialects.registry import Dialects
 from collector.otlp.decode import request_from_protobuf, split_by_trace
 from collector.otlp.span import Span
 from collector.records.turns import without_content
@@ -194,6 +195,19 @@ def _spoil(hostile: Hostile, piece: TracePiece) -> list[TracePiece]:
                 if hostile.dice.random() < 0.5:
                     span.ClearField("events")
     return [TracePiece("traces", request.SerializeToString())]
+
+
+def test_what_earlier_spans_said_nothing_of_changes_no_trace() -> None:
+    """Attributes of spans that concern no model are remembered, and not decoded again."""
+    names = frozenset({"http.route", "peer"})
+    remembering, identity = Dialects(DIALECTS.all), IdentityLookup()
+    for _ in range(2):
+        for _, pieces in spoilt(random.Random(7)):
+            for declared in (frozenset[str](), names):
+                trace = collect_trace(pieces, remembering, identity, lambda _error: None, declared)
+                alone = collect_trace(pieces, Dialects(DIALECTS.all), IdentityLookup(), lambda _error: None, declared)
+                assert trace == alone
+    assert len(remembering.silent_beside(identity, names)) > 20
 
 
 def test_spoilt_traces() -> None:
