@@ -1,6 +1,6 @@
 """Redacts the texts of an OTLP request in outline: attributes, events, bodies, status messages and names, in place."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
