@@ -3,7 +3,7 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 import orjson
 from pydantic import ConfigDict, Field, ValidationInfo, model_validator
@@ -62,6 +62,13 @@ class Evaluator(Described, ABC, Generic[Case]):
             if name.startswith("_"):
                 return super().__getattr__(name)
             raise AttributeError(missing(EVALUATOR, type(self).__name__, name))
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy, without what this one has computed of its fields."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[name]
+        return copied
 
     @model_validator(mode="before")
     @classmethod

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -52,7 +53,12 @@ class Prompt:
     @property
     def hash(self) -> str:
         """16 hex digits of SHA-256 over the fixed part."""
-        return hashlib.sha256(self.instructions.encode()).hexdigest()[:16]
+        return _hash_of(self.instructions)
+
+
+@lru_cache(maxsize=1000)  # instructions are the same for every case of an evaluator
+def _hash_of(instructions: str) -> str:
+    return hashlib.sha256(instructions.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)

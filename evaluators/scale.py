@@ -77,6 +77,7 @@ class ScoreAlone(Reply):
 
 AnyRating = RatedReply | ScoreThenReason | ScoreAlone
 AnyForm = TypeVar("AnyForm", bound=AnyRating)
+_FORMS: Mapping[ReasonPlace, type[AnyRating]] = {"before": RatedReply, "after": ScoreThenReason, "none": ScoreAlone}
 
 
 def reason_in(reply: Reply) -> str | None:
@@ -123,12 +124,7 @@ class Scale:
 
     def reply_with(self, place: ReasonPlace) -> type[AnyRating]:
         """The form of an answer with its reason in another place, or without."""
-        forms: Mapping[ReasonPlace, type[AnyRating]] = {
-            "before": RatedReply,
-            "after": ScoreThenReason,
-            "none": ScoreAlone,
-        }
-        return _rated(forms[place], self.lowest, self.highest)
+        return _rated(_FORMS[place], self.lowest, self.highest)
 
     @property
     def length(self) -> int:

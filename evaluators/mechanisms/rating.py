@@ -7,7 +7,7 @@ verdict) are the same for turns and for whole conversations.
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast
 
@@ -145,7 +145,7 @@ class Rating(ReasonSettings, TextSettings):
             raise ValueError(f"examples: a score is off the scale of {scale.lowest} to {scale.highest}")
         return self
 
-    @property
+    @cached_property
     def raw_scale(self) -> Scale:
         """The scale that the judge is asked for."""
         if self.strict_mode:
@@ -162,7 +162,7 @@ class Rating(ReasonSettings, TextSettings):
         """The ends of the scale."""
         return self.raw_scale.bounds
 
-    @property
+    @cached_property
     def form(self) -> str:
         """The instructions on the scale and the form of the answer, with examples before them."""
         values = {
@@ -171,7 +171,7 @@ class Rating(ReasonSettings, TextSettings):
             "rubric": self._rubric_text(),
         }
         form = fill(load(self._form_template), values)
-        return "\n\n".join(part for part in (self._examples(self.reason), self.language_sentence, form) if part)
+        return "\n\n".join(filter(None, (self._examples(self.reason), self.language_sentence, form)))
 
     def _examples(self, place: ReasonPlace) -> str:
         return examples_text([(example, {"score": example.score}) for example in self.examples], place)
@@ -194,7 +194,8 @@ class Rating(ReasonSettings, TextSettings):
     async def rate(self, judge: Judge, instructions: str, material: JudgeInput) -> Score:
         """Ask for a number on the scale. `instructions` end with the `form`."""
         groups = (self.typed_question(instructions),)
-        material = await read_further(self, judge, instructions, material)
+        if material.run is not None:
+            material = await read_further(self, judge, instructions, material)
         prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens, groups=groups)
         mode = "single" if self.strict_mode else self.mode
         score = await ask_score(judge, prompt, self.raw_scale, mode=mode, n_samples=self.n_samples, reason=self.reason)
@@ -202,14 +203,17 @@ class Rating(ReasonSettings, TextSettings):
 
     def typed_question(self, instructions: str) -> QuestionGroup:
         """The same question for a judge that decides: without what instructions say about the form of an answer."""
-        examples = self._examples("none")
-        guide = "\n\n".join(part for part in (instructions.partition(self.form)[0].strip(), examples) if part)
+        examples, rubric, question = self._typed
+        guide = "\n\n".join(filter(None, (instructions.partition(self.form)[0].strip(), examples)))
+        return QuestionGroup(guide + rubric, (question,))
+
+    @cached_property
+    def _typed(self) -> tuple[str, str, ScoreQuestion]:
+        """The parts of a typed question that are the same for all instructions: examples, a rubric, and the levels."""
         text = _STRICT_QUESTION if self.strict_mode else _QUESTION
-        rubric = () if self.strict_mode else self._what_earns
-        if self.strict_mode and self.rubric:
-            guide += f"\n{self._rubric_text()}"
-        levels = score_levels(self.raw_scale, rubric or (_STRICT_LEVELS if self.strict_mode else ()))
-        return QuestionGroup(guide, (ScoreQuestion(("score",), text, levels),))
+        rubric = f"\n{self._rubric_text()}" if self.strict_mode and self.rubric else ""
+        levels = score_levels(self.raw_scale, _STRICT_LEVELS if self.strict_mode else self._what_earns)
+        return self._examples("none"), rubric, ScoreQuestion(("score",), text, levels)
 
     @property
     def _has_grades(self) -> bool:
@@ -302,7 +306,7 @@ class GEvalDefinition(Rating):
         """See `Evaluator.needs_writer`: the steps, unless they are configured."""
         return self.criteria is not None
 
-    async def steps(self, judge: Judge, fields: Iterable[str]) -> tuple[str, ...]:
+    async def steps(self, judge: Judge, fields: tuple[str, ...]) -> tuple[str, ...]:
         """The evaluation steps: the configured ones, else the judge's, asked as a constant question.
 
         A `DefinitionCache` judge is asked once and for all; any other each time.
@@ -311,17 +315,27 @@ class GEvalDefinition(Rating):
             return self.evaluation_steps
         if self.preset is not None:
             return tuple(load(f"preset_{self.preset}.txt").splitlines())
-        values = {"criteria": self.criteria or "", "fields": describe_fields(fields)}
-        verdict = await judge.ask(Prompt(fill(load("g_eval_steps.txt"), values)), Steps)
+        verdict = await judge.ask(_steps_question(self.criteria or "", fields), Steps)
         return verdict.reply.steps
 
-    async def rate_by_steps(self, judge: Judge, fields: Sequence[str], material: JudgeInput) -> Score:
+    async def rate_by_steps(self, judge: Judge, fields: tuple[str, ...], material: JudgeInput) -> Score:
         """Ask for a number by the steps. Those that the judge wrote are in the details by their hash."""
-        steps = await self.steps(judge, fields)
-        values = {"steps": number_lines(steps), "fields": describe_fields(fields), "rating": self.form}
-        if self.needs_writer:
-            material = replace(material, notes={**material.notes, STEPS_HASH: hash_of_steps(steps)})
-        return await self.rate(judge, fill(load("g_eval.txt"), values), material)
+        instructions, steps_hash = _instructions(await self.steps(judge, fields), fields, self.form)
+        if self.criteria is not None:
+            material = replace(material, notes={**material.notes, STEPS_HASH: steps_hash})
+        return await self.rate(judge, instructions, material)
+
+
+@lru_cache(maxsize=1000)  # the same for every case of an evaluator
+def _steps_question(criteria: str, fields: tuple[str, ...]) -> Prompt:
+    return Prompt(fill(load("g_eval_steps.txt"), {"criteria": criteria, "fields": describe_fields(fields)}))
+
+
+@lru_cache(maxsize=1000)
+def _instructions(steps: tuple[str, ...], fields: tuple[str, ...], rating: str) -> tuple[str, str]:
+    """The instructions to rate by steps, and the hash of these."""
+    values = {"steps": number_lines(steps), "fields": describe_fields(fields), "rating": rating}
+    return fill(load("g_eval.txt"), values), hash_of_steps(steps)
 
 
 def hash_of_steps(steps: Iterable[str]) -> str:
