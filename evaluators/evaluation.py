@@ -10,8 +10,9 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from evaluators.answers.trivial_answer import EMPTY_JSON, is_trivial_answer, worst_score
 from evaluators.asking.judge_input import is_missing
@@ -53,8 +54,6 @@ _LONGEST_MESSAGE = 500
 _TRUNCATED = "truncated_fields"
 """The attribute of a turn that names its fields which may have been cut."""
 _LONGEST_EXPLANATION = 4000
-
-AnyOutcome = TypeVar("AnyOutcome", Score, Outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +110,19 @@ async def evaluate(
     started = now()
     meters: list[Metered] = []
     try:
-        meters += [Metered(member) for member in members_of(judge)]
+        meters += map(Metered, members_of(judge))
         outcome, stamp = await _evaluate(evaluator, case, judge, meters, skip_unseen)
     except Exception as error:  # noqa: BLE001 - a judge of somebody's own that breaks the port's promises
         outcome, stamp = _internal(evaluator, error), next((meter.stamp for meter in meters if meter.stamp), None)
+    usage, costs = Usage(), list[float | None]()
+    for meter in meters:
+        usage += meter.usage
+        costs += meter.costs
     return Result(
         outcome=outcome,
         judge=stamp,
-        usage=sum((meter.usage for meter in meters), Usage()) if stamp is not None else None,
-        cost_usd=_sum_of([cost for meter in meters for cost in meter.costs]),
+        usage=usage if stamp is not None else None,
+        cost_usd=_sum_of(costs),
         started_at=started,
         ended_at=now(),
     )
@@ -220,7 +223,10 @@ async def _evaluate(
     outcomes = await asyncio.gather(*(_outcome(evaluator, case, meter, skip_unseen) for meter in meters))
     members = [MemberOutcome(meter.model, outcome) for meter, outcome in zip(meters, outcomes, strict=True)]
     stamps = [meter.stamp for meter in meters if meter.stamp is not None]
-    return _labelled(evaluator, combine_outcomes(judge, evaluator, members)), common_stamp(judge.model, stamps)
+    outcome = combine_outcomes(judge, evaluator, members)
+    if isinstance(outcome, Score):
+        outcome = replace(outcome, label=_label_of(evaluator, outcome))
+    return outcome, common_stamp(judge.model, stamps)
 
 
 async def _cascaded(
@@ -242,8 +248,7 @@ async def _cascaded(
 
 def _sum_of(costs: Sequence[float | None]) -> float | None:
     """The sum; None if any part is unknown, or there is none."""
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if known and len(known) == len(costs) else None
+    return sum(filter(None, costs), 0.0) if costs and None not in costs else None
 
 
 async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: Metered, skip_unseen: bool) -> Outcome:
@@ -256,7 +261,8 @@ async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: 
     except Exception as error:  # noqa: BLE001 - a bug in one evaluator must cost one evaluation, not the service
         return _internal(evaluator, error)
     finally:
-        judge.leave()
+        if judge.seat is not None:  # no more is asked: in a pack, nobody waits for this evaluation any longer
+            judge.seat.leave()
 
 
 async def _unguarded(
@@ -265,16 +271,19 @@ async def _unguarded(
     if (reason := _not_judgeable(evaluator, case)) is not None:
         return Skipped(reason=reason)
     if (field := evaluator.lowest_if_trivial) is not None and _says_nothing(case, field):
-        return _finished(evaluator, _worthless(evaluator, field), judge)
+        return _finished(evaluator, _worthless(evaluator, field), judge, {})
     view = view_of(case, judge) if evaluator.needs_judge else NO_VIEW
     if skip_unseen and view.unseen:
         return Skipped(reason=SkipReason.UNSEEN_MEDIA.text(*sorted(set(view.unseen))))
     outcome = checked(evaluator, await evaluator.evaluate(case, Sighted(judge, view) if view.listed else judge))
     if not isinstance(outcome, Score):
         return outcome
+    gaps: dict[str, Json] = {}
     if view.unseen and judge.has_questions:
-        outcome = replace(outcome, details={**outcome.details, "unseen_media": len(view.unseen)})
-    return _finished(evaluator, _with_gaps(case, outcome), judge)
+        gaps["unseen_media"] = len(view.unseen)
+    if isinstance(case, Conversation) and (incomplete := sum(turn.incomplete is not None for turn in case.turns)):
+        gaps["incomplete_turns"] = incomplete
+    return _finished(evaluator, outcome, judge, gaps)
 
 
 def _says_nothing(case: Turn | Conversation, field: str) -> bool:
@@ -286,37 +295,34 @@ def _says_nothing(case: Turn | Conversation, field: str) -> bool:
     return is_trivial_answer(text) and not may_be_right
 
 
-def _with_gaps(case: Turn | Conversation, score: Score) -> Score:
-    """The score of a conversation, with the number of its incomplete turns if it has any."""
-    incomplete = 0 if isinstance(case, Turn) else sum(turn.incomplete is not None for turn in case.turns)
-    return replace(score, details={**score.details, "incomplete_turns": incomplete}) if incomplete else score
-
-
 def _not_judgeable(evaluator: Evaluator[Any], case: Turn | Conversation) -> str | None:
     """Why the case is skipped before anything is computed; None if it is not."""
-    if evaluator.needs_content:
-        turns = (case,) if isinstance(case, Turn) else case.turns
-        missing = [turn.incomplete for turn in turns if turn.incomplete is not None]
-        if missing and len(missing) > _max_incomplete(evaluator, case) * len(turns):
-            return SkipReason.INCOMPLETE.text(missing[0])
-        whole = [turn for turn in turns if turn.incomplete is None]
-        if whole and all(turn.error is not None and not turn.actual_output for turn in whole):
+    if evaluator.needs_content and isinstance(case, Turn):
+        if case.incomplete is not None:
+            return SkipReason.INCOMPLETE.text(case.incomplete)
+        if _has_failed(case):
             return SkipReason.APPLICATION_ERROR.text()
-        if missing and isinstance(case, Conversation):
-            case = replace(case, turns=tuple(whole))
-    lacking = sorted(name for name in evaluator.requires if is_missing(case, name))
-    if lacking:
+    elif evaluator.needs_content and isinstance(case, Conversation):
+        most = evaluator.max_incomplete if isinstance(evaluator, TranscriptSettings) else MAX_INCOMPLETE
+        missing = [turn.incomplete for turn in case.turns if turn.incomplete is not None]
+        if missing and len(missing) > most * len(case.turns):
+            return SkipReason.INCOMPLETE.text(missing[0])
+        whole = tuple(turn for turn in case.turns if turn.incomplete is None)
+        if whole and all(map(_has_failed, whole)):
+            return SkipReason.APPLICATION_ERROR.text()
+        case = replace(case, turns=whole) if missing else case
+    requires = evaluator.requires
+    if lacking := sorted(filter(partial(is_missing, case), requires)):
         return SkipReason.MISSING_FIELD.text(*lacking)
-    cut = set(str(case.attributes.get(_TRUNCATED, "")).split(",")) if isinstance(case, Turn) else set[str]()
-    lossy = sorted(cut.intersection(evaluator.requires))
-    return SkipReason.INCOMPLETE.text("truncated", *lossy) if lossy else None
+    if isinstance(case, Turn) and (cut := case.attributes.get(_TRUNCATED)):
+        lossy = sorted(requires.intersection(str(cut).split(",")))
+        return SkipReason.INCOMPLETE.text("truncated", *lossy) if lossy else None
+    return None
 
 
-def _max_incomplete(evaluator: Evaluator[Any], case: Turn | Conversation) -> float:
-    """The largest share of incomplete turns with which the case is judged."""
-    if isinstance(case, Turn):
-        return 0.0
-    return evaluator.max_incomplete if isinstance(evaluator, TranscriptSettings) else MAX_INCOMPLETE
+def _has_failed(turn: Turn) -> bool:
+    """Whether the application failed and answered nothing."""
+    return turn.error is not None and not turn.actual_output
 
 
 def _worthless(evaluator: Evaluator[Any], field: str) -> Score:
@@ -324,27 +330,32 @@ def _worthless(evaluator: Evaluator[Any], field: str) -> Score:
     return worst_score(field, evaluator.score_range, higher_is_better=higher)
 
 
-def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered) -> Score:
-    """The score with its label, and with what casts doubt on it: signs in the material, unsupported quotations."""
-    score = replace(_labelled(evaluator, score), explanation=(score.explanation or "")[:_LONGEST_EXPLANATION] or None)
+def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered, gaps: Mapping[str, Json]) -> Score:
+    """The score with its label, the gaps, and what casts doubt on it: signs in the material, unsupported quotations."""
+    details: dict[str, Json] = {**score.details, **gaps}
+    explanation = (score.explanation or "")[:_LONGEST_EXPLANATION]
     if judge.has_verdicts_alone:
-        score = replace(score, method="verdict_alone", explanation=(score.explanation or "").strip() or None)
-    doubts: dict[str, Json] = {}
+        explanation = explanation.strip()
     if signs := judge.injection_signs:
-        doubts["suspicious"] = sorted(signs)
-    if invented := judge.unsupported_quotes(score.explanation or ""):
-        doubts["unfounded_quotes"] = len(invented)
-    if judge.split_up:
-        doubts["pack"] = "split_up"
-    return replace(score, details={**score.details, **doubts}) if doubts else score
+        details["suspicious"] = sorted(signs)
+    if invented := judge.unsupported_quotes(explanation):
+        details["unfounded_quotes"] = len(invented)
+    if judge.seat is not None and judge.seat.split_up:
+        details["pack"] = "split_up"
+    return replace(
+        score,
+        label=_label_of(evaluator, score),
+        explanation=explanation or None,
+        method="verdict_alone" if judge.has_verdicts_alone else score.method,
+        details=details,
+    )
 
 
-def _labelled(evaluator: Evaluator[Any], outcome: AnyOutcome) -> AnyOutcome:
-    """A score with a label by its threshold, unless it has one of its own; anything else as it is."""
-    if not isinstance(outcome, Score) or outcome.label is not None:
-        return outcome
-    passed = evaluator.verdict(outcome)
-    return outcome if passed is None else replace(outcome, label="pass" if passed else "fail")
+def _label_of(evaluator: Evaluator[Any], score: Score) -> str | None:
+    """The score's own label, else one by its threshold."""
+    if score.label is not None or (passed := evaluator.verdict(score)) is None:
+        return score.label
+    return "pass" if passed else "fail"
 
 
 def _internal(evaluator: Evaluator[Any], error: Exception) -> Failure:

@@ -66,8 +66,8 @@ class Evaluator(Described, ABC, Generic[Case]):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy, without what this one has computed of its fields."""
         copied = super().model_copy(update=update, deep=deep)
-        for name in copied.__dict__.keys() - type(self).model_fields.keys():
-            del copied.__dict__[name]
+        for name in vars(copied).keys() - type(self).model_fields.keys():
+            del vars(copied)[name]
         return copied
 
     @model_validator(mode="before")

@@ -50,7 +50,7 @@ def is_program_field(name: str) -> bool:
 
 def read_field(turn: Turn, name: str) -> Any:
     """A field of a turn by its name, or of its structured program; None if it has none."""
-    return turn.program_fields.get(name) if is_program_field(name) else getattr(turn, name)
+    return turn.program_fields.get(name) if "." in name else getattr(turn, name)
 
 
 def read_text(turn: Turn, name: str) -> str:
@@ -168,9 +168,9 @@ def is_missing(case: Turn | Conversation, name: str) -> bool:
     if name.startswith("attributes."):
         value = case.attributes.get(name.removeprefix("attributes."))
         return value is None or value == ""
-    if is_program_field(name):
-        return not isinstance(case, Turn) or case.program_fields.get(name) in (None, "")
     if name not in case.__dataclass_fields__:
+        if is_program_field(name):
+            return not isinstance(case, Turn) or case.program_fields.get(name) in (None, "")
         whose, prefix = ("turn", "") if isinstance(case, Turn) else ("conversation", "turns.")
         known = suggestion(name, (f"{prefix}{field}" for field in TURN_FIELDS))
         raise BrokenPromise(f"names {name!r}, which no {whose} has; {known}")

@@ -86,6 +86,8 @@ NO_VIEW = AttachmentView()
 
 def view_of(case: Turn | Conversation, judge: Judge) -> AttachmentView:
     """The attachments of a case that a judge is shown."""
+    if isinstance(case, Turn) and not case.attachments:
+        return NO_VIEW
     attachments = list(islice(_attachments_of(case), MOST_LISTED))
     if not attachments:
         return NO_VIEW

@@ -262,7 +262,10 @@ _LONGEST_SENTENCE = 400
 
 def detect(material: Mapping[str, Json]) -> frozenset[str]:
     """The names of the signs in any text of the material."""
-    return frozenset(sign for text in iter_texts(material) for sign in signs_in(text, _signs))
+    signs = set[str]()
+    for text in iter_texts(material):
+        signs |= signs_in(text, _signs)
+    return frozenset(signs)
 
 
 def signs_in(text: str, find: Callable[[str], Iterable[str]]) -> set[str]:

@@ -1,7 +1,6 @@
 """The normalized text of a judge's material, and its signs of injection: found once for all who are shown the same."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 from evaluators.attacks.injection_detection import detect
 from evaluators.attacks.verdict_echo import is_echo, readings_of
@@ -13,19 +12,23 @@ class ReadMaterial:
 
     def __init__(self, content: Mapping[str, Json]) -> None:
         self.content = content
+        self._signs: frozenset[str] | None = None
+        self._readings: Sequence[str] | None = None
 
-    @cached_property
-    def injection_signs(self) -> frozenset[str]:
+    def signs(self) -> frozenset[str]:
         """Signs that its texts speak to the judge."""
-        return detect(self.content)
+        if self._signs is None:
+            self._signs = detect(self.content)
+        return self._signs
 
-    @cached_property
-    def _readings(self) -> Sequence[str]:
-        return readings_of(self.content)
+    def _read(self) -> Sequence[str]:
+        if self._readings is None:
+            self._readings = tuple(readings_of(self.content))
+        return self._readings
 
     def holds(self, reply: Json) -> bool:
         """Whether a verdict of a reply stands in it, with its reason."""
-        return is_echo(reply, self.content, lambda: self._readings)
+        return is_echo(reply, self.content, self._read)
 
     def is_same(self, content: Mapping[str, Json]) -> bool:
         """Whether other material has the same fields in the same order, each the same value, or the same text."""

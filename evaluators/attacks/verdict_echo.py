@@ -38,6 +38,8 @@ class _ReadableVerdict:
 
     reason: str
     fields: Sequence[tuple[str, str | int | float]]
+    words: Sequence[str]
+    """The words of the reason; none where it is written without spaces."""
 
     @property
     def plain(self) -> str:
@@ -49,22 +51,21 @@ class _ReadableVerdict:
         """Names and values of the fields, likewise."""
         return [(_plain(name), _plain(_readable(str(value)))) for name, value in self.fields]
 
-    @property
-    def words(self) -> Sequence[str]:
-        """The words of the reason; none where it is written without spaces."""
-        words = _GAP.split(self.reason)
-        return () if max(map(len, words)) > _LONGEST_WORD else words
-
 
 def is_echo(reply: Json, material: Mapping[str, Json], readings: Callable[[], Iterable[str]] | None = None) -> bool:
     """Whether a verdict of a reply stands in what the judge was shown, with its reason.
 
     `readings` are those of the material, where they are known.
     """
-    verdicts = [(verdict, verdict.words) for verdict in _verdicts(reply)]
+    verdicts = list(_verdicts(reply))
     if not verdicts:
         return False  # a list of what the text says may well stand in the text
-    return any(_holds(reading, verdicts) for reading in (readings() if readings else _readings(material)))
+    for readable in readings() if readings else readings_of(material):
+        # Hardly a judge's reason has no word of its own, which is soon seen; the rest takes ten times as long.
+        possible = [verdict for verdict in verdicts if all(map(readable.__contains__, verdict.words))]
+        if possible and _holds(_plain(readable), possible):
+            return True
+    return False
 
 
 def _verdicts(value: Json) -> Iterator[_ReadableVerdict]:
@@ -78,7 +79,9 @@ def _verdicts(value: Json) -> Iterator[_ReadableVerdict]:
         ]
         for name, field in fields.items():
             if marks and isinstance(field, str) and _is_reason(name):
-                yield _ReadableVerdict(_readable(field), marks)
+                reason = _readable(field)
+                words = _GAP.split(reason)
+                yield _ReadableVerdict(reason, marks, () if max(map(len, words)) > _LONGEST_WORD else words)
         value = list(fields.values())
     if isinstance(value, Sequence) and not isinstance(value, str):
         for item in cast("Sequence[Json]", value):
@@ -89,13 +92,8 @@ def _is_reason(name: str) -> bool:
     return name.endswith(("reason", "explanation"))
 
 
-def _holds(readable: str, verdicts: Sequence[tuple[_ReadableVerdict, Sequence[str]]]) -> bool:
-    # Hardly a judge's reason has no word of its own, which is soon seen; the rest takes ten times as long.
-    possible = [verdict for verdict, words in verdicts if all(word in readable for word in words)]
-    if not possible:
-        return False
-    reading = _plain(readable)
-    return any(_stands_in(reading, verdict.plain, verdict.marks) for verdict in possible)
+def _holds(reading: str, verdicts: Sequence[_ReadableVerdict]) -> bool:
+    return any(_stands_in(reading, verdict.plain, verdict.marks) for verdict in verdicts)
 
 
 def _stands_in(reading: str, reason: str, marks: Sequence[tuple[str, str]]) -> bool:
@@ -110,13 +108,8 @@ def _stands_in(reading: str, reason: str, marks: Sequence[tuple[str, str]]) -> b
     return reason in reading and any(form in reading for form in forms)
 
 
-def readings_of(material: Mapping[str, Json]) -> Sequence[str]:
-    """The normalized text of the material, for several replies about it."""
-    return tuple(_readings(material))
-
-
-def _readings(material: Mapping[str, Json]) -> Iterator[str]:
-    """The words of the material as it was shown, and those of what is encoded in it."""
+def readings_of(material: Mapping[str, Json]) -> Iterator[str]:
+    """The normalized texts of the material: its words as they were shown, and those of what is encoded in it."""
     material = cast("Mapping[str, Json]", sanitize_json(material))
     yield _readable(orjson.dumps(material, default=str).decode())
     for text in iter_texts(material):

@@ -4,8 +4,8 @@ The attachments of a case, put into every question about it.
 """
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from evaluators.answers.quote_check import unsupported_quotes
 from evaluators.asking.sight import AttachmentView
@@ -45,7 +45,9 @@ class Metered(JudgeWrapper):
         self.costs: list[float | None] = []
         """US dollars of what was paid for; None where no price is known."""
         self._materials: list[ReadMaterial] = []
-        self._known = judge.materials if isinstance(judge, PackSeat) else ReadMaterials()
+        self.seat = judge if isinstance(judge, PackSeat) else None
+        """Its place in a pack, if it is asked in one."""
+        self._known = ReadMaterials() if self.seat is None else self.seat.materials
         self.usage = Usage()
         self.has_verdicts_alone = False
         """Whether an answer was cut off in its reason, so that the verdict was asked for again alone."""
@@ -58,8 +60,8 @@ class Metered(JudgeWrapper):
             JudgeReplyInvalid: the judge repeated a verdict that was planted in the material.
         """
         self._prompts.append(prompt.hash)
-        material = self._known.of(prompt.material)
-        if prompt.material:
+        material = self._known.of(prompt.material) if prompt.material else None
+        if material is not None:
             self._materials.append(material)
         try:
             verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
@@ -68,10 +70,11 @@ class Metered(JudgeWrapper):
             raise
         self._add(verdict.usage, verdict.cost_usd)
         self._verdicts.append((verdict.model, verdict.fingerprint))
-        self.has_verdicts_alone |= any(answer.alone for answer in verdict.answers)
-        written = [answer for answer in verdict.answers if not answer.decisions]  # a decision repeats nothing
-        if prompt.material and any(material.holds(answer.reply.model_dump()) for answer in written):
-            raise JudgeReplyInvalid("the judge's verdict stands with its reason in the judged material")
+        for answer in verdict.answers:
+            self.has_verdicts_alone |= answer.alone
+            # A decision repeats nothing.
+            if material is not None and not answer.decisions and material.holds(answer.reply.model_dump()):
+                raise JudgeReplyInvalid("the judge's verdict stands with its reason in the judged material")
         return verdict
 
     def _add(self, usage: Usage, cost_usd: float | None) -> None:
@@ -79,24 +82,14 @@ class Metered(JudgeWrapper):
         if usage.calls or cost_usd is not None:  # of a pack's requests it may have a part of the price alone
             self.costs.append(None if cost_usd is None else cost_usd + 0.0)
 
-    def leave(self) -> None:
-        """No more is asked: in a pack, nobody waits for this evaluation any longer."""
-        if isinstance(self.inner, PackSeat):
-            self.inner.leave()
-
-    @property
-    def split_up(self) -> bool:
-        """Whether it was to be asked in a pack, and was asked apart."""
-        return isinstance(self.inner, PackSeat) and self.inner.split_up
-
     @property
     def injection_signs(self) -> frozenset[str]:
         """Signs that the judged texts spoke to the judge."""
-        return frozenset[str]().union(*(material.injection_signs for material in self._materials))
+        return frozenset[str]().union(*map(ReadMaterial.signs, self._materials))
 
     def unsupported_quotes(self, reason: str) -> tuple[str, ...]:
         """Quotes in a reason that do not occur in the shown texts."""
-        return unsupported_quotes(reason, [material.content for material in self._materials])
+        return unsupported_quotes(reason, map(attrgetter("content"), self._materials))
 
     @property
     def has_questions(self) -> bool:
@@ -113,12 +106,7 @@ class Metered(JudgeWrapper):
         if not self._prompts:
             return None
         model, fingerprint = self._verdicts[-1] if self._verdicts else (self.model, None)
-        return JudgeStamp(model=model, fingerprint=fingerprint, prompt_hash=_hash_of(self._prompts))
-
-
-def _hash_of(hashes: Sequence[str]) -> str:
-    """One hash for several questions, the same however often and in whatever order they were asked."""
-    distinct = sorted(set(hashes))
-    if len(distinct) == 1:
-        return distinct[0]
-    return hashlib.sha256("".join(distinct).encode()).hexdigest()[:16]
+        distinct = sorted(set(self._prompts))  # the same however often and in whatever order they were asked
+        several = len(distinct) > 1
+        text = hashlib.sha256("".join(distinct).encode()).hexdigest()[:16] if several else distinct[0]
+        return JudgeStamp(model=model, fingerprint=fingerprint, prompt_hash=text)

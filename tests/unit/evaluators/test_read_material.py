@@ -12,8 +12,8 @@ def test_the_same_material_is_read_once(monkeypatch):
     monkeypatch.setattr(read_material, "detect", lambda content: searched.append(content) or detect(content))
     materials = ReadMaterials()
     for text in (TEXT, "".join([TEXT[:3], TEXT[3:]])):
-        assert materials.of({"input": text}).injection_signs
-    assert not materials.of({"input": "What does it cost?"}).injection_signs
+        assert materials.of({"input": text}).signs()
+    assert not materials.of({"input": "What does it cost?"}).signs()
     assert len(searched) == 2
 
 
