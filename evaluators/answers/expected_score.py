@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import mul
 
 from evaluators.answers.reply_parser import find_object
 from evaluators.judge import Token, texts_of
@@ -32,6 +33,7 @@ _CERTAIN = 1.02
 """The most that the probabilities of alternatives may add up to, rounding included."""
 
 _NUMBER = re.compile(r"\s*(-|-?[0-9]+)(?:\.0*)?[\s,}\]\"]*")
+_SEVERAL_DIGITS = re.compile(r"\d\d")
 _WHOLE_NUMBER = re.compile(r"\"?\s*+(-?\d++)(?:\.0*+)?\s*+\"?")
 _VALUES = json.JSONDecoder(strict=False)
 _LONGEST_TAIL = 400  # tokens after the score: the score is the last field, so there are few
@@ -58,17 +60,13 @@ class Distribution:
         return self.undecided > MOST_UNDECIDED and scale.highest - scale.lowest > 10
 
     @property
-    def mean(self) -> float:
-        """The expected score, on the scale."""
+    def moments(self) -> tuple[float, float]:
+        """The expected score, and the standard deviation of what was weighed, on the scale."""
         total = math.fsum(self.masses.values())
-        mean = math.fsum([value * mass for value, mass in self.masses.items()]) / total
-        return min(max(self.masses), max(min(self.masses), mean))  # rounding must not leave the scale
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of what was weighed, on the scale."""
-        total, mean = math.fsum(self.masses.values()), self.mean
-        return math.sqrt(math.fsum([mass * (value - mean) ** 2 for value, mass in self.masses.items()]) / total)
+        mean = math.fsum(map(mul, self.masses, self.masses.values())) / total
+        mean = min(max(self.masses), max(min(self.masses), mean))  # rounding must not leave the scale
+        squares = [mass * (value - mean) ** 2 for value, mass in self.masses.items()]
+        return mean, math.sqrt(math.fsum(squares) / total)
 
 
 def score_distribution(text: str, tokens: Sequence[Token], scale: Scale, field: str = "score") -> Distribution | None:
@@ -101,15 +99,10 @@ def find_value_span(text: str, field: str) -> tuple[int, int] | None:
         at += len(text[at:]) - len(text[at:].lstrip())
         _, end = _VALUES.raw_decode(text, at)
         if key == field:
-            return _digits(text, at, end)
+            match = _WHOLE_NUMBER.fullmatch(text, at, end)  # 8, "8" or 8.0
+            return match.span(1) if match else None
         at = end
     return None
-
-
-def _digits(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """The whole number within a JSON value: 8, "8" or 8.0."""
-    match = _WHOLE_NUMBER.fullmatch(text, start, end)
-    return match.span(1) if match else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,45 +160,31 @@ def _backwards(text: str, tokens: Sequence[str]) -> Iterator[tuple[int, int, int
 def _walk(path: list[_Step], written: str, scale: Scale) -> Distribution | None:
     """Follow the written number's tokens, and at each leave the path by its alternatives."""
     words = scale.numerals
+    beginnings = _beginnings(words)
     masses: dict[int, float] = {}
     prefix, mass, undecided = "", 1.0, 0.0
     for step in path:
-        if not step.part and not _goes_on(prefix, words):
+        if not step.part and prefix not in beginnings:
             break  # the token after a number that cannot go on: nothing to learn from it
         weighed = _weighed(step, first=not prefix)
         if weighed is None:
             return None
         own, others = weighed
-        undecided += _leave(masses, words, prefix, {part: mass * other for part, other in others.items()}, step.part)
+        # In numbers of more than one token, a first digit does not say which number follows: such an alternative is
+        # left out, which lowers the kept mass. A token of several digits shows that numbers are not written digit by
+        # digit. Why not share the mass of a "1" between 1 and 10? It would need the probabilities of a continuation
+        # that the model was never asked for. To leave it out is the same for every case, and the kept mass says how
+        # much it was.
+        whole = _SEVERAL_DIGITS.search(" ".join((step.part, *others))) is not None
+        for part, other in others.items():
+            word = prefix + part
+            if word in words and (whole or not part or word not in beginnings):
+                masses[int(word)] = masses.get(int(word), 0.0) + mass * other
+            elif word in beginnings:
+                undecided += mass * other
         prefix, mass = prefix + step.part, mass * own
     masses[int(written)] = masses.get(int(written), 0.0) + mass
     return Distribution(masses, undecided)
-
-
-def _leave(
-    masses: dict[int, float], words: frozenset[str], prefix: str, others: dict[str, float], written: str
-) -> float:
-    """Adds the numbers that the other tokens here would have led to; returns the probability that is left out.
-
-    In numbers written as more than one token, a first digit does not say which number follows: such an alternative is
-    left out, which lowers the kept mass. A token of several digits shows that numbers are not written digit by digit.
-    """
-    # Why not share the mass of a "1" between 1 and 10? It would need the probabilities of a continuation that the model
-    # was never asked for. To leave it out is the same for every case, and the kept mass says how much it was.
-    whole = any(len(part.lstrip("-")) > 1 for part in (written, *others))
-    undecided = 0.0
-    for part, mass in others.items():
-        word = prefix + part
-        if word in words and (whole or not part or not _goes_on(word, words)):
-            masses[int(word)] = masses.get(int(word), 0.0) + mass
-        elif _goes_on(word, words):
-            undecided += mass
-    return undecided
-
-
-def _goes_on(word: str, words: frozenset[str]) -> bool:
-    """Whether a longer number of the scale begins with these digits."""
-    return word in _beginnings(words)
 
 
 @lru_cache(maxsize=1000)

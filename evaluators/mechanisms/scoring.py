@@ -1,7 +1,7 @@
 """A judge's number on a scale, and the score made of it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -67,7 +67,7 @@ def weighed_mean(answer: Answer[Any], scale: Scale, field: str) -> float | None:
     weighed = score_distribution(answer.text, answer.tokens, scale, field)
     if weighed is None or weighed.kept_mass < MIN_SCALE_MASS or weighed.leaves_out_decades(scale):
         return None
-    return weighed.mean
+    return weighed.moments[0]
 
 
 def _decided(decision: Decision, scale: Scale) -> Score:
@@ -87,14 +87,23 @@ def _decided(decision: Decision, scale: Scale) -> Score:
     )
 
 
-def _single(answer: Answer[AnyRating], scale: Scale, kept_mass: float | None = None) -> Score:
+def _single(
+    answer: Answer[AnyRating],
+    scale: Scale,
+    kept_mass: float | None = None,
+    details: Mapping[str, Json] | None = None,
+    mean: float | None = None,
+) -> Score:
+    """By the number alone, or by a `mean` of token probabilities."""
+    number = answer.reply.score
     return Score(
-        value=scale.normalize(answer.reply.score),
+        value=scale.normalize(number if mean is None else mean),
         explanation=reason_in(answer.reply),
-        method="single",
-        raw_score=float(answer.reply.score),
+        method="single" if mean is None else "logprobs",
+        raw_score=float(number),
         range=scale.bounds,
         kept_mass=kept_mass,
+        details=details or {},
     )
 
 
@@ -104,19 +113,14 @@ def _weighted(answer: Answer[AnyRating], scale: Scale) -> Score | None:
     if weighed is None:
         return None
     kept_mass = weighed.kept_mass
-    single = _single(answer, scale, kept_mass)
     if kept_mass < MIN_SCALE_MASS:
-        return replace(single, details={"fallback": "kept_mass_below_floor"})
+        return _single(answer, scale, kept_mass, {"fallback": "kept_mass_below_floor"})
     if weighed.leaves_out_decades(scale):
-        return replace(single, details={"fallback": "digit_by_digit"})
+        return _single(answer, scale, kept_mass, {"fallback": "digit_by_digit"})
     masses: dict[str, Json] = {str(value): mass for value, mass in sorted(weighed.masses.items())}
-    mean = weighed.mean
-    return replace(
-        single,
-        value=scale.normalize(mean),
-        method="logprobs",
-        details={"expected": mean, "masses": masses, "uncertainty": weighed.deviation / scale.length},
-    )
+    mean, deviation = weighed.moments
+    details = {"expected": mean, "masses": masses, "uncertainty": deviation / scale.length}
+    return _single(answer, scale, kept_mass, details, mean)
 
 
 async def _sampled(

@@ -92,7 +92,7 @@ def test_a_weighted_score_stays_on_the_scale(scale, weights, data):
     ]
     weighed = score_distribution("".join(token.text for token in tokens), tokens, scale)
     if weighed is not None:
-        assert scale.lowest <= weighed.mean <= scale.highest
+        assert scale.lowest <= weighed.moments[0] <= scale.highest
         assert 0.0 < weighed.kept_mass <= 1.0
         assert all(scale.lowest <= value <= scale.highest for value in weighed.masses)
 
