@@ -205,14 +205,10 @@ class Usage:
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             calls=self.calls + other.calls,
-            cached_input_tokens=_sum(self.cached_input_tokens, other.cached_input_tokens),
-            cache_write_tokens=_sum(self.cache_write_tokens, other.cache_write_tokens),
-            estimated_calls=_sum(self.estimated_calls, other.estimated_calls),
+            cached_input_tokens=(self.cached_input_tokens or 0) + (other.cached_input_tokens or 0) or None,
+            cache_write_tokens=(self.cache_write_tokens or 0) + (other.cache_write_tokens or 0) or None,
+            estimated_calls=(self.estimated_calls or 0) + (other.estimated_calls or 0) or None,
         )
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return (one or 0) + (other or 0) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

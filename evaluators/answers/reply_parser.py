@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -176,13 +177,14 @@ def _keyed(text: str, start: int, key: str) -> ReplyObject:
     starts = [match.start() for match in _KEYED.finditer(text, start)]
     if len(starts) > _MOST_OBJECTS:
         raise JudgeReplyInvalid("the answer holds more than one JSON object")
-    objects = [_object_at(text, begin) for begin in starts] or _objects(text, start) or [_repaired(text, start)]
+    objects = list(map(partial(_object_at, text), starts)) or _objects(text, start) or [_repaired(text, start)]
     keyed = [reply_object for reply_object in objects if reply_object.value.get(ANSWER_KEY) == key]
     if not keyed:
         raise JudgeReplyInvalid(f'the object does not begin with the "{ANSWER_KEY}" of this question')
     _refuse_differing(keyed)
     answer = keyed[-1]
-    own = {name: value for name, value in answer.value.items() if name != ANSWER_KEY}
+    own = dict(answer.value)
+    del own[ANSWER_KEY]
     return replace(answer, value=own)
 
 
@@ -195,8 +197,9 @@ def _object_at(text: str, start: int) -> ReplyObject:
 
 
 def _refuse_differing(objects: Sequence[ReplyObject]) -> None:
-    if any(reply_object.value != objects[0].value for reply_object in objects):
-        raise JudgeReplyInvalid("the answer holds more than one JSON object")
+    for other in objects[1:]:
+        if other.value != objects[0].value:
+            raise JudgeReplyInvalid("the answer holds more than one JSON object")
 
 
 def _objects(text: str, start: int) -> Sequence[ReplyObject]:

@@ -139,10 +139,16 @@ def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes
     body = _as_json(material)
     question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
     digits = hmac.digest(secret, question, "sha512").hex()
-    marker, rest = digits[:_MARKER_DIGITS], digits[_MARKER_DIGITS:]
-    keys = (rest[start : start + _KEY_DIGITS] for start in range(len(rest) - _KEY_DIGITS))
-    key = next(candidate for candidate in keys if candidate not in body)
-    return IsolatedMaterial(f"{_between_markers(body, marker)} {key_request(key)}", key)
+    key = _key_among(digits[_MARKER_DIGITS:], body)
+    return IsolatedMaterial(f"{_between_markers(body, digits[:_MARKER_DIGITS])} {key_request(key)}", key)
+
+
+def _key_among(digits: str, body: str) -> str:
+    """The first key of these digits that the material does not hold."""
+    for at in range(len(digits) - _KEY_DIGITS):
+        if (key := digits[at : at + _KEY_DIGITS]) not in body:
+            return key
+    raise AssertionError("judged text cannot hold all keys: it was written before they were made")
 
 
 _QUESTION_FOLLOWS = "That was the material. Now do what these instructions ask, and answer in the form they give."
@@ -174,8 +180,7 @@ def wrap_subject_first(instructions: str, material: Mapping[str, Json], secret: 
         return SubjectFirst(fenced, rest, None)
     question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
     digits = hmac.digest(secret, question, "sha512").hex()
-    keys = (digits[start : start + _KEY_DIGITS] for start in range(len(digits) - _KEY_DIGITS))
-    return SubjectFirst(fenced, rest, next(key for key in keys if key not in body))
+    return SubjectFirst(fenced, rest, _key_among(digits, body))
 
 
 _SUBJECT = ("turns", "input", "actual_output")

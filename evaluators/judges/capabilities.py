@@ -130,6 +130,7 @@ class LearntCapabilities:
         self._proven: set[tuple[str, object]] = set()
         self._against: dict[tuple[str, object], int] = {}
         self._faults = 0
+        self._learnt_of: tuple[Capabilities, frozenset[str]] | None = None  # the last answer, if it is no comparison
         self._rechecked_at = 0.0
         self._recheck = _FIRST_RECHECK
 
@@ -181,6 +182,11 @@ class LearntCapabilities:
     def answered(self, attempt: QuestionAttempt) -> None:
         """A question was answered: learn from the comparison, if it is one."""
         self._faults = 0
+        known, self._learnt_of = self._learnt_of, None
+        if attempt.features is attempt.first is self.current:
+            self._learnt_of = attempt.features, attempt.used
+            if known is not None and known[0] is attempt.features and known[1] == attempt.used:
+                return
         lacking = {
             name: getattr(attempt.features, name)
             for name in (FEATURE_NAMES if attempt.features is not attempt.first else ())

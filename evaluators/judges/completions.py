@@ -49,8 +49,8 @@ def usage_of(used: Any) -> Usage:
     tokens of Anthropic, and of others where they are fewer than those out of the cache, leave these out.
     """
     reported = mapping(used)
-    input_details = [reported, *[mapping(reported[name]) for name in _INPUT_DETAILS if name in reported]]
-    output_details = [reported, *[mapping(reported[name]) for name in _OUTPUT_DETAILS if name in reported]]
+    input_details = [reported, *map(mapping, map(reported.get, _INPUT_DETAILS))]
+    output_details = [reported, *map(mapping, map(reported.get, _OUTPUT_DETAILS))]
     read, written = _first(reported, _INPUT), _first(reported, _OUTPUT)
     cached, stored = _highest(input_details, _CACHED), _highest(input_details, _WRITTEN)
     if cached > read or ("input_tokens" in reported and (_CACHED[1] in reported or _WRITTEN[1] in reported)):
@@ -118,7 +118,12 @@ def _first(fields: Mapping[str, Any], names: Sequence[str]) -> int:
 
 
 def _highest(parts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
-    return max([_tokens(part[name]) for part in parts for name in names if name in part], default=0)
+    highest = 0
+    for part in parts:
+        for name in names:
+            if name in part:
+                highest = max(highest, _tokens(part[name]))
+    return highest
 
 
 def _tokens(value: Any) -> int:
@@ -219,9 +224,10 @@ def _value_of(part: Any) -> Any:
         return None if part is NULL else read_outside(bytes(part))
     if isinstance(part, list):
         every = cast("list[Any]", part)
-        return every if every and isinstance(every[0], TokenEntry) else [_value_of(each) for each in every]
+        return every if every and isinstance(every[0], TokenEntry) else list(map(_value_of, every))
     if isinstance(part, msgspec.Struct):
-        return {name: _value_of(getattr(part, name)) for name in part.__struct_fields__}
+        values = msgspec.structs.asdict(part)
+        return dict(zip(values, map(_value_of, values.values()), strict=True))
     return part
 
 
@@ -315,9 +321,9 @@ class Completion:
         """About how many tokens the answers have."""
         return sum(len(choice.tokens) or estimated_tokens(choice.text) for choice in self.choices)
 
-    def limited(self, most: int | None) -> Self:
+    def limited(self, most: int) -> Self:
         """The same, its only answer cut off where it has as many tokens as asked for: some servers call that `stop`."""
-        if most is None or len(self.choices) > 1 or self.usage.output_tokens < most:
+        if len(self.choices) > 1 or self.usage.output_tokens < most:
             return self
         return replace(self, choices=[replace(self.choices[0], finish_reason="length")])
 
@@ -349,12 +355,12 @@ def _completion(body: bytes) -> Completion:
 def _made(payload: Mapping[str, Any]) -> Completion:
     if len(payload["choices"]) > _MOST_CHOICES:
         raise NoCompletion(f"the endpoint answered with more than {_MOST_CHOICES:,} choices")
-    choices = [mapping(choice) for choice in payload["choices"]]
+    choices = list(map(mapping, payload["choices"]))
     good = [choice for choice in choices if not choice.get("error") and ending(choice.get("finish_reason")) != "failed"]
     if not good:
         raise error_inside(orjson.dumps({"error": choices[0].get("error") or {"code": _FAULT}}))
     return Completion(
-        choices=[_choice(choice) for choice in good],
+        choices=list(map(_choice, good)),
         model=_text(payload.get("model")),
         fingerprint=_text(payload.get("system_fingerprint")),
         usage=usage_of(payload.get("usage")),

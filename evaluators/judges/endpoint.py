@@ -55,9 +55,9 @@ class Notices:
             self._last_times[kind] = now
             logger.warning("judge %s: %s", self._model, words)
 
-    def look_at(self, usage: Usage) -> None:
+    def warn_of_estimates(self) -> None:
         """Warn once of tokens that had to be estimated."""
-        if usage.estimated_calls and "usage" not in self._last_times:
+        if "usage" not in self._last_times:
             self.warn("usage", _ESTIMATED)
 
 
@@ -258,7 +258,8 @@ class CostTracker:
         `question_tokens` and `answer_tokens` are estimates, for a response that does not report them.
         """
         usage = with_estimates(completion.usage, question_tokens, answer_tokens)
-        self.notices.look_at(usage)
+        if usage.estimated_calls:
+            self.notices.warn_of_estimates()
         self.usage = self.usage + usage
         if (cost := self.prices.cost(usage)) is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost * price_share

@@ -137,7 +137,7 @@ class OpenAIJudge(EndpointJudge):
         request = self._request(prompt, question, reply, logprobs=logprobs, samples=samples)
         choices = await self._choices(question.chat, request, samples, bill)
         answers, broken = _read_all(choices, reply, question.key)
-        if not answers:
+        if not answers and broken is not None:
             choice, error = broken
             if error.type == _CUT_OFF:
                 answers = [await self._shorter(question, request, reply, error, bill)]
@@ -269,7 +269,7 @@ class OpenAIJudge(EndpointJudge):
                 continue
             self._learnt.answered(attempt)
             bill.add(completion, estimated_tokens(chat), completion.tokens, answered.price_share)
-            return completion.limited(sent.max_tokens if features.limit else None)
+            return completion.limited(sent.max_tokens) if features.limit and sent.max_tokens is not None else completion
 
     def _goes_on(self, attempt: QuestionAttempt, error: HttpStatusError, chat: Chat) -> bool:
         """Whether a refused question is asked again with a feature less."""
@@ -284,10 +284,10 @@ class OpenAIJudge(EndpointJudge):
 
 def _read_all(
     choices: Sequence[Choice], reply: type[R], key: str | None
-) -> tuple[Sequence[Answer[R]], tuple[Choice, JudgeReplyInvalid]]:
+) -> tuple[Sequence[Answer[R]], tuple[Choice, JudgeReplyInvalid] | None]:
     """The answers that can be read, and the last that cannot with what is wrong with it."""
     answers: list[Answer[R]] = []
-    broken = (choices[0], JudgeReplyInvalid("the answer is empty"))
+    broken = None
     for choice in choices:
         try:
             answers.append(_read_one(choice, reply, key))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -61,13 +62,7 @@ class Request:
 
     def features_used(self, samples: int, features: Capabilities) -> frozenset[str]:
         """The names of features that it makes use of."""
-        unused = {
-            "top_logprobs": not self.alternatives(features.top_logprobs),
-            "limit": self.max_tokens is None,
-            "multiple_choices": samples == 1,
-            "bounds": True,
-        }
-        return frozenset([name for name in FEATURE_NAMES if not unused.get(name, False)])
+        return _features(self.alternatives(features.top_logprobs) > 0, self.max_tokens is not None, samples > 1)
 
     def shaped(self, *, bounded: bool) -> "Request":
         """The same with the schema of what is asked for, bounding texts and lists or not; a pack's stays as it is."""
@@ -76,6 +71,14 @@ class Request:
         keyed = ANSWER_KEY in self.schema["properties"]
         limit = (self.max_tokens or LONGEST_ANSWER) if bounded else None
         return replace(self, schema=bounded_schema(self.reply, keyed=keyed, alone=self.alone, max_tokens=limit))
+
+
+@cache
+def _features(top_logprobs: bool, limit: bool, multiple_choices: bool) -> frozenset[str]:
+    unused = {
+        "top_logprobs": not top_logprobs, "limit": not limit, "multiple_choices": not multiple_choices, "bounds": True,
+    }  # fmt: skip
+    return frozenset([name for name in FEATURE_NAMES if not unused.get(name, False)])
 
 
 ALONE = "Give the verdict alone, at once: the same JSON object without any reason in it."

@@ -35,7 +35,7 @@ def parse_exactly(text: str | bytes) -> Json:
 
 def make_exact(value: Json, text: str | bytes) -> Json:
     """The result of `parse_exactly`, given the result of `parse_json` for the text."""
-    data = _encode(text)
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) < len(_LONG) or _LONG not in data.translate(_MASK):
         return value
     try:
@@ -44,17 +44,13 @@ def make_exact(value: Json, text: str | bytes) -> Json:
         return value
 
 
-def _encode(text: str | bytes) -> bytes:
-    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-
-
 def parse_json(text: str | bytes) -> Json:
     """Parse JSON, with or without a byte order mark; an escaped half of a character becomes U+FFFD.
 
     Raises:
         ValueError: it is no JSON.
     """
-    data = _encode(text)
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     try:
         return orjson.loads(data)
     except ValueError:

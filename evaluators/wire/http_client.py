@@ -17,6 +17,7 @@ from multidict import CIMultiDict
 LONGEST = 16 * 2**20
 """Bytes of an answer, as they come and unpacked, that are read unless a client says otherwise."""
 _MOST_CONNECTIONS = 1000
+_SUCCESS = range(200, 300)
 _PIECE = 1 << 18
 """Bytes that a piece is unpacked to at once."""
 _WRAPPED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
@@ -37,7 +38,7 @@ class HttpResponse:
     @property
     def is_success(self) -> bool:
         """Whether the status says so; a redirect is none, as no client goes elsewhere."""
-        return _is_success(self.status_code)
+        return self.status_code in _SUCCESS
 
     @property
     def content_type(self) -> str:
@@ -57,7 +58,7 @@ class StreamedResponse:
     @property
     def is_success(self) -> bool:
         """Whether the status says so."""
-        return _is_success(self.status_code)
+        return self.status_code in _SUCCESS
 
     async def whole(self) -> HttpResponse:
         """The answer, read to its end.
@@ -186,10 +187,6 @@ class HttpClient:
             timeout=self._timeout,
             auto_decompress=False,  # which unpacks as much as comes, whatever becomes of it
         )
-
-
-def _is_success(status: int) -> bool:
-    return 200 <= status < 300
 
 
 def _check(size: int, longest: int | None) -> None:

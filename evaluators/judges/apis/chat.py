@@ -23,7 +23,8 @@ def body(chat: Chat, request: Request, features: Capabilities, samples: int) -> 
         body["response_format"] = {"type": "json_schema", "json_schema": described}
     elif features.format == "json_object":
         body["response_format"] = {"type": "json_object"}
-    body |= {name: request.optional[name] for name in features.optional}
+    for name in features.optional:
+        body[name] = request.optional[name]
     return body | dict(request.extra)
 
 
