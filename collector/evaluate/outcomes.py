@@ -26,37 +26,59 @@ ReferenceOutcome = Literal["received", "duplicate", "joined"]
 TurnOutcome = Literal["sampled", "sampled_out", "unmatched", "duplicate"]
 
 
+_DUE = get_args(Due)
+
+
 class OutcomeCounter:
-    """The port to counters. This one counts nothing: during a replay only resumed evaluations are counted."""
+    """Counts into the metrics of a process. Without one, as during a replay, it counts nothing."""
+
+    _telemetry: Telemetry | None = None
+
+    def _count(self, counted: series.Series, *labels: str, number: int = 1) -> None:
+        if self._telemetry is not None:
+            self._telemetry.counter(counted, *labels).inc(number)
 
     def count_turn(self, monitor: str, outcome: TurnOutcome, number: int = 1) -> None:
         """Count what a monitor did with a turn, or several; "" for no monitor."""
+        if outcome == "unmatched":
+            self._count(series.UNMATCHED_TURNS, number=number)
+        else:
+            self._count(series.TURNS, monitor, outcome, number=number)
 
     def count_evaluation(
         self, monitor: str, evaluator: str, outcome: Due | End, reason: str = "", number: int = 1
     ) -> None:
         """Count evaluations that became due, or ended."""
+        if outcome in _DUE:
+            self._count(series.EVALUATIONS_DUE, monitor, evaluator, outcome, number=number)
+        else:
+            self._count(series.EVALUATIONS_ENDED, monitor, evaluator, outcome, reason, number=number)
 
     def count_started(self, monitor: str, evaluator: str) -> None:
         """Count an evaluation that was started."""
+        self._count(series.EVALUATIONS_STARTED, monitor, evaluator)
 
     def count_reference(self, outcome: ReferenceOutcome) -> None:
         """Count a reference: when it comes, again, or meets the first evaluation that waits for it."""
+        self._count(series.REFERENCES, outcome)
 
     def count_missing(self, monitor: str, evaluator: str) -> None:
         """Count an evaluation that no reference came for."""
+        self._count(series.REFERENCES_MISSING, monitor, evaluator)
 
     def count_ignored_upstream(self, monitor: str) -> None:
         """Count a turn whose trace state names an earlier sampling rate that is not believed."""
+        self._count(series.UPSTREAM_IGNORED, monitor)
 
     def count_idle(self, monitor: str, number: int) -> None:
         """Count conversations that became idle, judged or not."""
+        self._count(series.CONVERSATIONS, monitor, number=number)
 
     def count_closed(self, monitor: str, by: str, missing: int) -> None:
         """Count a window that closed: by what, and how many of the user's messages it lacks."""
-
-
-_DUE = get_args(Due)
+        self._count(series.CONVERSATIONS_CLOSED, monitor, by)
+        if missing:
+            self._count(series.INCOMPLETE_CONVERSATIONS, monitor)
 
 
 class PrometheusOutcomes(OutcomeCounter):
@@ -91,45 +113,3 @@ class PrometheusOutcomes(OutcomeCounter):
         for monitor in waiting:
             for assignment in monitor.assignments:
                 telemetry.counter(series.REFERENCES_MISSING, monitor.name, assignment.evaluator.name)
-
-    def count_turn(self, monitor: str, outcome: TurnOutcome, number: int = 1) -> None:
-        """See `OutcomeCounter`."""
-        if outcome == "unmatched":
-            self._telemetry.counter(series.UNMATCHED_TURNS).inc(number)
-        else:
-            self._telemetry.counter(series.TURNS, monitor, outcome).inc(number)
-
-    def count_evaluation(
-        self, monitor: str, evaluator: str, outcome: Due | End, reason: str = "", number: int = 1
-    ) -> None:
-        """See `OutcomeCounter`."""
-        if outcome in _DUE:
-            self._telemetry.counter(series.EVALUATIONS_DUE, monitor, evaluator, outcome).inc(number)
-        else:
-            self._telemetry.counter(series.EVALUATIONS_ENDED, monitor, evaluator, outcome, reason).inc(number)
-
-    def count_started(self, monitor: str, evaluator: str) -> None:
-        """See `OutcomeCounter`."""
-        self._telemetry.counter(series.EVALUATIONS_STARTED, monitor, evaluator).inc()
-
-    def count_reference(self, outcome: ReferenceOutcome) -> None:
-        """See `OutcomeCounter`."""
-        self._telemetry.counter(series.REFERENCES, outcome).inc()
-
-    def count_missing(self, monitor: str, evaluator: str) -> None:
-        """See `OutcomeCounter`."""
-        self._telemetry.counter(series.REFERENCES_MISSING, monitor, evaluator).inc()
-
-    def count_ignored_upstream(self, monitor: str) -> None:
-        """See `OutcomeCounter`."""
-        self._telemetry.counter(series.UPSTREAM_IGNORED, monitor).inc()
-
-    def count_idle(self, monitor: str, number: int) -> None:
-        """See `OutcomeCounter`."""
-        self._telemetry.counter(series.CONVERSATIONS, monitor).inc(number)
-
-    def count_closed(self, monitor: str, by: str, missing: int) -> None:
-        """See `OutcomeCounter`."""
-        self._telemetry.counter(series.CONVERSATIONS_CLOSED, monitor, by).inc()
-        if missing:
-            self._telemetry.counter(series.INCOMPLETE_CONVERSATIONS, monitor).inc()

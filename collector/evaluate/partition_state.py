@@ -176,10 +176,11 @@ class PartitionState:
         past: Iterable[Plan] = (),
         is_over: Callable[[Job], bool] = lambda _job: False,
     ) -> None:
-        self._outcomes: OutcomeCounter = OutcomeCounter()
+        self.outcomes = OutcomeCounter()
         self.references = ReferenceJoin(
             {monitor.name: monitor.reference_wait for monitor in plan.monitors if monitor.reference_wait is not None},
             is_over,
+            lambda: self.outcomes,
         )
         self.on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
         self.on_demand: Callable[[Monitor, Assignment, float], None] = lambda _monitor, _assignment, _units: None
@@ -194,15 +195,6 @@ class PartitionState:
         self._control_records = deque(sorted(control_records, key=lambda control: control.offset))
         self._choose_plan(start.offset)
         self._apply_controls_up_to(start.offset)  # of earlier owners: those of this one come after
-
-    @property
-    def outcomes(self) -> OutcomeCounter:
-        """The counters; replace them to count the records that are applied from then on."""
-        return self._outcomes
-
-    @outcomes.setter
-    def outcomes(self, outcomes: OutcomeCounter) -> None:
-        self._outcomes = self.references.outcomes = outcomes
 
     @property
     def rates(self) -> Rates:
@@ -231,7 +223,8 @@ class PartitionState:
 
     async def apply(self, record: StoredRecord) -> list[Job]:
         """Apply the next record; returns the jobs that become due by it."""
-        record = _not_before(self.time, record)
+        if record.timestamp < self.time:  # so that in a replay those before it that are younger are not read again
+            record = replace(record, timestamp=self.time)
         self._choose_plan(record.offset)
         jobs = self._apply_controls_up_to(record.offset)
         self.next_offset = record.offset + 1
@@ -310,13 +303,16 @@ class PartitionState:
             return []
         if plan.attributes:
             turn.add_attributes(declared_attributes(turn.attributes, plan.attributes))
-        happened_at = min(_event_time(turn, record.timestamp), record.timestamp)
+        time = turn.started if turn.ended is None else turn.ended
+        happened_at = record.timestamp if time is None else min(time, record.timestamp)
         jobs = self._advance(happened_at, record.offset)
-        matching = [monitor for monitor in plan.monitors if monitor.matches(turn)]
-        if not matching:
-            self._outcomes.count_turn("", "unmatched")
-        for monitor in matching:
-            jobs += await self._process_turn(monitor, turn, happened_at, trigger)
+        is_matched = False
+        for monitor in plan.monitors:
+            if monitor.matches(turn):
+                is_matched = True
+                jobs += await self._process_turn(monitor, turn, happened_at, trigger)
+        if not is_matched:
+            self.outcomes.count_turn("", "unmatched")
         return jobs
 
     def _is_sampled_out(self, record_key: bytes | None) -> bool:
@@ -333,14 +329,14 @@ class PartitionState:
         if not number:
             return
         for monitor in self._in_force.plan.monitors:
-            self._outcomes.count_turn(monitor.name, "sampled_out", number)
+            self.outcomes.count_turn(monitor.name, "sampled_out", number)
             for assignment in monitor.of_scope("turn"):
                 self._count_due(monitor, assignment, "sampled_out", number)
 
     def _count_due(self, monitor: Monitor, assignment: Assignment, end: End | None = None, number: int = 1) -> None:
-        self._outcomes.count_evaluation(monitor.name, assignment.evaluator.name, "matched", number=number)
+        self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, "matched", number=number)
         if end is not None:
-            self._outcomes.count_evaluation(monitor.name, assignment.evaluator.name, end, number=number)
+            self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, end, number=number)
 
     def _advance(self, time: float, offset: int) -> list[Job]:
         time = self.time = max(self.time, time)
@@ -348,7 +344,7 @@ class PartitionState:
         if not self.conversations:
             return jobs
         for name, idle in self.windows.take_idle(time):
-            self._outcomes.count_idle(name, idle)
+            self.outcomes.count_idle(name, idle)
         for monitor in self._in_force.plan.monitors:
             sessions = self.conversations.get(monitor.name)
             if sessions is not None and (due_at := sessions.due_at) is not None and due_at <= time:
@@ -390,7 +386,7 @@ class PartitionState:
         if monitor.name in self.conversations:
             self.windows.observe(monitor.name, key, self.time)
         if self._in_force.plan.trust.ignores(turn):
-            self._outcomes.count_ignored_upstream(monitor.name)
+            self.outcomes.count_ignored_upstream(monitor.name)
         boost, stratum = await _stratum(monitor, turn) if monitor.strata.boosts else (1.0, EVERYTHING)
         stratified = StratifiedTurn(turn, key, boost, stratum, trigger)
         jobs: list[Job] = []
@@ -406,9 +402,9 @@ class PartitionState:
         for result in closed:
             jobs += self._conversation_jobs(monitor, result, trigger.offset)
         if outcome == "duplicate":
-            self._outcomes.count_turn(monitor.name, outcome)
+            self.outcomes.count_turn(monitor.name, outcome)
         else:
-            self._outcomes.count_turn(monitor.name, "sampled" if selected or outcome == "new" else "sampled_out")
+            self.outcomes.count_turn(monitor.name, "sampled" if selected or outcome == "new" else "sampled_out")
         return jobs
 
     def _turn_job(self, monitor: Monitor, assignment: Assignment, stratified: StratifiedTurn) -> Job | None:
@@ -433,11 +429,11 @@ class PartitionState:
             return
         names = monitor.name, assignment.evaluator.name
         if isinstance(request, BackfillRequest):
-            self._outcomes.count_evaluation(*names, "backfilled")
+            self.outcomes.count_evaluation(*names, "backfilled")
         else:
-            self._outcomes.count_evaluation(*names, "retried")
+            self.outcomes.count_evaluation(*names, "retried")
             if past.evaluation_id in self.windows.retries:
-                self._outcomes.count_evaluation(*names, "duplicate")
+                self.outcomes.count_evaluation(*names, "duplicate")
                 return
             self.windows.retries.add(past.evaluation_id, request.evaluation_id)
             if monitor.name in self.conversations:
@@ -470,7 +466,7 @@ class PartitionState:
         if due.retry is None and due.happened_at is None and self.references.awaits(job, due.case):
             yield from self._due_now(self.references.admit(job, due.case))
             return
-        self._outcomes.count_evaluation(monitor.name, assignment.evaluator.name, "resumed")
+        self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, "resumed")
         yield job
 
     def _add_to_window(
@@ -490,7 +486,7 @@ class PartitionState:
 
     def _conversation_jobs(self, monitor: Monitor, result: WindowResult, offset: int) -> Iterator[Job]:
         """The jobs of a window that closed by the record at `offset`."""
-        self._outcomes.count_closed(monitor.name, result.closed_by, result.missing_messages)
+        self.outcomes.count_closed(monitor.name, result.closed_by, result.missing_messages)
         plan, revision = self._in_force.plan, result.closed_revision
         closed = closed_conversation(monitor, result, offset, self._timestamp)
         for assignment in monitor.of_scope("conversation"):
@@ -551,18 +547,6 @@ def _incoming(
         stratum=stratified.stratum,
         upstream=plan.trust.upstream(turn),
     )
-
-
-def _not_before(time: float, record: StoredRecord) -> StoredRecord:
-    """The record at its own time or at `time`: in a replay, those before it that are younger are not read again."""
-    return record if record.timestamp >= time else replace(record, timestamp=time)
-
-
-def _event_time(turn: RecordedTurn, otherwise: float) -> float:
-    """The time of a turn (s since the epoch); `otherwise` if it has none."""
-    if turn.ended is not None:
-        return turn.ended
-    return otherwise if turn.started is None else turn.started
 
 
 async def _stratum(monitor: Monitor, recorded: RecordedTurn) -> tuple[float, str]:

@@ -128,7 +128,7 @@ class Monitor:
         """Whether this monitor watches the turn."""
         if (turn.agent_run_of is not None) != self.agent_runs:
             return False
-        return all(text_at(turn, path) in accepted for path, accepted in self.match.items())
+        return not self.match or all(text_at(turn, path) in accepted for path, accepted in self.match.items())
 
     def probability(self, assignment: Assignment, factor: float, boost: float) -> float:
         """The probability with which an evaluator's subjects are judged while a budget leaves `factor` of the rates."""

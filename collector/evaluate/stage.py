@@ -106,7 +106,6 @@ class PartitionProcessor:
         self._ledger = self.jobs.ledger
         self._partition = self.start.partition
         self._configurations = self.start.configurations
-        self._last_switch = self.start.configurations.switches[-1][0] if self.start.configurations else 0
         self._retained = RetainedOffsets()
         self._waiting: deque[tuple[Job, Job | None]] = deque()
         self._is_replay = True
@@ -206,7 +205,7 @@ class PartitionProcessor:
                 if is_shared(record):
                     await asyncio.sleep(0)
         position = self._position()
-        if self.snapshots is not None:
+        if self.snapshots is not None and self.state.conversations:
             for monitor, conversation_id in await self.snapshots.write(position.done_below):
                 await self._close_early({monitor: [conversation_id]})
                 position = self._position()
@@ -227,7 +226,7 @@ class PartitionProcessor:
         if jobs := await self.state.apply(record):
             await self._submit(jobs)
         self._retain(record.offset)
-        while candidates := self._eviction_candidates():
+        while self.state.conversations and (candidates := self._eviction_candidates()):
             await self._close_early(candidates)
 
     async def _validate_snapshots(self, records: Sequence[StoredRecord]) -> None:
@@ -257,7 +256,9 @@ class PartitionProcessor:
 
     async def _submit(self, jobs: Collection[Job], *, resumed: bool = False) -> None:
         """Hand jobs over, as the newest plan makes them; waits while a judge's bulkhead is full."""
-        waiting = self._waiting = deque((job, self._by_newest(job)) for job in jobs)
+        waiting = self._waiting = deque()
+        for job in jobs:
+            waiting.append((job, job if self._configurations is None else self._configurations.by_newest(job)))
         try:
             while waiting:
                 pack = [made for job, made in _next_pack(waiting) if not self._is_over(job, made) and made is not None]
@@ -266,12 +267,6 @@ class PartitionProcessor:
         finally:
             while waiting:  # the partition is revoked
                 self._count(waiting.popleft()[0], "reassigned")
-
-    def _by_newest(self, job: Job) -> Job | None:
-        """The job as the newest plan makes it; None if that has its evaluator no more."""
-        if self._configurations is None or job.trigger_offset >= self._last_switch:
-            return job
-        return self._configurations.by_newest(job)
 
     def _is_over(self, job: Job, made: Job | None) -> bool:
         """Whether a job has ended, and counted as such: any plan has made it, or the newest has its evaluator no more.
@@ -374,7 +369,7 @@ class EvaluateStage:
         self._dispatcher = dispatcher
         self._grace = timing.grace
         self._outcomes = reports.outcomes
-        self._budget = dispatcher.budget if dispatcher.budget is not None and dispatcher.budget.limited else None
+        self._budget = dispatcher.budget
         self._history = definitions.history
         self._clock = timing.clock
         self._on_bad_record = reports.on_bad_record

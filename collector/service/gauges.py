@@ -69,7 +69,7 @@ def show_evaluate(telemetry: Telemetry, stage: EvaluateStage) -> None:
 def show_bulkheads(telemetry: Telemetry, plan: Plan, bulkheads: Bulkheads) -> None:
     """The evaluations that wait for each judge, and the partitions that are paused for it."""
     for name in plan.judge_names:
-        bulkhead = bulkheads.of(name)
+        bulkhead = bulkheads[name]
         telemetry.gauge(series.EVALUATIONS_WAITING, name or "none").set_function(partial(getattr, bulkhead, "waiting"))
         telemetry.gauge(series.PAUSED_PARTITIONS, name or "none").set_function(
             partial(getattr, bulkhead, "paused_partitions")

@@ -89,6 +89,8 @@ class Configurations:
 
         Made again on request behind the last switch it is meant to be made by `plan`.
         """
+        if not self.others:
+            return ()
         if job.trigger_offset >= self.switches[-1][0] and (job.retry is not None or job.happened_at is not None):
             return ()
         return [made for plan in self.others if (made := plan.successor_of(job)) is not None]

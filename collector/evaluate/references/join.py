@@ -59,11 +59,13 @@ class ReferenceJoin:
     evaluation that was over before: perhaps from a part of its conversation alone.
     """
 
-    def __init__(self, waits: Mapping[str, float], is_over: Callable[[Job], bool] = lambda _job: False) -> None:
-        self.outcomes: OutcomeCounter = OutcomeCounter()
+    def __init__(
+        self, waits: Mapping[str, float], is_over: Callable[[Job], bool], outcomes: Callable[[], OutcomeCounter]
+    ) -> None:
         self.is_used = bool(waits)
         """Whether any evaluator may wait."""
         self._is_over = is_over
+        self._outcomes = outcomes
         self._waits = waits
         self._time = 0.0
         self._memory = max(waits.values(), default=0.0)
@@ -158,10 +160,10 @@ class ReferenceJoin:
         if (again := self._remembered.get(reference.reference_id)) is not None:
             self._renew(again, point)
             if is_original:
-                self.outcomes.count_reference("duplicate")
+                self._outcomes().count_reference("duplicate")
             return
         if is_original:
-            self.outcomes.count_reference("received")
+            self._outcomes().count_reference("received")
         known = _Remembered(reference, point, self._time + self._memory, size)
         self._remembered[reference.reference_id] = known
         self._remembered_by_key.setdefault(reference.key, {})[reference.reference_id] = None
@@ -208,7 +210,7 @@ class ReferenceJoin:
             waiting.replay_point = known.replay_point
         if not known.joined:
             known.joined = True
-            self.outcomes.count_reference("joined")
+            self._outcomes().count_reference("joined")
 
     def _hold(self, waiting: _WaitingJob) -> None:
         name = waiting.job.evaluation_id
@@ -234,7 +236,7 @@ class ReferenceJoin:
         waiting = self._release(name)
         assert waiting is not None
         job = waiting.job
-        self.outcomes.count_missing(job.monitor.name, job.assignment.evaluator.name)
+        self._outcomes().count_missing(job.monitor.name, job.assignment.evaluator.name)
         lacking = sorted(waiting.missing - provided_fields(waiting.references))
         reason = SkipReason.REFERENCE_MISSING.text(*(field.removeprefix("attributes.") for field in lacking))
         return replace(_made(waiting), skip=reason, trigger_offset=offset, triggered_at=self._time)

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 from collector.backoff import Backoff
@@ -169,16 +170,8 @@ class Bulkhead:
             self._slots.release()
 
 
-class Bulkheads:
-    """The bulkheads by judge name. Evaluators without a judge ("") have slots and no queue: waiting gains nothing."""
-
-    def __init__(self, limits: BulkheadLimits) -> None:
-        unqueued = BulkheadLimits(slots=limits.slots, waiting=0)
-        self._bulkheads: dict[str, Bulkhead] = defaultdict(lambda: Bulkhead(limits)) | {"": Bulkhead(unqueued)}
-
-    def of(self, judge: str) -> Bulkhead:
-        """The bulkhead of a judge."""
-        return self._bulkheads[judge]
+Bulkheads: TypeAlias = defaultdict[str, Bulkhead]
+"""The bulkheads by judge name. Evaluators without a judge ("") have slots and no queue: waiting gains nothing."""
 
 
 logger = logging.getLogger(__name__)
@@ -221,9 +214,10 @@ class Dispatcher:
         guard: Guard | None = None,
         confirm: Confirm = certain,
     ) -> None:
-        self.bulkheads = Bulkheads(limits)
+        unqueued = BulkheadLimits(slots=limits.slots, waiting=0)
+        self.bulkheads: Bulkheads = defaultdict(lambda: Bulkhead(limits)) | {"": Bulkhead(unqueued)}
         self.evaluations = evaluations
-        self.budget = budget
+        self.budget = budget if budget is not None and budget.limited else None
         self.verdicts = SharedVerdicts()
         self._guardrails = guardrails
         self._now = clocks.now
@@ -231,7 +225,7 @@ class Dispatcher:
         self._backoff = backoff
         self._shed_after = limits.shed_after
         self._guard = guard or Guard()
-        self._confirm = confirm
+        self.confirm = confirm
         self._over_budget = set[str]()  # the monitors whose hard cap is reached, as the log has it
 
     def queue_timeout(self, job: Job) -> float | None:
@@ -242,7 +236,7 @@ class Dispatcher:
 
     def slot(self, jobs: Sequence[Job], bulkhead: Bulkhead) -> AbstractAsyncContextManager[bool]:
         """A slot for jobs that ask together; yields False if none became free in time. Known verdicts need none."""
-        if all(self.verdicts.known(job) is not None for job in jobs):
+        if None not in map(self.verdicts.known, jobs):
             return nullcontext(True)
         return bulkhead.slot(self.queue_timeout(jobs[0]))
 
@@ -268,7 +262,10 @@ class Dispatcher:
         if (verdict := self.verdicts.known(job)) is not None:
             return repeated(job, case, verdict)
         reservation = reservation or self._reservation(job, partition)
-        reason = await self._skip_reason(job, reservation) if has_slot else SkipReason.SHED.text()
+        reason = SkipReason.SHED.text() if not has_slot else self._decide(job, reservation)
+        while reason == _WAITS:  # most of what is reserved may be freed again: before the first cost it is a guess
+            await _settled(reservation)
+            reason = self._decide(job, reservation)
         if reason is None:
             result = await self._evaluate(job, case, reservation)
         else:
@@ -315,10 +312,6 @@ class Dispatcher:
         moment, skipped = self._now(), Skipped(reason=reason)
         return Result(outcome=skipped, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
 
-    async def confirm(self) -> None:
-        """Wait until this process certainly owns its partitions."""
-        await self._confirm()
-
     async def write(
         self, evaluations: Sequence[Evaluation], partition: int, since: int, epoch: int | None = None
     ) -> None:
@@ -344,15 +337,6 @@ class Dispatcher:
         if self.budget is None or job.happened_at is not None:
             return UNLIMITED
         return BudgetReservation(self.budget, job, partition, self._clock)
-
-    async def _skip_reason(self, job: Job, reservation: Reservation) -> str | None:
-        """Why a job is not done, None if it is. One that only reservations keep from being paid waits for their end.
-
-        The reserved amount is an estimate, and before the first cost is known a guess: most of it may be freed again.
-        """
-        while (decision := self._decide(job, reservation)) == _WAITS:
-            await _settled(reservation)
-        return decision
 
     def _decide(self, job: Job, reservation: Reservation) -> str | None:
         """None where a job may be done now, why it is not to be done, or that it waits for other reservations."""

@@ -4,6 +4,8 @@ import asyncio
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 
 from collector.evaluate.deferred.deferred_evaluations import DeferredEvaluations, packed
 from collector.evaluate.outcomes import OutcomeCounter
@@ -18,6 +20,7 @@ WRITE_GRACE = 2.0
 """Seconds that a durable append may take when its partition is reassigned."""
 
 _SLACK = 64
+_TRIGGER = attrgetter("trigger_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,11 @@ class PartitionJobs:
         self._running: set[asyncio.Task[None]] = set()
         self._writing: set[asyncio.Task[None]] = set()
         self._pending: dict[str, PendingJob] = {}
-        self._by_replay_point = LazyMinHeap(self._pending, lambda job: job.replay_point.offset)
+        self._by_replay_point = LazyMinHeap(self._pending, attrgetter("replay_point.offset"))
         self._by_evaluator: dict[str, dict[str, PendingJob]] = {}
         self._by_trigger: dict[str, LazyMinHeap] = {}
         self._immediate: dict[str, PendingJob] = {}  # those that do not wait for batches
-        self._immediate_by_trigger = LazyMinHeap(self._immediate, lambda job: job.trigger_offset)
+        self._immediate_by_trigger = LazyMinHeap(self._immediate, _TRIGGER)
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -85,12 +88,12 @@ class PartitionJobs:
         A monitor that is not the first to use its evaluator may once have been: its older evaluations have the id of
         the first.
         """
-        return any(
-            job.evaluation_id in self._pending
-            or job.evaluation_id in self.ledger
-            or (job.assignment.monitor != "" and monitor_key(job.first_id, job.monitor.name) in self.ledger)
-            for job in jobs
-        )
+        for job in jobs:
+            if job.evaluation_id in self._pending or job.evaluation_id in self.ledger:
+                return True
+            if job.assignment.monitor and monitor_key(job.first_id, job.monitor.name) in self.ledger:
+                return True
+        return False
 
     async def submit(self, *jobs: Job, resumed: bool = False) -> None:
         """Start a job that is not known, or the jobs of a pack, which take one slot and ask their judge together.
@@ -104,7 +107,7 @@ class PartitionJobs:
             self._begin(small, None)
             self._defer(small, self.deferred, has_room=self.deferred.admit(small, resumed=resumed))
             return
-        bulkhead, size = self.dispatcher.bulkheads.of(jobs[0].judge_name), max(job.size for job in jobs)
+        bulkhead, size = self.dispatcher.bulkheads[jobs[0].judge_name], max(map(attrgetter("size"), jobs))
         self._begin(jobs, bulkhead)
         try:
             await bulkhead.acquire(size)
@@ -116,7 +119,7 @@ class PartitionJobs:
         task = self.task_group.create_task(self._run(jobs, bulkhead))
         self._job_tasks.add(task)
         # A task cancelled before its start has no `finally`.
-        task.add_done_callback(lambda task: self._release(task, jobs, size, bulkhead))
+        task.add_done_callback(partial(self._end, jobs, partial(bulkhead.release, size)))
         if bulkhead.busy:
             await asyncio.sleep(0)  # let the jobs run: a long delivery must not starve them
 
@@ -124,28 +127,23 @@ class PartitionJobs:
         for job in jobs:
             if job.happened_at is None:  # only live traffic tells whether an evaluator is stale
                 self.outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
-            self._add_pending(
-                job.evaluation_id,
-                PendingJob(job.replay_point, job.trigger_offset, bulkhead, job.assignment.evaluator.name),
-            )
+            name, evaluator = job.evaluation_id, job.assignment.evaluator.name
+            self._pending[name] = pending = PendingJob(job.replay_point, job.trigger_offset, bulkhead, evaluator)
+            self._by_replay_point.add(name, pending)
+            same = self._by_evaluator.setdefault(evaluator, {})
+            same[name] = pending
+            if evaluator not in self._by_trigger:
+                self._by_trigger[evaluator] = LazyMinHeap(same, _TRIGGER)
+            self._by_trigger[evaluator].add(name, pending)
+            if bulkhead is not None:
+                self._immediate[name] = pending
+                self._immediate_by_trigger.add(name, pending)
 
     def _defer(self, jobs: Sequence[Job], deferred: DeferredEvaluations, *, has_room: bool) -> None:
         task = self.task_group.create_task(self._run_deferred(jobs, deferred, has_room=has_room))
         self._job_tasks.add(task)
         self._deferred_tasks.add(task)
-        task.add_done_callback(lambda task: self._release_deferred(task, jobs, deferred))
-
-    def _add_pending(self, name: str, job: PendingJob) -> None:
-        self._pending[name] = job
-        self._by_replay_point.add(name, job)
-        same = self._by_evaluator.setdefault(job.evaluator, {})
-        same[name] = job
-        if job.evaluator not in self._by_trigger:
-            self._by_trigger[job.evaluator] = LazyMinHeap(same, lambda job: job.trigger_offset)
-        self._by_trigger[job.evaluator].add(name, job)
-        if job.bulkhead is not None:
-            self._immediate[name] = job
-            self._immediate_by_trigger.add(name, job)
+        task.add_done_callback(partial(self._end, jobs, partial(deferred.leave, jobs)))
 
     def _remove_pending(self, name: str) -> None:
         job = self._pending.pop(name)
@@ -190,19 +188,14 @@ class PartitionJobs:
             if job.assignment.sharers:
                 self.dispatcher.verdicts.note(job.evaluation_id, evaluation_to_json(evaluation))
             self._remove_pending(job.evaluation_id)  # not in a `finally`: a cancelled job keeps the low watermark
-            self._count_outcome(evaluation)
+            self.outcomes.count_evaluation(
+                evaluation.monitor, evaluation.evaluator, evaluation.outcome, evaluation.reason_code
+            )
             if self.on_evaluated is not None:
                 self.on_evaluated(job, evaluation)
 
-    def _release(self, task: asyncio.Task[None], jobs: Sequence[Job], size: int, bulkhead: Bulkhead) -> None:
-        bulkhead.release(size)
-        self._end(task, jobs)
-
-    def _release_deferred(self, task: asyncio.Task[None], jobs: Sequence[Job], deferred: DeferredEvaluations) -> None:
-        deferred.leave(jobs)
-        self._end(task, jobs)
-
-    def _end(self, task: asyncio.Task[None], jobs: Sequence[Job]) -> None:
+    def _end(self, jobs: Sequence[Job], release: Callable[[], None], task: asyncio.Task[None]) -> None:
+        release()
         for tasks in (self._job_tasks, self._deferred_tasks, self._running, self._writing):
             tasks.discard(task)
         for job in jobs:
@@ -211,11 +204,6 @@ class PartitionJobs:
 
     def _count_reassigned(self, job: Job) -> None:
         self.outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, "reassigned")
-
-    def _count_outcome(self, evaluation: Evaluation) -> None:
-        self.outcomes.count_evaluation(
-            evaluation.monitor, evaluation.evaluator, evaluation.outcome, evaluation.reason_code
-        )
 
     async def drain(self, grace: float) -> None:
         """Give all jobs `grace` seconds to end, those that wait for a slot, too. Jobs that wait for batches can wait

@@ -115,7 +115,7 @@ async def test_a_partition_waits_for_a_job_that_lies_too_many_records_back() -> 
         return bulkhead.slot(None)
 
     dispatcher = SimpleNamespace(
-        bulkheads=SimpleNamespace(of=lambda _name: slots),
+        bulkheads={"j": slots},
         verdicts=SharedVerdicts(),
         slot=slot,
         confirm=certain,
