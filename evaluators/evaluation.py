@@ -64,9 +64,9 @@ class Result:
     """
 
     outcome: Outcome
-    judge: JudgeStamp | None
-    usage: Usage | None
-    cost_usd: float | None
+    judge: JudgeStamp | None = None
+    usage: Usage | None = None
+    cost_usd: float | None = None
     started_at: datetime
     ended_at: datetime
 

@@ -116,7 +116,7 @@ class EvaluationGuardrails:
                 seen_by_auditor = redacted.visible_to(judge.evaluator or evaluator)
         except RedactionFailed as error:
             failure = Failure(type="redaction_failed", message=f"not evaluated: {error}")
-            return Result(outcome=failure, judge=None, usage=None, cost_usd=None, started_at=started, ended_at=now())
+            return Result(outcome=failure, started_at=started, ended_at=now())
         if isinstance(judge, Audited):
             result = await evaluate_audited(evaluator, case, judge, seen_by_auditor, now=now, skip_unseen=skip_unseen)
             judge = judge.judge

@@ -145,19 +145,23 @@ class RecentIds:
         return False
 
 
-class ExportFold:
-    """One partition's way to one exporter. It has no state that a restart would miss."""
+class _StatelessFold:
+    """A fold without state that a restart would miss."""
 
     due_at = None
     low_watermark = None
     metadata = ""
 
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        """Nothing: what was delivered is out."""
+
+
+class ExportFold(_StatelessFold):
+    """One partition's way to one exporter."""
+
     def __init__(self, stage: ExportStage) -> None:
         self._stage = stage
         self._seen = RecentIds()
-
-    async def replay(self, records: Sequence[StoredRecord]) -> None:
-        """Nothing: what was delivered is out."""
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Export new evaluations; returns when they are out, however long the destination takes."""
@@ -240,19 +244,12 @@ class FeedbackExport:
             self.telemetry.drop("export", DropReason.FEEDBACK_REJECTED, rejected)
 
 
-class FeedbackExportFold:
-    """One partition's way to one exporter. It has no state that a restart would miss."""
-
-    due_at = None
-    low_watermark = None
-    metadata = ""
+class FeedbackExportFold(_StatelessFold):
+    """One partition's way of feedback to one exporter."""
 
     def __init__(self, export: FeedbackExport) -> None:
         self._export = export
         self._seen = RecentIds()
-
-    async def replay(self, records: Sequence[StoredRecord]) -> None:
-        """Nothing: what was delivered is out."""
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Export what has joined; returns when it is out, however long the destination takes."""

@@ -163,10 +163,6 @@ class EndpointLimiter:
                 place.set_result(None)
                 return
 
-    def record_success(self) -> None:
-        """A question was answered."""
-        self.limiter.record_success()
-
     def record_rejection(self, error: JudgeUnavailable) -> None:
         """A question was refused for now."""
         self.limiter.record_rejection(error.retry_after, self.clock())
@@ -191,7 +187,7 @@ class RateLimited(JudgeWrapper):
         try:
             verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
             used = verdict.usage.input_tokens + verdict.usage.output_tokens or None
-            self._endpoint.record_success()
+            self._endpoint.limiter.record_success()
         except BreakerOpen:
             used = 0.0  # nothing went out
             raise

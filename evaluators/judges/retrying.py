@@ -70,18 +70,24 @@ class Retrying(JudgeWrapper):
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask until there is an answer, a refusal, no attempt left or no time left."""
         give_up = self._clock() + self._settings.deadline
-        failed = _FailedAttempts()
+        failed, cost_usd, isolated = Usage(), None, 0
         attempt = 1
         while True:
             try:
                 verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
-                return failed.added_to(verdict)
             except JudgeError as error:
-                failed.add(error)
-                wait = None if failed.isolated >= self._settings.isolated_attempts else self._wait(attempt, error)
+                failed += error.usage
+                cost_usd = error.cost_usd if cost_usd is None else cost_usd + (error.cost_usd or 0.0)
+                isolated += error.isolated and isinstance(error, NoCompletion | JudgeDenied)
+                wait = None if isolated >= self._settings.isolated_attempts else self._wait(attempt, error)
                 if attempt >= self._settings.attempts or wait is None or self._clock() + wait > give_up:
-                    error.usage, error.cost_usd = failed.usage, failed.cost_usd
+                    error.usage, error.cost_usd = failed, cost_usd
                     raise
+            else:
+                if not failed.calls:
+                    return verdict
+                whole_cost = None if verdict.cost_usd is None else verdict.cost_usd + (cost_usd or 0.0)
+                return replace(verdict, usage=verdict.usage + failed, cost_usd=whole_cost)
             await self._sleep(wait)
             attempt += 1
 
@@ -91,25 +97,3 @@ class Retrying(JudgeWrapper):
             return None
         ceiling = min(self._settings.longest_wait, self._settings.first_wait * 2 ** min(attempt - 1, _DOUBLINGS))
         return (getattr(error, "retry_after", None) or 0.0) + self._uniform(0.0, ceiling)
-
-
-class _FailedAttempts:
-    """The usage and cost of failed attempts."""
-
-    def __init__(self) -> None:
-        self.usage = Usage()
-        self.cost_usd: float | None = None
-        self.isolated = 0
-
-    def add(self, error: JudgeError) -> None:
-        self.usage = self.usage + error.usage
-        self.isolated += error.isolated and isinstance(error, NoCompletion | JudgeDenied)
-        if error.cost_usd is not None:
-            self.cost_usd = (self.cost_usd or 0.0) + error.cost_usd
-
-    def added_to(self, verdict: Verdict[R]) -> Verdict[R]:
-        """The verdict with the usage and cost of the failed attempts added."""
-        if not self.usage.calls:
-            return verdict
-        cost = None if verdict.cost_usd is None else verdict.cost_usd + (self.cost_usd or 0.0)
-        return replace(verdict, usage=verdict.usage + self.usage, cost_usd=cost)

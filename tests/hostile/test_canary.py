@@ -113,7 +113,7 @@ async def test_a_twin_is_paid_from_the_budget_and_left_out_beyond_its_cap(usd_pe
         replay_point=ReplayPoint(0),
         trigger_offset=0,
     )
-    evaluation = await dispatcher.execute(job, 0)
+    (evaluation,) = await dispatcher.execute([job], 0)
     await guards.wait()
 
     assert evaluation.cost_usd == 0.01

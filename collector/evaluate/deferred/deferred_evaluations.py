@@ -149,7 +149,7 @@ class DeferredEvaluations:
 
     async def shed(self, jobs: Sequence[Job]) -> Sequence[Evaluation]:
         """Skip them, as there is no room."""
-        return [await self.dispatcher.execute(job, self.partition, has_slot=False) for job in jobs]
+        return await self.dispatcher.execute(jobs, self.partition, has_slot=False)
 
     async def make(self, jobs: Sequence[Job]) -> Sequence[Evaluation]:
         """Make an evaluation that was admitted, or those of a pack, however long that takes."""
@@ -158,7 +158,7 @@ class DeferredEvaluations:
         reservations = [self.dispatcher.deferred_reservation(job, self.partition, granted=was_sent) for job in jobs]
 
         async def run() -> Sequence[Evaluation]:
-            return await self.dispatcher.execute_together(jobs, self.partition, reservations=reservations)
+            return await self.dispatcher.execute(jobs, self.partition, reservations=reservations)
 
         try:
             made = await self._until_made(jobs, run)

@@ -240,39 +240,7 @@ class Dispatcher:
             return nullcontext(True)
         return bulkhead.slot(self.queue_timeout(jobs[0]))
 
-    async def execute_together(
-        self,
-        jobs: Sequence[Job],
-        partition: int,
-        *,
-        has_slot: bool = True,
-        reservations: Sequence[Reservation] | None = None,
-    ) -> Sequence[Evaluation]:
-        """Execute a job, or those that are one pack."""
-        if jobs[0].pack is not None:
-            return await self.execute_pack(jobs, partition, has_slot=has_slot, reservations=reservations)
-        reservation = None if reservations is None else reservations[0]
-        return [await self.execute(jobs[0], partition, has_slot=has_slot, reservation=reservation)]
-
     async def execute(
-        self, job: Job, partition: int, *, has_slot: bool = True, reservation: Reservation | None = None
-    ) -> Evaluation:
-        """Evaluate, or skip with a reason. A job that got no slot in time is shed."""
-        case = job.case()
-        if (verdict := self.verdicts.known(job)) is not None:
-            return repeated(job, case, verdict)
-        reservation = reservation or self._reservation(job, partition)
-        reason = SkipReason.SHED.text() if not has_slot else self._decide(job, reservation)
-        while reason == _WAITS:  # most of what is reserved may be freed again: before the first cost it is a guess
-            await _settled(reservation)
-            reason = self._decide(job, reservation)
-        if reason is None:
-            result = await self._evaluate(job, case, reservation)
-        else:
-            result = self._skipped(reason)
-        return evaluation_of(job, case, result)
-
-    async def execute_pack(
         self,
         jobs: Sequence[Job],
         partition: int,
@@ -280,37 +248,39 @@ class Dispatcher:
         has_slot: bool = True,
         reservations: Sequence[Reservation] | None = None,
     ) -> list[Evaluation]:
-        """The same for jobs that are one pack: of one subject, with one judge, whose questions go out together.
+        """Evaluate a job, or those that are one pack, or skip with a reason. Jobs that got no slot in time are shed.
 
-        If a budget leaves money for some of them, these go first, and the others once those are paid.
+        If a budget leaves money for some of a pack, these go first, and the others once those are paid.
         """
         case = jobs[0].case()
         reservations = reservations or [self._reservation(job, partition) for job in jobs]
-        verdicts = [self.verdicts.known(job) for job in jobs]
-        open_numbers = [number for number, verdict in enumerate(verdicts) if verdict is None]
-        results: dict[int, Result] = {}
-        if not has_slot:
-            results = {number: self._skipped(SkipReason.SHED.text()) for number in open_numbers}
-        while todo := [number for number in open_numbers if number not in results]:
-            decisions = {number: self._decide(jobs[number], reservations[number]) for number in todo}
-            results |= {
-                number: self._skipped(reason) for number, reason in decisions.items() if reason not in (None, _WAITS)
-            }
-            if granted := [number for number, reason in decisions.items() if reason is None]:
-                made = await self._evaluate_pack(
-                    [jobs[number] for number in granted], case, [reservations[number] for number in granted]
-                )
-                results |= zip(granted, made, strict=True)
-            elif waiting := [number for number, reason in decisions.items() if reason == _WAITS]:
+        ended: dict[int, Evaluation] = {}
+        while len(ended) < len(jobs):
+            granted: list[int] = []
+            waiting: list[int] = []
+            for number, job in enumerate(jobs):
+                if number in ended:
+                    continue
+                if (verdict := self.verdicts.known(job)) is not None:
+                    ended[number] = repeated(job, case, verdict)
+                    continue
+                reason = self._decide(job, reservations[number]) if has_slot else SkipReason.SHED.text()
+                if reason is not None and reason != _WAITS:
+                    ended[number] = evaluation_of(job, case, self._unasked(Skipped(reason=reason)))
+                else:
+                    (granted if reason is None else waiting).append(number)
+            if granted:
+                made = [jobs[number] for number in granted]
+                results = await self._evaluate(made, case, [reservations[number] for number in granted])
+                for number, job, result in zip(granted, made, results, strict=True):
+                    ended[number] = evaluation_of(job, case, result)
+            elif waiting:  # most of what is reserved may be freed again: before the first cost it is a guess
                 await _settled(reservations[waiting[0]])
-        return [
-            evaluation_of(job, case, results[number]) if verdict is None else repeated(job, case, verdict)
-            for number, (job, verdict) in enumerate(zip(jobs, verdicts, strict=True))
-        ]
+        return [ended[number] for number in range(len(jobs))]
 
-    def _skipped(self, reason: str) -> Result:
-        moment, skipped = self._now(), Skipped(reason=reason)
-        return Result(outcome=skipped, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
+    def _unasked(self, outcome: Skipped | Failure) -> Result:
+        moment = self._now()
+        return Result(outcome=outcome, started_at=moment, ended_at=moment)
 
     async def write(
         self, evaluations: Sequence[Evaluation], partition: int, since: int, epoch: int | None = None
@@ -357,29 +327,7 @@ class Dispatcher:
             return SkipReason.OVER_BUDGET.text()
         return _WAITS
 
-    async def _evaluate(self, job: Job, case: Turn | Conversation, reservation: Reservation) -> Result:
-        cost: float | None = None
-        place = self._guard.known_place(f"evaluation {job.evaluation_id}")
-        try:
-            if place.is_fatal(job.trigger_offset):
-                return self._left_out(job)
-            running = self._guardrails.run(
-                job.assignment.evaluator,
-                case,
-                job.judge,
-                now=self._now,
-                reservation=reservation,
-                skip_unseen=job.monitor.skip_unseen,
-            )
-            with judging(job.evaluation_id, _trace_of(job, case)):
-                result = await place.drive(job.trigger_offset, job.trigger_offset, running)
-            cost = charge_of(result, job)
-        finally:
-            place.close()
-            reservation.settle(cost)
-        return result
-
-    async def _evaluate_pack(
+    async def _evaluate(
         self, jobs: Sequence[Job], case: Turn | Conversation, reservations: Sequence[Reservation]
     ) -> list[Result]:
         first = jobs[0]
@@ -400,9 +348,12 @@ class Dispatcher:
                 )
                 for job, reservation in zip(jobs, reservations, strict=True)
             ]
-            running = run_pack(first.judge, runs)
             with judging(first.evaluation_id, _trace_of(first, case)):
-                results = await place.drive(first.trigger_offset, first.trigger_offset, running)
+                drive = partial(place.drive, first.trigger_offset, first.trigger_offset)
+                if first.pack is None:
+                    results = [await drive(runs[0](first.judge))]
+                else:
+                    results = await drive(run_pack(first.judge, runs))
             costs = [charge_of(result, job) for result, job in zip(results, jobs, strict=True)]
         finally:
             place.close()
@@ -414,9 +365,7 @@ class Dispatcher:
         """The failure of an evaluation in which the process ended again and again."""
         why = str(self._guard.error("evaluation"))
         logger.error("%s of a turn or conversation is left out: %s", job.assignment.evaluator.name, why)
-        moment = self._now()
-        outcome = Failure(type="process_ended", message=why)
-        return Result(outcome=outcome, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
+        return self._unasked(Failure(type="process_ended", message=why))
 
 
 def _trace_of(job: Job, case: Turn | Conversation) -> str | None:

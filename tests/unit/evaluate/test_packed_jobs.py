@@ -194,7 +194,7 @@ async def test_a_budget_that_admits_some_of_a_pack(usd: float, questions: list[i
         budget=budget,
         clocks=Clocks(seconds=lambda: 1.0),
     )
-    ended = await asyncio.wait_for(dispatcher.execute_pack(jobs_of(monitor), 0), 30)
+    ended = await asyncio.wait_for(dispatcher.execute(jobs_of(monitor), 0), 30)
     assert [each.reason for each in ended] == reasons
     assert [len(each.prompt.questions) for each in judge.questions] == questions  # type: ignore[attr-defined]
 
@@ -207,13 +207,13 @@ async def test_a_pack_without_a_slot_is_shed() -> None:
         limits=BulkheadLimits(slots=1),
         clocks=Clocks(seconds=lambda: 1.0),
     )
-    ended = await dispatcher.execute_pack(jobs_of(packed(judge)), 0, has_slot=False)
+    ended = await dispatcher.execute(jobs_of(packed(judge)), 0, has_slot=False)
     assert [each.reason for each in ended] == ["shed"] * 3
     assert judge.questions == []
 
 
 async def ended_by(dispatcher: Dispatcher, jobs: list[Job]) -> list[Evaluation]:
-    return await asyncio.wait_for(dispatcher.execute_pack(jobs, 0), 30)
+    return await asyncio.wait_for(dispatcher.execute(jobs, 0), 30)
 
 
 async def test_a_pack_redacts_its_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:

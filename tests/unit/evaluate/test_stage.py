@@ -464,7 +464,7 @@ async def test_a_clock_that_is_set_sheds_nothing_and_frees_no_budget() -> None:
         nonlocal wall, passed
         passed += 1.0
         wall += 7200.0
-        return (await dispatcher.execute(job, 0)).reason
+        return (await dispatcher.execute([job], 0))[0].reason
 
     assert [await reason(number) for number in range(4)] == [None, None, "over_budget", "over_budget"]
 
@@ -492,7 +492,7 @@ async def test_a_small_budget_is_spent_to_its_cap_whatever_was_guessed_of_the_co
         )
         for number in range(18)
     ]
-    ended = await asyncio.gather(*(dispatcher.execute(job, 0) for job in jobs))
+    ended = [made for (made,) in await asyncio.gather(*(dispatcher.execute([job], 0) for job in jobs))]
     assert [each.reason or each.outcome for each in ended].count("scored") == scored
     spent = budget.used_fraction("m", 1.0, with_reserved=False)
     assert spent <= 1.0 + cost / 0.012

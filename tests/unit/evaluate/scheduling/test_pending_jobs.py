@@ -119,7 +119,7 @@ async def test_a_partition_waits_for_a_job_that_lies_too_many_records_back() -> 
         verdicts=SharedVerdicts(),
         slot=slot,
         confirm=certain,
-        execute_together=execute,
+        execute=execute,
         write=write,
     )
     named = SimpleNamespace(name="m", evaluator=SimpleNamespace(name="e"), sharers=())
