@@ -34,9 +34,9 @@ class OutcomeCounter:
 
     _telemetry: Telemetry | None = None
 
-    def _count(self, counted: series.Series, *labels: str, number: int = 1) -> None:
+    def _count(self, metric: series.Series, *labels: str, number: int = 1) -> None:
         if self._telemetry is not None:
-            self._telemetry.counter(counted, *labels).inc(number)
+            self._telemetry.counter(metric, *labels).inc(number)
 
     def count_turn(self, monitor: str, outcome: TurnOutcome, number: int = 1) -> None:
         """Count what a monitor did with a turn, or several; "" for no monitor."""
