@@ -19,7 +19,7 @@ def missing_reason(draft: TurnDraft, losses: Losses = NO_LOSSES) -> Incomplete |
         return "redacted"
     if is_scaffolding(draft.question) or is_scaffolding(draft.answer):
         return "scaffolding"
-    last, enclosing_span = draft.last, draft.enclosing_span
+    last, enclosing_span = draft.calls[-1] if draft.calls else None, draft.enclosing_span
     calls = [last.call] if last else []
     spans = [parsed_span.span for parsed_span in last.parsed_spans] if last else []
     if enclosing_span is not None:

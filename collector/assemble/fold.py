@@ -19,6 +19,7 @@ from collector.errors import BadInput
 from collector.link.turn_router import RoutedRecord, TurnRouter
 from collector.logs.journal.guard import GuardedPlace
 from collector.logs.log import (
+    TICK,
     Committed,
     Log,
     Record,
@@ -198,18 +199,19 @@ class AssembleFold:
         self, record: StoredRecord, on_bad: Callable[[StoredRecord, BadInput], None]
     ) -> Iterator[tuple[OpenTrace, CloseReason]]:
         yield from self._open.advance(record.timestamp)
-        if record.is_tick:
+        if record.headers == TICK:
             return
         try:
             piece = parse_piece(record)
         except BadInput as error:
             on_bad(record, error)
             return
-        yield from self._open.add((record.key or b"").decode("ascii"), piece, record.number, record.timestamp)
+        yield from self._open.add((record.key or b"").decode("ascii"), piece, piece.offset, record.timestamp)
 
     def _close(self, trace: OpenTrace, reason: CloseReason) -> Sequence[RoutedRecord]:
         """The turns of a trace that was just closed, without those emitted before."""
         is_fatal = self._traces.is_fatal(trace.position)  # the process ended in it again and again
+        tenant = tenant_in_key(trace.trace_id)
         may_stay_unread = reason in {"quiet", "age"} and not self._assembler.agent_runs and self._router.selects
         if trace.unread_closings == [1] and trace.emitted is None and not is_fatal:
             noted = self._find_noted_turn(trace, trace.pieces[0], may_stay_unread)
@@ -223,8 +225,8 @@ class AssembleFold:
         selects = may_stay_unread and not trace.may_have_turns
         if trace.unread_closings:
             self._read_earlier_closings(trace)
-        assembly = self._assemble(trace, last, selects=selects)
-        self._examine(trace, last, assembly)
+        assembly = self._assemble(trace, last, tenant, selects=selects)
+        self._examine(trace, last, tenant, assembly)
         for dialect, number in assembly.spans.items():
             self._counts.spans[dialect] += number
         if assembly.at_a_glance:
@@ -262,14 +264,14 @@ class AssembleFold:
         self._counts.turns[noted.dialect, *UNWANTED] += 1
         return [RoutedRecord(made.record, unwanted=self._router.selects)]
 
-    def _examine(self, trace: OpenTrace, pieces: int, assembly: Assembly) -> None:
+    def _examine(self, trace: OpenTrace, pieces: int, tenant: str, assembly: Assembly) -> None:
         is_read = False
         for turn in map(_TURN, assembly.turns):
             is_read = is_read or turn.error is not None or turn.incomplete in {None, "unwanted"}
         if is_read:
             self._ids.see(trace.trace_id, [turn.turn.conversation_id for turn in assembly.turns])
         watch = self._ids if is_read else self._unread
-        if not watch.is_due(trace.last_at) or (is_read and tenant_in_key(trace.trace_id)):
+        if not watch.is_due(trace.last_at) or (is_read and tenant):
             return  # a tenant's ids are others in its turns
         try:
             with self._traces.slot.at(trace.position):
@@ -281,14 +283,13 @@ class AssembleFold:
         """Find the turns that the trace emitted at earlier closings, before a restart."""
         numbers, trace.unread_closings = trace.unread_closings, []
         for number in numbers if not self._traces.is_fatal(trace.position) else ():
-            assembly = self._assemble(trace, number)
+            assembly = self._assemble(trace, number, tenant_in_key(trace.trace_id))
             _find_new_turns(assembly, trace)
             for _ in _find_new_feedback(assembly, trace):
                 pass
 
-    def _assemble(self, trace: OpenTrace, pieces: int, *, selects: bool = False) -> Assembly:
+    def _assemble(self, trace: OpenTrace, pieces: int, tenant: str, *, selects: bool = False) -> Assembly:
         """The turns of a trace's first pieces. If the stage `selects`, one whose turn is unwanted may stay unread."""
-        tenant = tenant_in_key(trace.trace_id)
 
         def is_wanted(turn: Turn) -> bool:
             return self._router.is_wanted(in_tenant(turn, tenant))

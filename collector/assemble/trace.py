@@ -377,7 +377,7 @@ class Assembler:
         for draft in drafts:
             split_question(draft, hints)
             turns.append(builder.build(draft, passages.find(draft, previous_end)))
-            previous_end = draft.end
+            previous_end = draft.end if len(drafts) > 1 else 0
         return turns
 
 

@@ -114,7 +114,7 @@ class TurnBuilder:
             dialect=call.dialect,
             model=_as_name(call.model),
             user_id=user,
-            started_at=to_datetime(around.span.start if around is not None else draft.start),
+            started_at=to_datetime(around.span.start if around is not None else draft.calls[0].span.start),
             ended_at=to_datetime(around.span.end if around is not None else draft.end),
             system_prompt=system,
             history=history,
@@ -230,8 +230,7 @@ class TurnBuilder:
         The draft's own spans come first, then their ancestors, nearest first.
         """
         sources: list[tuple[Span | Call, str]] = []
-        last = draft.last
-        own_spans = last.parsed_spans if last else ()
+        own_spans = draft.calls[-1].parsed_spans if draft.calls else ()
         for own, call in (*own_spans, draft.enclosing_span) if draft.enclosing_span else own_spans:
             if call.conversation_id is not None or call.user_id is not None:
                 sources.append((call, own.scope))
@@ -284,7 +283,7 @@ def _find_only(identities: Iterable[ConversationAndUser]) -> ConversationAndUser
 
 def _find_main_span(draft: TurnDraft) -> tuple[Span, Call]:
     """Find the span that the turn is about: the model call with the answer, else the enclosing span."""
-    last = draft.last
+    last = draft.calls[-1] if draft.calls else None
     if last is not None and (draft.final is not None or draft.enclosing_span is None):
         return last.span, last.call
     if draft.enclosing_span is None:
@@ -298,7 +297,7 @@ def _find_main_span(draft: TurnDraft) -> tuple[Span, Call]:
 def _split_history(draft: TurnDraft) -> tuple[str | None, tuple[Message, ...]]:
     """Split the messages before the question into system prompt and history, from the call with most of them."""
     calls = draft.calls
-    fullest = max(calls, key=_QUESTION_INDEX) if len(calls) > 1 else draft.last
+    fullest = max(calls, key=_QUESTION_INDEX) if calls else None
     systems = [call.call.system for call in calls if call.call.system]
     messages: Sequence[ChatMessage] = (fullest.call.input or ())[: max(fullest.question_index, 0)] if fullest else ()
     enclosing_call = draft.enclosing_span.call if draft.enclosing_span else None

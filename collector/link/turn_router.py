@@ -105,7 +105,7 @@ class TurnRouter:
             if common is not None and has_no_conversation(turn, self._services):
                 routed.append(RoutedRecord(Record(common, turn_to_json(turn)), unlinked=True))
                 continue
-            named = with_conversation(turn)
+            named = turn if turn.conversation_id else with_conversation(turn)
             key, unread = turn_key(named), named.incomplete == "unwanted"
             if not unread and self._wants(named, key):
                 routed.append(RoutedRecord(Record(key, turn_to_json(named))))

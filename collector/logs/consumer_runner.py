@@ -160,7 +160,8 @@ class PartitionFeed:
         """The stage's own fold, inside of those that wrap it: it is asked again and again whether it is due."""
         self._delivering = False
         self._state: Committed | None = None
-        self._tick_until = 0.0
+        self.tick_until = 0.0
+        """No tick is appended until then: the last one was not delivered yet, or counts as lost."""
         self._delivered_time = -math.inf
         """The time that the last record has brought (s since the epoch)."""
         self._backoff = Backoff(cap=min(1.0, timing.patience / 10), deadline=timing.patience, clock=timing.clock)
@@ -213,20 +214,12 @@ class PartitionFeed:
 
         A record brings the time, as a tick does: within a tick's interval after one there is none.
         """
-        if self._stateful is None or not self._replayed or not self._stream.waiting or now < self._tick_until:
+        if self._stateful is None or not self._replayed or not self._stream.waiting or now < self.tick_until:
             return False
         if now - self._delivered_time < self._timing.tick_interval:
             return False
         due_at = self._stateful.due_at
         return due_at is not None and due_at <= now
-
-    def tick_appended(self, now: float) -> None:
-        """A tick is being appended: no second one until it was delivered, or counts as lost."""
-        self._tick_until = now + TICK_PATIENCE
-
-    def tick_failed(self, now: float) -> None:
-        """The tick was not appended; the next attempt is in a second."""
-        self._tick_until = now + 1.0
 
     async def _process(self, fold: Fold, batch: Batch) -> None:
         self._delivering = True
@@ -243,23 +236,23 @@ class PartitionFeed:
             await self._confirm()
             await fold.deliver(records)
             self._delivered_time = records[-1].timestamp
-            if self._tick_until:
-                self._adjust_ticks(fold, records)
+            if self.tick_until:
+                self._adjust_ticks(records)
         self._offset = max(self._offset, batch.end_offset)
         self._delivering = False
         self._update_state()
 
-    def _adjust_ticks(self, fold: Fold, records: Sequence[StoredRecord]) -> None:
+    def _adjust_ticks(self, records: Sequence[StoredRecord]) -> None:
         """Allow the next tick once this one was delivered; if the log's clock is behind ours, when it has caught up.
 
         Otherwise every tick would come too early, and a new one would be appended at each check. Work that is due later
         by our clock, too, holds no tick up: records may come that are due before.
         """
-        ticks = [record for record in records if record.is_tick]
-        if ticks:
-            now, due_at = self._timing.clock(), fold.due_at
+        ticks = [record for record in records if record.headers == TICK]
+        if ticks and self._stateful is not None:
+            now, due_at = self._timing.clock(), self._stateful.due_at
             behind = due_at - ticks[-1].timestamp if due_at is not None and due_at <= now else 0.0
-            self._tick_until = now + min(behind, TICK_PATIENCE) if behind > 0.0 else 0.0
+            self.tick_until = now + min(behind, TICK_PATIENCE) if behind > 0.0 else 0.0
 
     def _update_state(self) -> None:
         if self._stateful is None or self._delivering or not self._replayed:
@@ -360,20 +353,18 @@ class ConsumerRunner:
             await asyncio.sleep(self._timing.tick_interval)
             now = self._timing.clock()
             due = [feed for feed in self._feeds.values() if feed.is_due(now)]
-            if due:
-                await self._tick(due, now, append)
-
-    async def _tick(self, due: Sequence[PartitionFeed], now: float, append: Append) -> None:
-        for feed in due:
-            feed.tick_appended(now)
-        try:
-            await append([Record(None, b"", TICK, feed.partition) for feed in due])
-        except LogUnavailable as error:
-            self._ticking.failed(error)
+            if not due:
+                continue
             for feed in due:
-                feed.tick_failed(now)
-        else:
-            self._ticking.succeeded()
+                feed.tick_until = now + TICK_PATIENCE
+            try:
+                await append([Record(None, b"", TICK, feed.partition) for feed in due])
+            except LogUnavailable as error:
+                self._ticking.failed(error)
+                for feed in due:
+                    feed.tick_until = now + 1.0
+            else:
+                self._ticking.succeeded()
 
 
 async def consume_all(following: ConsumerRunner, feeds: Sequence[PartitionFeed]) -> None:

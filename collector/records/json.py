@@ -3,7 +3,8 @@
 A validation error says where the first problem is and what is required there, without the value itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import ValidationError
@@ -18,13 +19,36 @@ from evaluators.results import Evaluation, Label
 T = TypeVar("T")
 
 
-def turn_to_json(turn: Turn) -> bytes:
-    """Write a turn as one line of JSON, without the line's end.
+def _to_json(record: object) -> bytes:
+    try:
+        return to_json(record)
+    except TypeError as error:  # its message says what kind of thing it is, and nothing of the content
+        raise BadInput(f"cannot be written as JSON: {error}") from None
 
-    Raises:
-        BadInput: it holds what JSON has no room for: a number beyond 64 bits, half a character, a nesting of hundreds.
-    """
-    return _to_json(turn)
+
+def _from_json(data: bytes | str, kind: type[T]) -> T:
+    try:
+        return from_json(data, kind)
+    except ValidationError as error:
+        raise BadInput(describe_error(error, kind)) from None
+
+
+turn_to_json: Callable[[Turn], bytes] = _to_json
+"""Writes a turn as one line of JSON, without the line's end.
+
+Raises BadInput if it holds what JSON has no room for: a number beyond 64 bits, half a character, a nesting of hundreds.
+"""
+conversation_to_json: Callable[[Conversation], bytes] = _to_json
+evaluation_to_json: Callable[[Evaluation], bytes] = _to_json
+label_to_json: Callable[[Label], bytes] = _to_json
+turn_fields_to_json: Callable[[Mapping[str, Any]], bytes] = _to_json
+"""Writes a turn of which only these fields are there, and are to be written, in the order of a turn's."""
+
+turn_from_json: Callable[[bytes | str], Turn] = partial(_from_json, kind=Turn)
+"""Reads a turn. Raises BadInput, which names the path of what is wrong, not its content."""
+conversation_from_json: Callable[[bytes | str], Conversation] = partial(_from_json, kind=Conversation)
+evaluation_from_json: Callable[[bytes | str], Evaluation] = partial(_from_json, kind=Evaluation)
+label_from_json: Callable[[bytes | str], Label] = partial(_from_json, kind=Label)
 
 
 def turn_content_to_json(turn: Turn) -> bytes:
@@ -32,50 +56,6 @@ def turn_content_to_json(turn: Turn) -> bytes:
     plain = to_dict(turn)
     plain.pop("history", None)
     return _to_json(plain | {"turn_id": "", "conversation_id": None})
-
-
-def turn_fields_to_json(fields: Mapping[str, Any]) -> bytes:
-    """Write a turn of which only these fields are there, and are to be written, in the order of a turn's."""
-    return _to_json(fields)
-
-
-def turn_from_json(data: bytes | str) -> Turn:
-    """Read a turn.
-
-    Raises:
-        BadInput: it is not one; names the path of what is wrong, not its content.
-    """
-    return _from_json(data, Turn)
-
-
-def conversation_to_json(conversation: Conversation) -> bytes:
-    """Write a conversation as one line of JSON, without the line's end."""
-    return _to_json(conversation)
-
-
-def conversation_from_json(data: bytes | str) -> Conversation:
-    """Read a conversation. Raises BadInput."""
-    return _from_json(data, Conversation)
-
-
-def evaluation_to_json(evaluation: Evaluation) -> bytes:
-    """Write an evaluation as one line of JSON, without the line's end."""
-    return _to_json(evaluation)
-
-
-def evaluation_from_json(data: bytes | str) -> Evaluation:
-    """Read an evaluation. Raises BadInput."""
-    return _from_json(data, Evaluation)
-
-
-def label_to_json(label: Label) -> bytes:
-    """Write a label as one line of JSON, without the line's end."""
-    return _to_json(label)
-
-
-def label_from_json(data: bytes | str) -> Label:
-    """Read a label. Raises BadInput."""
-    return _from_json(data, Label)
 
 
 def record_of(value: object, kind: type[T]) -> T:
@@ -91,20 +71,6 @@ def record_of(value: object, kind: type[T]) -> T:
 def json_schemas() -> dict[str, dict[str, Any]]:
     """The JSON Schema of every record, by its name."""
     return {kind.__name__.lower(): adapter_of(kind).json_schema() for kind in (Turn, Conversation, Evaluation, Label)}
-
-
-def _from_json(data: bytes | str, kind: type[T]) -> T:
-    try:
-        return from_json(data, kind)
-    except ValidationError as error:
-        raise BadInput(describe_error(error, kind)) from None
-
-
-def _to_json(record: object) -> bytes:
-    try:
-        return to_json(record)
-    except TypeError as error:  # its message says what kind of thing it is, and nothing of the content
-        raise BadInput(f"cannot be written as JSON: {error}") from None
 
 
 _REQUIREMENTS = {

@@ -308,16 +308,18 @@ class _GuardedFold(FoldWrapper):
         suspects = self._place.suspects
         if suspects is None:
             if records:
-                await self._place.drive(records[0].number, records[-1].number, process(records))
+                first, last = records[0], records[-1]
+                begin, end = (first.number, last.number) if first.piece or last.piece else (first.offset, last.offset)
+                await self._place.drive(begin, end, process(records))
             return
         for group in _groups(records, suspects):
-            first, last = group[0].number, group[-1].number
-            if len(group) == 1 and suspects.left_out.get(first) == group[0].timestamp:
+            begin, end = group[0].number, group[-1].number
+            if len(group) == 1 and suspects.left_out.get(begin) == group[0].timestamp:
                 continue
-            if len(group) == 1 and self._place.is_fatal(first):
+            if len(group) == 1 and self._place.is_fatal(begin):
                 self._unreported.append(group[0])
             else:
-                await self._place.drive(first, last, process(group))
+                await self._place.drive(begin, end, process(group))
         await self._place.flush()
 
 
