@@ -1,4 +1,7 @@
-"""Turns, built from drafts: the records that are judged, with ids that do not depend on the order of arrival."""
+"""Turns, built from drafts: the records that are judged, with ids that do not depend on the order of arrival.
+
+An incomplete turn is reported with its reason, never judged.
+"""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -8,23 +11,25 @@ from typing import NamedTuple
 
 from collector.assemble.application_attributes import NO_VALUES, ApplicationAttributes, InheritedAttributes, Values
 from collector.assemble.attachments import NOTHING_STORED, MediaLimits, collect_attachments
-from collector.assemble.completeness import find_interrupt, missing_reason
 from collector.assemble.identity import ConversationAndUser, IdentityLookup, may_be_made_up, parse_identifier
 from collector.assemble.losses import NO_LOSSES, PROMPT_FIELDS, Losses
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
+from collector.assemble.rag_prompt import mentions_context
 from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.speech import KEYS as SPEECH_KEYS, describe_speech
 from collector.assemble.tools import ToolSpans, find_tools_called, find_tools_offered
 from collector.assemble.trace_references import References, TraceReferences
 from collector.assemble.turn_drafts import TurnDraft, find_program_fields
-from collector.dialects.attributes import find_text
+from collector.dialects.attributes import find_text, is_masked
 from collector.dialects.call import Call, ChatMessage
+from collector.dialects.decode import parse_document
 from collector.dialects.messages import split_system_prompt
+from collector.dialects.program_fields import is_scaffolding
 from collector.link.conversation_linker import is_pointer
 from collector.otlp.span import Attributes, Span
 from collector.records.attributes import LONGEST_LABEL, plain_value
 from collector.records.quick_records import quick
-from evaluators.cases import Json, Message, TokenCount, Turn
+from evaluators.cases import Incomplete, Json, Message, TokenCount, Turn
 
 _make_turn, _make_message = quick(Turn), quick(Message)
 
@@ -83,7 +88,7 @@ class TurnBuilder:
     def build(self, draft: TurnDraft, passages: tuple[str, ...]) -> AssembledTurn:
         """Build the turn of a draft."""
         span, call = _find_main_span(draft)
-        incomplete = None if draft.error is not None else missing_reason(draft, self._losses)
+        incomplete = None if draft.error is not None else _missing_reason(draft, self._losses)
         if incomplete == "no_content" and draft.final is None and self._is_interrupted():
             incomplete = "waiting"
         question = None if incomplete == "truncated" and draft.enclosing_span is None else draft.question
@@ -94,10 +99,14 @@ class TurnBuilder:
         declared = self._find_declared(draft, span) if self._inherited else NO_VALUES
         media = collect_attachments(draft, self._media)
         references = self._find_references(draft, span) if self._references else _NO_REFERENCES
-        models = frozenset([parsed_span.span.span_id for call in draft.calls for parsed_span in call.parsed_spans])
-        around = draft.enclosing_span
-        own = models | {around.span.span_id} if around is not None else models
-        begins_elsewhere = [True for model_call in draft.calls if model_call.call.input_begins_elsewhere]
+        begins_elsewhere, own = False, set[str]()
+        for model_call in draft.calls:
+            begins_elsewhere = begins_elsewhere or model_call.call.input_begins_elsewhere
+            for parsed_span in model_call.parsed_spans:
+                own.add(parsed_span.span.span_id)
+        models, around = frozenset(own), draft.enclosing_span
+        if around is not None:
+            own.add(around.span.span_id)
         parts = self._losses.parts(own) if self._losses.spans else ()
         cut = ",".join(dict.fromkeys((*PROMPT_FIELDS, *parts)) if begins_elsewhere else parts)
         attributes = _collect_attributes(draft, span, call, declared, media.left_out, cut)
@@ -135,12 +144,14 @@ class TurnBuilder:
             program_fields=find_program_fields(draft, question, answer),
             attributes=attributes,
         )
-        return AssembledTurn(turn, own, declared, around.span.span_id if around is not None else None, models)
+        return AssembledTurn(
+            turn, frozenset(own), declared, around.span.span_id if around is not None else None, models
+        )
 
     def _is_interrupted(self) -> bool:
         """Whether a run of the trace stopped to ask a person."""
         if self._interrupted is None:
-            self._interrupted = find_interrupt(self._tree.spans.values())
+            self._interrupted = _find_interrupt(self._tree.spans.values())
         return self._interrupted
 
     def _identify(self, span: Span, draft: TurnDraft, question: str | None, answer: str | None) -> str:
@@ -298,11 +309,13 @@ def _split_history(draft: TurnDraft) -> tuple[str | None, tuple[Message, ...]]:
     """Split the messages before the question into system prompt and history, from the call with most of them."""
     calls = draft.calls
     fullest = max(calls, key=_QUESTION_INDEX) if calls else None
-    systems = [call.call.system for call in calls if call.call.system]
+    own: str | None = None
+    for call in calls:
+        own = own or call.call.system
     messages: Sequence[ChatMessage] = (fullest.call.input or ())[: max(fullest.question_index, 0)] if fullest else ()
     enclosing_call = draft.enclosing_span.call if draft.enclosing_span else None
     if enclosing_call is not None:
-        systems += [enclosing_call.system] if enclosing_call.system else []
+        own = own or enclosing_call.system
         if not messages:
             messages = _cut_at_question(enclosing_call.input or ())
     system, rest = split_system_prompt(messages)
@@ -312,7 +325,7 @@ def _split_history(draft: TurnDraft) -> tuple[str | None, tuple[Message, ...]]:
         else _make_message(role=message.role, content=message.text)
         for message in rest
     ]
-    return (systems[0] if systems else system), tuple(history)
+    return own or system, tuple(history)
 
 
 _QUESTION_INDEX = attrgetter("question_index")
@@ -412,3 +425,109 @@ def _find_label(spans: Iterable[Attributes], keys: Sequence[str]) -> str | None:
                 if value is not None:
                     return str(value)[:LONGEST_LABEL]
     return None
+
+
+def _missing_reason(draft: TurnDraft, losses: Losses) -> Incomplete | None:
+    """The reason why question or answer of a draft are missing or cannot be trusted; None if it is complete."""
+    if is_masked(draft.question) or is_masked(draft.answer):
+        return "redacted"
+    if is_scaffolding(draft.question) or is_scaffolding(draft.answer):
+        return "scaffolding"
+    last, enclosing_span = draft.calls[-1] if draft.calls else None, draft.enclosing_span
+    calls = [last.call] if last else []
+    spans = [parsed_span.span for parsed_span in last.parsed_spans] if last else []
+    if enclosing_span is not None:
+        calls.append(enclosing_span.call)
+        spans.append(enclosing_span.span)
+    if draft.answer is None and not _is_empty_answer(draft, spans):
+        return _find_first_reason(
+            (call.output_incomplete for call in calls), (call.input_incomplete for call in calls), spans
+        )
+    if not draft.answer and _is_unrecorded_answer(draft):
+        return "no_content"
+    if draft.question is None:
+        return _find_first_reason(
+            (call.input_incomplete for call in calls), (call.output_incomplete for call in calls), spans
+        )
+    if enclosing_span is not None:
+        if any(_is_filled_prompt_cut(call, spans) for call in calls):
+            return "truncated"
+    elif draft.final is not None:
+        call = draft.final.call
+        reason = call.input_incomplete or call.output_incomplete
+        if reason is not None:
+            return reason  # the missing part may have been the user's last message
+    has_cut = losses.texts and losses.has_cut((draft.answer, draft.question, draft.prompt), spans)
+    return "truncated" if has_cut else None
+
+
+def _find_interrupt(spans: Iterable[Span]) -> bool:
+    """Whether a run stopped to ask a person: LangGraph raises an exception for it, which no one catches."""
+    return any(
+        str(event.attributes.get("exception.type", "")).rpartition(".")[2] in _INTERRUPTS
+        for span in spans
+        for event in span.events
+    )
+
+
+_INTERRUPTS = frozenset({"GraphInterrupt", "NodeInterrupt"})
+
+
+def _find_first_reason(
+    first_reasons: Iterable[Incomplete | None], other_reasons: Iterable[Incomplete | None], spans: list[Span]
+) -> Incomplete:
+    for reason in (*first_reasons, *other_reasons):
+        if reason is not None:
+            return reason
+    return "evicted_attributes" if any(span.dropped_attributes for span in spans) else "no_content"
+
+
+def _is_empty_answer(draft: TurnDraft, spans: Sequence[Span]) -> bool:
+    """Whether the model answered nothing, rather than that its answer was not recorded.
+
+    Some libraries omit an empty answer. Then the question, a normal end of the call and its token counts are recorded.
+    """
+    if draft.final is None or draft.question is None:
+        return False
+    call = draft.final.call
+    is_whole = (
+        call.output_incomplete is None
+        and call.input_incomplete is None
+        and not any(span.dropped_attributes for span in spans)
+        and not any(message.text for message in call.output or ())  # somebody's words, in a role that nobody knows
+    )
+    return is_whole and call.finish_reason == "stop" and call.usage is not None
+
+
+_EMPTY_ANSWER_TOKENS = 5
+"""Output tokens of an empty answer, at most: its end is one or two."""
+
+
+def _is_unrecorded_answer(draft: TurnDraft) -> bool:
+    """Whether the model wrote something that was not recorded, though the answer looks empty.
+
+    Libraries omit refusals and thoughts, and whole answers of providers whose shape they do not know.
+    """
+    if draft.final is None or draft.enclosing_span is not None:
+        return False
+    call = draft.final.call
+    return (
+        call.finish_reason in {None, "stop"}
+        and call.usage is not None
+        and call.usage.output_tokens > _EMPTY_ANSWER_TOKENS
+    )
+
+
+def _is_filled_prompt_cut(call: Call, spans: list[Span]) -> bool:
+    """Whether a prompt with retrieved context was cut: then the basis of the answer is unknown.
+
+    If only history was cut, the enclosing span's question replaces the lost one.
+    """
+    if call.input_incomplete != "truncated":
+        return False
+    for span in spans:
+        raw = span.attributes.get(call.sources.get("input", ""))
+        document = parse_document(raw) if isinstance(raw, str) else None
+        if document is not None and not document.whole and mentions_context(document.tail):
+            return True
+    return False

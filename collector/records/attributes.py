@@ -3,7 +3,7 @@
 They are for counting, comparing and finding. Values are a stranger's: short texts and numbers, never the judged texts.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import cast
@@ -96,11 +96,14 @@ def attributes_of(case: Turn | Conversation, declared: Iterable[str] = ()) -> di
     """
     turns = (case,) if isinstance(case, Turn) else case.turns
     result: dict[str, Json] = {}
+    tools: set[str] = set()
     for turn in turns:
-        result.update(_named(turn, declared))
-    tools = sorted({call.name[:LONGEST_LABEL] for turn in turns for call in turn.tools_called if call.name})
+        _add_attributes(turn, declared, result)
+        for call in turn.tools_called:
+            tools.add(call.name[:LONGEST_LABEL])
+    tools.discard("")
     if tools:
-        result["tools"] = tools[:_MOST_TOOLS]
+        result["tools"] = sorted(tools)[:_MOST_TOOLS]
     if "language" not in result and (language := language_of(_words(turns))) is not None:
         result["language"] = language
     return result
@@ -112,28 +115,27 @@ def turn_language(turn: TurnFields) -> str | None:
     return str(declared) if declared is not None else language_of(_words((turn,)))
 
 
-def _named(turn: Turn, declared: Iterable[str]) -> Iterator[tuple[str, Json]]:
-    for name in FIELDS:
-        if value := _short(getattr(turn, name)):
-            yield name, value
-    for name in (*RECORDED, "language", *declared):
-        if (value := _short(turn.attributes.get(name))) is not None:
-            yield name, value
+def _add_attributes(turn: Turn, declared: Iterable[str], result: dict[str, Json]) -> None:
+    values: list[tuple[str, Json]] = [(name, getattr(turn, name) or None) for name in FIELDS]
+    values += [(name, turn.attributes.get(name)) for name in (*RECORDED, "language", *declared)]
+    for name, value in values:
+        if value is not None and (short := _short(value)) is not None:
+            result[name] = short
     if turn.agent_run_of is not None:
-        yield "agent_run_of", turn.agent_run_of[:LONGEST_LABEL]
+        result["agent_run_of"] = turn.agent_run_of[:LONGEST_LABEL]
     if tenant := tenant_of(turn):
-        yield "tenant", tenant[:LONGEST_LABEL]
+        result["tenant"] = tenant[:LONGEST_LABEL]
 
 
 def _short(value: Json) -> Json:
-    plain = plain_value(value) if value is not None else None
+    plain = plain_value(value)
     return plain[:LONGEST_LABEL] if isinstance(plain, str) else plain
 
 
 def _words(turns: Iterable[TurnFields]) -> str:
     """The user's words, as many as are looked at, the latest first."""
-    texts = [turn.input for turn in turns if turn.input]
-    return "\n".join(text[:_LONGEST_INPUT] for text in reversed(texts[-8:]))[: 2 * _LONGEST_INPUT]
+    texts = [text[:_LONGEST_INPUT] for turn in turns if (text := turn.input)]
+    return "\n".join(reversed(texts[-8:]))[: 2 * _LONGEST_INPUT]
 
 
 def text_at(turn: TurnFields, path: str) -> str:

@@ -91,9 +91,10 @@ class Fence:
 
     def admits(self, record: StoredRecord) -> bool:
         """Whether a record counts: no later owner had claimed the partition before it was written."""
-        epoch = epoch_of(record.value)
-        if epoch is None:
+        match = _STAMP.match(record.value)
+        if match is None:
             return True
+        epoch = int(match[1])
         # Two processes may claim one epoch. The first claim decides, and the other process writes nothing with it.
         self.epoch = max(self.epoch, epoch)
         return epoch == self.epoch

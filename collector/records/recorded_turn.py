@@ -202,7 +202,17 @@ def _is_plain(value: Any, depth: int = _DEPTH) -> bool:
         members = cast("list[Any]", value)
     else:
         return type(value) is not float or abs(value) < _LARGEST
-    return depth > 0 and all(_is_plain(member, depth - 1) for member in members)
+    for member in members:
+        if type(member) in _TO_LOOK_AT and not _is_plain(member, depth - 1):
+            return False
+    return depth > 0
+
+
+_TO_LOOK_AT = frozenset((dict, list, float))
+
+
+def _is_object(value: Any) -> bool:
+    return type(value) is dict and _is_plain(value)
 
 
 def _are(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -256,7 +266,7 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "usage": _is_usage,
     "incomplete": get_args(Incomplete).__contains__,
     "model_calls": lambda value: type(value) is int,
-    "program_fields": lambda value: type(value) is dict and _is_plain(value),
-    "attributes": lambda value: type(value) is dict and _is_plain(value),
+    "program_fields": _is_object,
+    "attributes": _is_object,
 }
 """The other fields, and what shows that a value is theirs; one that is not here takes more than a glance."""

@@ -240,6 +240,10 @@ class GuardedPlace:
         """`slot.at(offset)` is the context in which one unit is processed without waiting; call `survived` behind it.
         """
         self._fatal = fatal
+        self.flush = fatal.flush
+        """Writes down what was survived or left out."""
+        self.close = slot.close
+        """Gives the place up."""
 
     @property
     def suspects(self) -> Suspects | None:
@@ -268,14 +272,6 @@ class GuardedPlace:
     def leave_out(self, record: StoredRecord) -> None:
         """It was left out: after a restart nobody tries it again."""
         self._fatal.happened("left_out", Unit(self.name, record.number, record.number), record.timestamp)
-
-    async def flush(self) -> None:
-        """Write down what was survived or left out."""
-        await self._fatal.flush()
-
-    def close(self) -> None:
-        """Give the place up."""
-        self.slot.close()
 
 
 class _GuardedFold(FoldWrapper):
