@@ -35,6 +35,7 @@ from evaluators.results import (
     Failure,
     InvalidScore,
     JudgeStamp,
+    Method,
     Outcome,
     Retry,
     Sampling,
@@ -334,8 +335,9 @@ def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered, gaps: Map
     """The score with its label, the gaps, and what casts doubt on it: signs in the material, unsupported quotations."""
     details: dict[str, Json] = {**score.details, **gaps}
     explanation = (score.explanation or "")[:_LONGEST_EXPLANATION]
+    method: Method = "single" if score.method == "deterministic" and judge.has_questions else score.method
     if judge.has_verdicts_alone:
-        explanation = explanation.strip()
+        explanation, method = explanation.strip(), "verdict_alone"
     if signs := judge.injection_signs:
         details["suspicious"] = sorted(signs)
     if invented := judge.unsupported_quotes(explanation):
@@ -346,7 +348,7 @@ def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered, gaps: Map
         score,
         label=_label_of(evaluator, score),
         explanation=explanation or None,
-        method="verdict_alone" if judge.has_verdicts_alone else score.method,
+        method=method,
         details=details,
     )
 

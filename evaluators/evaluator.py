@@ -43,7 +43,7 @@ class Evaluator(Described, ABC, Generic[Case]):
     needs_content: ClassVar[bool] = True
     """Whether it reads what was said. Those that do not, like latency, also score turns whose texts are missing."""
     prompts: ClassVar[tuple[str, ...]] = ()
-    """File names of the prompt templates this evaluator uses; their texts are part of its version."""
+    """The prompts this evaluator uses: file names in `evaluators/prompts`, or texts. Their texts are part of its version."""
     revision: ClassVar[int] = 1
     """Counts changes of the calculation that show in neither definition nor prompts; part of the version."""
     example: ClassVar[Example] = {}
@@ -79,6 +79,9 @@ class Evaluator(Described, ABC, Generic[Case]):
         sentence = refused_argument(others)
         if sentence is None and others and info.context is None:
             sentence = f"{min(others)}: {cls.__name__} has no such field; {suggestion(min(others), cls.model_fields)}"
+        lacking = [name for name, field in cls.model_fields.items() if field.is_required() and name not in names]
+        if sentence is None and lacking and info.context is None:
+            sentence = f"{cls.__name__} needs {lacking[0]}: write {cls.__name__}({lacking[0]}=…)"
         if sentence is not None:
             raise ValueError(sentence)
         return cast("object", values)

@@ -15,6 +15,7 @@ from evaluators.asking.judge_input import cut
 from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.asking.sight import BLIND, Sight
 from evaluators.cases import Conversation, Json, Turn
+from evaluators.errors import BrokenPromise
 from evaluators.evaluation import evaluate, evaluate_sync, refuse_in_event_loop
 from evaluators.evaluator import Evaluator
 from evaluators.identity import evaluation_id_of
@@ -72,6 +73,8 @@ async def assert_score_async(
 
 def _bounds(evaluator: Evaluator[Any], at_least: float | None, at_most: float | None) -> tuple[float, float]:
     """The least and the most that a score may be."""
+    if not isinstance(cast("object", evaluator), Evaluator):
+        raise TypeError(f"the case comes first: assert_score(turn, evaluator, judge), not {type(evaluator).__name__} second")
     if at_least is None and at_most is None:
         if evaluator.threshold is None:
             raise ValueError(f"{evaluator.name} has no threshold; say at_least=… or at_most=…")
@@ -136,6 +139,10 @@ class RecordedQuestion:
     samples: int
 
 
+class ScriptEnded(BrokenPromise, AssertionError):
+    """A scripted judge is asked more than its script answers."""
+
+
 @dataclass
 class ScriptedJudge:
     """A judge that answers from a function of prompt and form, from a list, or always the same.
@@ -146,7 +153,7 @@ class ScriptedJudge:
     asked, in order. Each answer costs 100 input and 20 output tokens.
 
     Raises:
-        AssertionError: the list is at its end.
+        ScriptEnded: the list is at its end.
     """
 
     script: Script
@@ -169,10 +176,10 @@ class ScriptedJudge:
             return lambda _prompt, _reply: line
         lines = iter(script)
 
-        def following(_prompt: Prompt, _reply: type[BaseModel]) -> ScriptLine:
+        def following(prompt: Prompt, _reply: type[BaseModel]) -> ScriptLine:
             for line in lines:
                 return line
-            raise AssertionError("the judge was asked more than its script answers")
+            raise ScriptEnded(f"the script has no reply left, and the judge is asked: {cut(prompt.instructions, 100)}")
 
         return following
 
@@ -332,6 +339,8 @@ def _filled(node: Json, definitions: Json, *, best: bool) -> Json:
             return node["maximum" if best else "minimum"]
         case "number":
             return 1.0
+        case "boolean":
+            return best
         case _:
             return "because"
 

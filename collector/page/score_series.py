@@ -279,14 +279,14 @@ class ScoreSeries:
         """Add what was stored of a minute.
 
         Columns wider than a minute count its conversations with their earlier scores: which of them go on in the next
-        minute is not stored.
+        minute is not stored. Of narrower columns the minute's first has all of it.
         """
         time = minute * MINUTE
         self.newest = max(time, self.newest or 0.0)
         for name, range_ in _RINGS.items():
-            column = self._bin(name, int(time // range_.width)) if range_.width >= MINUTE else None
+            column = self._bin(name, int(time // range_.width))
             if column is not None:
-                column.add(what if range_.width == MINUTE else replace(what, within_column=what.across_columns))
+                column.add(what if range_.width <= MINUTE else replace(what, within_column=what.across_columns))
 
     def _add(self, evaluation: Evaluation, score: float, time: float) -> BoundedIncrements:
         weight = Weight.of(evaluation.sampling)

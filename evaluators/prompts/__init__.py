@@ -9,13 +9,19 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 
+from evaluators.errors import BrokenPromise
+
 PLACEHOLDER = re.compile(r"\{\{\s*((?:(?:inputs|outputs)\.)?\w+)\s*\}\}")
 
 
 @cache
 def load(name: str) -> str:
-    """The text of a template of this package, like `g_eval.txt`."""
-    return files(__name__).joinpath(name).read_text(encoding="utf-8")
+    """The text of a template of this package, like `g_eval.txt`; any other text, as of a plug-in, stands for itself."""
+    try:
+        is_file = name.endswith(".txt")
+        return files(__name__).joinpath(name).read_text(encoding="utf-8") if is_file else name
+    except FileNotFoundError:
+        raise BrokenPromise(f"names the prompt {name!r}, which evalstream has not; write the prompt's text") from None
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:

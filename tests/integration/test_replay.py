@@ -7,7 +7,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,11 @@ from collector.cli import app
 from collector.config.loading import load
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Log, Record
-from collector.records.json import evaluation_from_json, label_to_json, turn_to_json
+from collector.records.json import evaluation_from_json, evaluation_to_json, label_to_json, turn_to_json
 from collector.service.app import running
 from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
+from evaluators.identity import retry_id
 from evaluators.results import Evaluation, Label
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -233,6 +234,22 @@ async def test_evaluators_that_did_not_change_are_not_paid_for_again(world: Worl
     done = await world.replay("--with", new)
     assert f"making {2 * CONVERSATIONS} evaluations again" in done.stderr, done.stderr
     assert "left out, as they did not change: complete (--evaluator repeats one)" in done.stderr
+    assert "expired" not in done.stdout, "the turns of what did not change are all there"
+
+
+async def test_what_was_made_again_after_a_failure_did_not_change(world: World) -> None:
+    """A retry has an id of its own, so unchanged evaluators were paid for once more."""
+    again = [
+        replace(each, evaluation_id=retry_id(each.evaluation_id), ended_at=each.ended_at + timedelta(microseconds=1))
+        for each in await world.ledger()
+        if each.evaluator == "complete"
+    ]
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        await logs.evaluations.append([Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in again])
+    changed = {**world.settings["evaluators"]["helpful"], "evaluation_steps": ["Does it solve it?"]}
+    new = world.configure("new.yaml", evaluators=world.settings["evaluators"] | {"helpful": changed})
+    done = await world.replay("--with", new)
+    assert f"making {2 * CONVERSATIONS} evaluations again" in done.stderr, done.stderr
 
 
 async def test_the_money_ends_it(world: World) -> None:

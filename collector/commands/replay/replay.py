@@ -351,6 +351,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         wanted = [judged for judged in selected.scored if judged.evaluation.evaluator in assignments]
         labels = await _labels(logs, past, assignments, options.labels)
         jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
+        gone = len(wanted) - len(jobs)
         if not options.selection.evaluators:
             jobs = _changed(jobs, config, new)
         if not jobs:
@@ -358,7 +359,6 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
                 f"the turns of all {plural(len(wanted), 'evaluation')} have expired (log.retention); "
                 "choose a later time range, or name files with the turns"
             )
-        gone = len(wanted) - len(jobs)
         run = await stack.enter_async_context(guarded_run(new, from_logs=True))
         _say_price(priced, wanted, jobs)
         made = await run_jobs(
@@ -462,7 +462,7 @@ def _changed(jobs: list[PastJob], config: Config, new: Config) -> list[PastJob]:
     def is_same(past: PastEvaluation, job: Job) -> bool:
         name = past.evaluation.evaluator
         unchanged = config.evaluators.get(name) == new.evaluators.get(name)
-        return unchanged and job.evaluation_id == past.evaluation.evaluation_id
+        return unchanged and job.assignment.version == past.evaluation.evaluator_version
 
     changed = [job for job in jobs if not is_same(*job)]
     if not changed or len(changed) == len(jobs):

@@ -4,6 +4,7 @@ from itertools import count
 from typing import ClassVar
 
 import pytest
+from pydantic import BaseModel
 
 from evaluators.cases import Turn
 from evaluators.contract import find_breaches
@@ -22,6 +23,7 @@ class Breaking(Evaluator[Turn]):
     """Breaks one promise."""
 
     kind: ClassVar[str] = "breaking"
+    prompts: ClassVar[tuple[str, ...]] = ("Judge.",)
     promise: str
 
     @property
@@ -70,6 +72,30 @@ async def test_what_can_be_seen_without_running_it_is_named_too():
 
 async def test_one_that_keeps_them_all():
     assert await find_breaches(Breaking(name="b", promise="none"), a_turn()) == []
+
+
+async def test_a_prompt_that_is_no_part_of_the_version_is_named():
+    class Unversioned(Breaking):
+        """Asks without `prompts`."""
+
+        prompts: ClassVar = ()
+
+    (sentence,) = await find_breaches(Unversioned(name="u", promise="none"), a_turn())
+    assert "write prompts: ClassVar[tuple[str, ...]] = (PROMPT,)" in sentence
+
+
+async def test_a_reply_of_yes_or_no_is_answered():
+    class YesOrNo(BaseModel):
+        reason: str
+        holds: bool
+
+    class Deciding(Breaking):
+        """Asks for a boolean."""
+
+        async def evaluate(self, case, judge):
+            return Score(value=float((await judge.ask(Prompt("Judge.", {"input": case.input}), YesOrNo)).reply.holds))
+
+    assert await find_breaches(Deciding(name="d", promise="none"), a_turn()) == []
 
 
 async def test_one_that_asks_although_it_says_it_does_not():

@@ -83,3 +83,19 @@ def test_a_conversation_shows_its_last_exchange() -> None:
 def test_a_case_without_texts() -> None:
     with pytest.raises(AssertionError, match="missing_field: actual_output"):
         assert_score(Turn(), ExactMatch(name="e"), at_least=1)
+
+
+def test_a_script_that_ends_says_what_was_asked() -> None:
+    written = GEval(name="good", criteria="It answers.", evaluation_params=("actual_output",), threshold=0.7)
+    with pytest.raises(AssertionError, match="internal_error\n  reason: the script has no reply left, and the judge is"):
+        assert_score(TURN, written, ScriptedJudge([{"steps": ["Look."]}]))
+
+
+def test_swapped_arguments_are_named() -> None:
+    with pytest.raises(TypeError, match=r"the case comes first: assert_score\(turn, evaluator, judge\), not Turn second"):
+        assert_score(GOOD, TURN, rating(7))  # pyright: ignore[reportArgumentType]
+
+
+def test_a_lacking_field_is_one_sentence() -> None:
+    with pytest.raises(ValueError, match=r"GEval needs evaluation_params: write GEval\(evaluation_params=…\)"):
+        GEval(name="good", criteria="It answers.")  # pyright: ignore[reportCallIssue]

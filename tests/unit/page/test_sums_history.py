@@ -117,6 +117,21 @@ async def test_a_restart_forgets_no_score_and_counts_none_twice(talk: int) -> No
             assert after.conversations == expected.conversations
 
 
+@pytest.mark.parametrize(("name", "scores"), [("5m", 60), ("15m", 180)])
+async def test_short_ranges_do_not_begin_with_the_restart(name: str, scores: int) -> None:
+    """Their columns are narrower than the minutes of the history, so 7 scores became 3 by a restart."""
+    log = MemoryLog("history", 1)
+    _, stage = await restarted(log)
+    async with stage.open_evaluations(0, None) as fold:
+        for record in records(200):
+            await fold.deliver([record])
+        needed = fold.low_watermark
+    view, stage = await restarted(log)
+    async with stage.open_evaluations(0, None) as fold:
+        await fold.replay(records(200)[needed:])
+    assert abs(whole(view, 199 * 5.0, name).scores - scores) <= 12, "a minute has 12; the oldest is in or out as one"
+
+
 async def test_a_partition_that_is_opened_again_is_not_counted_twice() -> None:
     every = records(30)
     view, stage = await restarted(MemoryLog("history", 1))

@@ -79,6 +79,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     for name, text in files.items():
         (path / name).write_text(text)
     yield path
+    forget()
+
+
+def forget() -> None:
+    """As in a new process."""
     sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, PluginFolder)]
     for name in [each for each in sys.modules if each.startswith("evalstream_plugins_")]:
         del sys.modules[name]
@@ -308,3 +313,30 @@ def test_a_base_class_in_a_folder_is_no_plug_in(folder: Path) -> None:
     )
     (folder / "terseness.py").write_text(base)
     assert check(configuration(), str(folder.parent / "my.yaml")).evaluators["brief"]
+
+
+ASKING = EVALUATOR.replace("needs_judge: ClassVar[bool] = False", 'prompts: ClassVar = ("Say whether it is short.",)')
+
+
+def test_a_prompt_of_a_plug_in_is_a_text_and_part_of_the_version(folder: Path) -> None:
+    versions: list[str] = []
+    for text in (ASKING, ASKING.replace("short.", "very short.")):
+        (folder / "terseness.py").write_text(text)
+        evaluators = {"brief": {"kind": "terseness", "judge": "main"}}
+        config = check(
+            configuration(evaluators=evaluators, judges={"main": {"kind": "judge:Mine", "model": "m"}}),
+            str(folder.parent / "my.yaml"),
+        )
+        versions.append(config.evaluators["brief"].evaluator.version)
+        forget()
+    assert versions[0] != versions[1]
+
+
+def test_a_prompt_file_of_a_plug_in_is_one_sentence(folder: Path) -> None:
+    (folder / "terseness.py").write_text(ASKING.replace("Say whether it is short.", "short.txt"))
+    line = mistake(
+        str(folder.parent / "my.yaml"),
+        evaluators={"brief": {"kind": "terseness", "judge": "main"}},
+        judges={"main": {"kind": "judge:Mine", "model": "m"}},
+    )
+    assert line.endswith("Terseness.version names the prompt 'short.txt', which evalstream has not; write the prompt's text")
