@@ -332,6 +332,7 @@ def check(
     from collector.commands.check.traffic import trace_lines, traffic
     from collector.config.named_files import elsewhere_notes
     from collector.config.yaml_file import hidden_values
+    from collector.wording import plural
 
     if schema is not None:
         from collector.commands.schema import schema_text
@@ -350,7 +351,8 @@ def check(
     if json:
         show(hidden(plan_json(checked, plan)))
         return
-    lines = plan if verbose else [*summary(checked, plan), *running[:8], "details    evalstream check --verbose"]
+    more = f" ({plural(len(running) - 8, 'more line')} of traffic)" if len(running) > 8 else ""
+    lines = plan if verbose else [*summary(checked, plan), *running[:8], f"details    evalstream check --verbose{more}"]
     for line in (*lines, *trace_lines(checked, traces or ())):
         show(fitting(hidden(line), _line_width()))
 
@@ -855,7 +857,7 @@ def mcp(
 
 @app.command()
 def explain(
-    evaluation_id: Annotated[str, Argument(help="The evaluation's id: 32 hex digits.")],
+    evaluation_id: Annotated[str, Argument(help="The id of an evaluation, a trace or a turn.")],
     config: ConfigFile = DEFAULT_CONFIG,
     json: Json = False,
 ) -> None:
@@ -863,6 +865,8 @@ def explain(
 
     How the spans were read and why, its turn, its monitor, its draw and rate, how long it waited, what its judge was
     asked and paid, its weight, and which exporters have taken it. It can run beside the service.
+
+    Of a trace or a turn it shows each evaluator's outcome, or why there is none: no monitor matched, or sampled out.
     """
     from collector.commands.trace import trace_evaluation
 

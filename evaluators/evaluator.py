@@ -43,7 +43,7 @@ class Evaluator(Described, ABC, Generic[Case]):
     needs_content: ClassVar[bool] = True
     """Whether it reads what was said. Those that do not, like latency, also score turns whose texts are missing."""
     prompts: ClassVar[tuple[str, ...]] = ()
-    """The prompts this evaluator uses: file names in `evaluators/prompts`, or texts. Their texts are part of its version."""
+    """The prompts it uses: file names in `evaluators/prompts`, or texts. Their texts are part of its version."""
     revision: ClassVar[int] = 1
     """Counts changes of the calculation that show in neither definition nor prompts; part of the version."""
     example: ClassVar[Example] = {}

@@ -74,7 +74,7 @@ async def assert_score_async(
 def _bounds(evaluator: Evaluator[Any], at_least: float | None, at_most: float | None) -> tuple[float, float]:
     """The least and the most that a score may be."""
     if not isinstance(cast("object", evaluator), Evaluator):
-        raise TypeError(f"the case comes first: assert_score(turn, evaluator, judge), not {type(evaluator).__name__} second")
+        raise TypeError("the case comes first: write assert_score(turn, evaluator, judge)")
     if at_least is None and at_most is None:
         if evaluator.threshold is None:
             raise ValueError(f"{evaluator.name} has no threshold; say at_least=… or at_most=…")

@@ -1,9 +1,9 @@
 """`evalstream explain`: every step of one evaluation, from the spans that came in to the exporters that took it.
 
-Everything is read from the logs of a configuration, beside a running service or without one. No judged text is shown.
+Of a trace or a turn: how it was read, and what each monitor's evaluators made of it, or why nothing. Everything is read
+from the logs of a configuration, beside a running service or without one. No judged text is shown.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,27 +14,29 @@ import orjson
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.explain import ExplainedTrace, explain, format_lines
 from collector.config.configured import Config
-from collector.errors import BadInput, ConfigError, EvalstreamError
+from collector.errors import EvalstreamError
+from collector.evaluate.plan import Plan
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey, draw_key
 from collector.export.stage import group_of
 from collector.logs.log import Committed, Log, StoredRecord
 from collector.logs.whole_log import read_partitions
 from collector.past.evaluations import evaluation_records, readable_evaluation
-from collector.records.json import evaluation_from_json, turn_from_json
+from collector.past.turns import readable_turn
+from collector.records.attributes import text_at
+from collector.records.json import evaluation_from_json
 from collector.records.noted_turns import THIN
 from collector.records.shared_records import divide_records
 from collector.records.turns import conversation_key
 from collector.service.assembly_builder import build_assembler
 from collector.service.open_logs import Logs, open_stored_logs
-from collector.service.plan_builder import evaluator_version_in
+from collector.service.plan_builder import build_unasked_plan, evaluator_version_in
 from collector.telemetry.plain import plain
 from collector.wording import plural
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
 
 DONE = 0
-_ID = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,43 +61,94 @@ class EvaluationTrace:
 
 
 async def trace_evaluation(config: Config, evaluation_id: str, say: Callable[[str], None], *, as_json: bool) -> int:
-    """Print the steps of an evaluation; returns the exit status.
+    """Print the steps of an evaluation, or what became of a trace or a turn; returns the exit status.
 
     Raises:
-        ConfigError: this cannot be an evaluation's id, or the configuration has no log that could have one.
-        EvalstreamError: the log has no such evaluation.
+        ConfigError: the configuration has no log that could have it.
+        EvalstreamError: the logs have no evaluation, trace or turn with this id.
     """
-    if not _ID.fullmatch(evaluation_id):
-        raise ConfigError(
-            f"{evaluation_id!r} is no id of an evaluation; give its 32 hex digits, as in `evaluation_id` of a record "
-            "or the attribute evalstream.evaluation.id"
-        )
     async with open_stored_logs(config.settings.log) as logs:
         traced = await _find(config, logs, evaluation_id)
+        document = steps(traced, config) if traced else await _find_subject(config, logs, evaluation_id)
     if as_json:
-        say(orjson.dumps(steps(traced, config), option=orjson.OPT_INDENT_2).decode())
-    else:
-        for line in lines(traced, config):
-            say(plain(line))
+        say(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+        return DONE
+    for line in lines(traced, config) if traced else _subject_lines(**document):
+        say(plain(line))
     return DONE
 
 
-async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTrace:
+def _subject_lines(assembled: ExplainedTrace | None, turns: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    yield from format_lines(assembled) if assembled else ()
+    if not turns:
+        yield "turn       none in the log: its spans make none, as above, or its trace is not quiet yet"
+    for turn_id, outcomes in turns.items():
+        yield f"turn       {turn_id}"
+        yield from (f"           {place}: {outcome}" for place, outcome in outcomes.items())
+
+
+async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]:
+    """How the spans of a trace were read; by turn and evaluator the outcome, or why there is none."""
+    key = name.encode("utf-8", "replace")
+    candidates = [
+        (record, readable_turn(record)) for record in await _select(logs.turns, lambda record: key in record.value)
+    ]
+    turns = [(record, turn) for record, turn in candidates if turn and name in (turn.turn_id, turn.trace_id)]
+    spans = await _spans(logs.spans, name)
+    if not turns and not spans:
+        raise EvalstreamError(
+            f"no evaluation, trace or turn {name!r} in the log: it may be another configuration's, not made yet, or "
+            "older than the log's retention; an evaluation's id is the `evaluation_id` of its record"
+        )
+    made = [readable_evaluation(record) async for record in evaluation_records(logs.evaluations)]
+    by_place = {
+        (each.monitor, each.evaluator, each.subject.turn_id or each.subject.conversation_id): each
+        for each in made
+        if each
+    }
+    secret, outcomes = await draw_key(await logs.generated_steps()), dict[str, Mapping[str, str]]()
+    for record, turn in turns:
+        plan = build_unasked_plan(config, secret.at(record.timestamp))
+        outcomes[turn.turn_id] = dict(_outcomes(turn, plan, by_place))
+    return {"assembled": _explained(config, name, spans), "turns": outcomes}
+
+
+def _outcomes(turn: Turn, plan: Plan, made: Mapping[tuple[str, ...], Evaluation]) -> Iterator[tuple[str, str]]:
+    key = conversation_key(turn)
+    for monitor in plan.monitors:
+        if not monitor.matches(turn):
+            has = ", ".join(f"{path} {text_at(turn, path) or 'none'}" for path in monitor.match)
+            yield monitor.name, f"unmatched: {f'the turn has {has}' if has else 'it watches runs of agents'}"
+            continue
+        boost, _ = monitor.strata.of(turn, {})
+        for assignment in monitor.assignments:
+            name, scope = assignment.evaluator.name, assignment.evaluator.scope
+            draw, chance = plan.draw(assignment, key), monitor.probability(assignment, 1.0, boost)
+            outcome = f"sampled_out: its draw {draw:.4f} is not below the rate {chance:g} (sample)"
+            if judged := made.get((monitor.name, name, turn.turn_id if scope == "turn" else key)):
+                outcome = f"{_result(judged)}; see evalstream explain {judged.evaluation_id}"
+            elif draw < chance:
+                outcome = "none yet: its judge or its conversation's end is waited for, or a budget lowered the rate"
+            yield f"{monitor.name}/{name}", outcome
+
+
+def _result(evaluation: Evaluation) -> str:
+    why = evaluation.error.type if evaluation.error else evaluation.reason
+    return f"{evaluation.outcome}: {why}" if why else evaluation.outcome
+
+
+async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTrace | None:
     name = evaluation_id.encode()
     mentions = [record async for record in evaluation_records(logs.evaluations) if name in record.value]
     copies = [record for record in mentions if record.key == name]
     if not copies:
-        raise EvalstreamError(
-            f"no evaluation {evaluation_id} in the log: it may be another configuration's, not made yet, or older than "
-            "the log's retention"
-        )
+        return None
     evaluation = evaluation_from_json(copies[0].value)
     others = [other for record in mentions if (other := readable_evaluation(record)) is not None]
     later = [each for each in others if evaluation_id in each.supersedes]
     turns = await _turns(logs.turns, evaluation, copies[0].partition)
-    spans = await _spans(logs.spans, evaluation)
-    pieces = [_piece(record) for record in spans]
     trace_id, definitions = evaluation.subject.trace_id or "", await logs.generated_steps()
+    spans = await _spans(logs.spans, trace_id)
     return EvaluationTrace(
         evaluation=evaluation,
         record=copies[0],
@@ -103,9 +156,7 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
         superseded_by=sorted({each.evaluation_id for each in later}),
         turns=turns,
         spans=spans,
-        explained=explain(trace_id, pieces, build_assembler(config.settings.assemble, config.settings.dialects))
-        if pieces
-        else None,
+        explained=_explained(config, trace_id, spans),
         places={
             each: (await logs.evaluations.committed(group_of(each))).get(copies[0].partition)
             for each in config.settings.export
@@ -128,22 +179,23 @@ async def _turns(log: Log, evaluation: Evaluation, partition: int) -> list[tuple
     key = subject.conversation_id.encode("utf-8", "replace")
     spans = {span for _, span in subject.links}
     turns: dict[str, tuple[StoredRecord, Turn]] = {}
-    for record in await _select(log, lambda record: record.key == key and not record.headers, partition):
-        try:
-            turn = turn_from_json(record.value)
-        except BadInput:
-            continue  # the evaluate stage dead-lettered it
+    for record in await _select(log, lambda record: record.key == key, partition):
+        if (turn := readable_turn(record)) is None:
+            continue
         judged = turn.turn_id == subject.turn_id if subject.turn_id else not spans or turn.span_id in spans
         if judged:
             turns.setdefault(turn.turn_id, (record, turn))
     return list(turns.values())
 
 
-async def _spans(log: Log, evaluation: Evaluation) -> list[StoredRecord]:
-    trace_id = (evaluation.subject.trace_id or "").encode()
-    if not trace_id:
-        return []
-    return await _select(log, lambda record: (record.key or b"").partition(b"@")[0] == trace_id)
+async def _spans(log: Log, trace_id: str) -> list[StoredRecord]:
+    key = trace_id.encode("utf-8", "replace")
+    return await _select(log, lambda record: (record.key or b"").partition(b"@")[0] == key) if key else []
+
+
+def _explained(config: Config, trace_id: str, spans: Sequence[StoredRecord]) -> ExplainedTrace | None:
+    assembler = build_assembler(config.settings.assemble, config.settings.dialects)
+    return explain(trace_id, map(_piece, spans), assembler) if spans else None
 
 
 def _piece(record: StoredRecord) -> TracePiece:
@@ -152,15 +204,14 @@ def _piece(record: StoredRecord) -> TracePiece:
     return TracePiece("logs" if signal == b"logs" else "traces", record.value, record.number, thin)
 
 
+_HEAD = ("evaluation_id", "evaluator", "evaluator_version", "subject", "attributes")
+
+
 def steps(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
     """The steps as plain JSON values."""
     evaluation = traced.evaluation
     return {
-        "evaluation_id": evaluation.evaluation_id,
-        "evaluator": evaluation.evaluator,
-        "evaluator_version": evaluation.evaluator_version,
-        "subject": evaluation.subject,
-        "attributes": evaluation.attributes,
+        **{name: getattr(evaluation, name) for name in _HEAD},
         "received": _received(traced),
         "assembled": traced.explained,
         "turns": [_turn(record, turn) for record, turn in traced.turns],
@@ -168,7 +219,7 @@ def steps(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
         "draw": _draw(traced, config),
         "wait_seconds": _wait(traced),
         "judged": _judged(traced, config),
-        "weight": _weight(evaluation),
+        "weight": 1.0 / evaluation.sampling.probability,
         "recorded": {
             "at": _time(traced.record.timestamp),
             "partition": traced.record.partition,
@@ -195,41 +246,29 @@ def _received(traced: EvaluationTrace) -> dict[str, Any] | None:
 
 def _turn(record: StoredRecord, turn: Turn) -> dict[str, Any]:
     return {
-        "turn_id": turn.turn_id,
-        "dialect": turn.dialect,
-        "service": turn.service,
-        "model": turn.model,
-        "ended_at": turn.ended_at,
+        **{name: getattr(turn, name) for name in ("turn_id", "dialect", "service", "model", "ended_at", "incomplete")},
         "in_log_at": _time(record.timestamp),
         "partition": record.partition,
         "offset": record.offset,
-        "incomplete": turn.incomplete,
         "failed": turn.error is not None,
     }
 
 
 def _monitor(evaluation: Evaluation, config: Config) -> dict[str, Any]:
-    monitor = config.settings.monitors.get(evaluation.monitor)
-    uses = [use.name for use in monitor.uses] if monitor else []
-    configured = evaluation.evaluator in uses
+    monitor, name = config.settings.monitors.get(evaluation.monitor), evaluation.evaluator
+    configured = monitor is not None and name in [use.name for use in monitor.uses]
     return {
         "name": evaluation.monitor,
         "configured": configured,
         "match": monitor.match if monitor else None,
-        "current_version": evaluator_version_in(config, evaluation.evaluator, evaluation.monitor)
-        if configured
-        else None,
+        "current_version": evaluator_version_in(config, name, evaluation.monitor) if configured else None,
     }
 
 
 def _draw(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
     evaluation, settings = traced.evaluation, config.settings
     monitor = settings.monitors.get(evaluation.monitor)
-    use = (
-        next((use_settings for use_settings in monitor.uses if use_settings.name == evaluation.evaluator), None)
-        if monitor
-        else None
-    )
+    use = next((use for use in (monitor.uses if monitor else ()) if use.name == evaluation.evaluator), None)
     made_at = traced.turns[-1][0].timestamp if traced.turns else evaluation.started_at.timestamp()
     salt = keyed_salt(traced.draw_key.at(made_at), (use.salt if use else None) or settings.evaluate.sampling_salt)
     key = conversation_key(traced.turns[-1][1]) if traced.turns else evaluation.subject.conversation_id
@@ -239,9 +278,7 @@ def _draw(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
         "probability": own,
         "selected": draw(salt, key) < own,
         "rate": None if monitor is None else (use.sample if use and use.sample is not None else monitor.sample),
-        "stratum": evaluation.sampling.stratum,
-        "unit": evaluation.sampling.unit,
-        "upstream": evaluation.sampling.upstream,
+        **{name: getattr(evaluation.sampling, name) for name in ("stratum", "unit", "upstream")},
     }
 
 
@@ -258,34 +295,25 @@ def _wait(traced: EvaluationTrace) -> float | None:
     return max(0.0, traced.evaluation.started_at.timestamp() - traced.turns[-1][0].timestamp)
 
 
+_VERDICT = ("outcome", "score", "passed", "reason", "method", "started_at", "judge", "usage", "cost_usd")
+
+
 def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
     evaluation = traced.evaluation
     configured = config.evaluators.get(evaluation.evaluator)
     members = config.settings.members(configured.judge) if configured and configured.judge else ()
     return {
-        "outcome": evaluation.outcome,
-        "score": evaluation.score,
-        "passed": evaluation.passed,
-        "reason": evaluation.reason,
+        **{name: getattr(evaluation, name) for name in _VERDICT},
         "error": evaluation.error.type if evaluation.error else None,
-        "method": evaluation.method,
-        "started_at": evaluation.started_at,
         "seconds": (evaluation.ended_at - evaluation.started_at).total_seconds(),
-        "judge": evaluation.judge,
         "steps": traced.written,
         "fallback": evaluation.attributes.get("fallback_judge"),
-        "usage": evaluation.usage,
-        "cost_usd": evaluation.cost_usd,
         "usd_per_million_tokens": {
             name: [judge.usd_per_million_input_tokens, judge.usd_per_million_output_tokens]
             for name in members
             if (judge := config.settings.judges.get(name)) is not None
         },
     }
-
-
-def _weight(evaluation: Evaluation) -> float:
-    return 1.0 / evaluation.sampling.probability
 
 
 def _export(place: Committed | None, record: StoredRecord) -> dict[str, Any]:
@@ -359,12 +387,10 @@ def _decision_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
 def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
     evaluation = traced.evaluation
     judged = _judged(traced, config)
-    result = evaluation.outcome
+    result = _result(evaluation)
     if evaluation.score is not None:
         verdict = {True: ", passed", False: ", failed its threshold", None: ""}[evaluation.passed]
         result = f"{evaluation.score:g} by {evaluation.method}{verdict}"
-    elif evaluation.reason or evaluation.error:
-        result = f"{evaluation.outcome}: {evaluation.error.type if evaluation.error else evaluation.reason}"
     yield f"judged     {result}; {judged['seconds']:.2f} s from {_time(evaluation.started_at.timestamp())}"
     if judge := evaluation.judge:
         fallback = " (fallback)" if judged["fallback"] else ""
@@ -389,7 +415,7 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         yield f"paid       {plural(usage.calls, 'call')}, {tokens}, {cost}{listed_prices}"
     upstream = evaluation.sampling.upstream
     factors = "" if upstream == "unknown" else f" of ours × {upstream:g} of samplers before"
-    yield f"weight     {_weight(evaluation):g} = 1 / {own_probability(evaluation):g}{factors}"
+    yield f"weight     {1.0 / evaluation.sampling.probability:g} = 1 / {own_probability(evaluation):g}{factors}"
 
 
 def _record_lines(traced: EvaluationTrace) -> Iterator[str]:

@@ -51,9 +51,11 @@ def check(values: dict[str, Any], source: str, *, folder: Path | None = None, co
         settings = Settings.model_validate(values)
     except ValidationError as error:
         raise _error(source, error_sentences(error, Settings)) from None
+    folder = folder or Path(source).parent
+    idle: list[str] = []
     if settings.plugins is not None:
         try:
-            plugins.open_folder((folder or Path(source).parent) / settings.plugins)
+            idle = plugins.open_folder(folder / settings.plugins).idle
         except ConfigError as error:
             raise _error(source, [str(error)]) from error
     mistakes: list[str] = []
@@ -73,7 +75,9 @@ def check(values: dict[str, Any], source: str, *, folder: Path | None = None, co
     if mistakes:
         raise _error(source, mistakes)
     notes = redaction_notes({name: evaluator.evaluator for name, evaluator in evaluators.items()}, settings.redact)
-    return Config(source, settings, evaluators, exporters, (*warnings, *notes), folder or Path(source).parent)
+    unnamed = [name for name in idle if f"'{name}:" not in str(values)]
+    helpers = (f"plugins: {name}.py has no plug-in; begin the name of a file of helpers with _" for name in unnamed)
+    return Config(source, settings, evaluators, exporters, (*warnings, *helpers, *notes), folder)
 
 
 def _error(source: str, mistakes: Sequence[str]) -> ConfigError:

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from collector.config.configured import Config
+from collector.plugins import open_folder
 from collector.wording import listed
 
 _NAMED = ("judges", "juries", "cascades", "evaluators", "monitors")
@@ -30,6 +31,8 @@ def section_hashes(config: Config) -> dict[str, str]:
     for name, value in values.items():
         if name in _NAMED:
             sections |= {f"{name}.{key}": entry for key, entry in value.items()}
+        elif name == "plugins" and value is not None:
+            sections[name] = [value, open_folder(config.folder / value).digest]
         elif name != "export" and name not in _UNUSED_BY_THE_SERVICE:
             sections[name] = value
     return {name: _hash(value) for name, value in sorted(sections.items())}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from collector.config.settings import JudgeSettings
+from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.errors import (
     ENDPOINT_ERRORS,
     JudgeDenied,
@@ -135,7 +136,8 @@ def _remedy_of_answers(error: JudgeReplyInvalid, name: str) -> str:
         case "judge_refused":
             return f"name another model (judges.{name}.model), or leave such texts out (match of a monitor)"
         case _:
-            return f"name a model that follows instructions and writes JSON (judges.{name}.model)"
+            keyless = f", or write judges.{name}.answer_key: false" if ANSWER_KEY in str(error) else ""
+            return f"name a model that follows instructions and writes JSON (judges.{name}.model){keyless}"
 
 
 REPORT_AFTER = 1.0

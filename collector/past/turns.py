@@ -66,11 +66,12 @@ async def turns_in_log(
     turns: list[Turn] = []
     async for batch in read_partitions(log, starts):
         members = (record for record in divide_records(batch) if record.key in keys)
-        turns += (with_declared(turn, declared) for record in members if (turn := _turn(record)) is not None)
+        turns += (with_declared(turn, declared) for record in members if (turn := readable_turn(record)) is not None)
     return by_conversation(turns)
 
 
-def _turn(record: StoredRecord) -> Turn | None:
+def readable_turn(record: StoredRecord) -> Turn | None:
+    """The turn in a record; None if it holds none, or none that this version can read."""
     if record.headers:
         return None  # a tick, or a snapshot of the evaluate stage
     try:

@@ -29,14 +29,16 @@ class PluginFolder(MetaPathFinder):
     def __init__(self, path: Path, package: str) -> None:
         self.path = path
         self.package = package
+        files = sorted(path.rglob("*.py"))
+        self.digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+        """Stands for the content of the files when the folder was opened."""
+        self.idle: list[str] = []
+        """Names of modules without a plug-in that has a name."""
         self._entry_points = ""
 
     def add(self, points: Iterable[tuple[str, str, str]]) -> None:
         """Add plug-ins: group, name, `module:Name`."""
-        by_group: dict[str, list[str]] = {}
-        for group, name, reference in points:
-            by_group.setdefault(group, []).append(f"{name} = {reference}")
-        self._entry_points = "\n".join(line for group, lines in by_group.items() for line in (f"[{group}]", *lines))
+        self._entry_points = "\n".join(f"[{group}]\n{name} = {reference}" for group, name, reference in points)
 
     def find_spec(self, *_: Any, **__: Any) -> None:
         """Nothing: modules are found as those of the package."""
@@ -104,7 +106,9 @@ def _points(folder: PluginFolder) -> list[tuple[str, str, str]]:
     points: dict[tuple[str, str], str] = {}
     for name in sorted(_modules(folder.path)):
         module = _imported(folder, name)
-        for group, plugin, attribute in _plugins_of(module, name):
+        if not (named := list(_plugins_of(module, name))):
+            folder.idle.append(name)
+        for group, plugin, attribute in named:
             for breach in breaches(group, getattr(module, attribute)):
                 raise ConfigError(f"plugins: {breach}")
             reference = f"{folder.package}.{name}:{attribute}"

@@ -129,8 +129,9 @@ LABEL_WEIGHT = counter("evalstream_label_weight_total", (*_EVALUATION, "label"))
 EVALUATIONS = counter("evalstream_evaluations_total", (*_EVALUATION, "outcome", "reason"))
 """Evaluations that were exported, each once, by outcome (scored, skipped, failed) and, without a score, by reason."""
 EVALUATIONS_RETRIED = counter("evalstream_evaluations_retried_total", (*_EVALUATION, "reason"))
-"""Failed evaluations that were made again, by the reason of the failure. `evalstream_evaluations_total` has each as a
-failure and under its new outcome: subtract this to count it once. Weights and means have it once."""
+"""Failed evaluations that *Make it again* on the page has made again, by the reason of the failure.
+`evalstream_evaluations_total` counts each twice, as failed and by its new outcome: subtract this counter to count it
+once. Those of `evalstream rejudge` are in `evalstream_evaluations_backfilled_total`."""
 EVALUATIONS_BACKFILLED = counter(
     "evalstream_evaluations_backfilled_total", ("evaluator", "evaluator_version", "monitor", "outcome")
 )

@@ -166,6 +166,35 @@ async def test_what_the_log_has_no_more_is_said(tmp_path: Path) -> None:
     assert (steps["received"], steps["turns"], steps["wait_seconds"]) == (None, [], None)
 
 
+async def test_a_trace_and_a_turn_lead_to_the_reason_why_there_is_no_score(tmp_path: Path) -> None:
+    """A turn that was sampled out, or that no monitor matched, has no evaluation whose id could be asked for."""
+    async with serve_judge() as judge:
+        log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
+        short = {"short": {"kind": "length", "maximum": 20, "threshold": 0.5}}
+        watched = configured(log, judge, tmp_path)
+        helpful = watched.settings.evaluators["helpful"]
+        config = configured(
+            log, judge, tmp_path, evaluators={"helpful": helpful, **short},
+            monitors={
+                "all": {"evaluators": ["helpful", {"name": "short", "sample": 1e-9}], "match": {"service": "shop"}},
+                "bank": {"evaluators": ["short"], "match": {"service": ["bank", "safe"]}},
+            },
+        )  # fmt: skip
+        async with judged(config) as evaluation:
+            pass
+        of_trace, document = await traced(config, evaluation.subject.trace_id or "")
+        of_turn, _ = await traced(config, evaluation.subject.turn_id or "")
+    assert of_trace[0] == f"trace {evaluation.subject.trace_id}"
+    assert any("read by otel_genai as model" in line for line in of_trace)
+    ending = of_trace[of_trace.index(f"turn       {evaluation.subject.turn_id}") :]
+    assert ending == of_turn
+    assert ending[1] == f"           all/helpful: scored; see evalstream explain {evaluation.evaluation_id}"
+    assert ending[2].startswith("           all/short: sampled_out: its draw 0.")
+    assert ending[2].endswith(" is not below the rate 1e-09 (sample)")
+    assert ending[3] == "           bank: unmatched: the turn has service shop"
+    assert document["turns"][evaluation.subject.turn_id]["bank"] == "unmatched: the turn has service shop"
+
+
 async def test_ids_that_are_none_or_unknown(tmp_path: Path) -> None:
     config = configured({"kind": "sqlite", "path": str(tmp_path / "logs.db")}, "http://localhost:1", tmp_path)
     with pytest.raises(ConfigError, match=r"logs\.db: no such file"):
@@ -173,12 +202,10 @@ async def test_ids_that_are_none_or_unknown(tmp_path: Path) -> None:
     assert not (tmp_path / "logs.db").exists(), "looking makes no file"
     async with open_logs(config.settings.log):
         pass
-    with pytest.raises(EvalstreamError, match=f"no evaluation {'0' * 32} in the log") as raised:
-        await trace_evaluation(config, "0" * 32, print, as_json=False)
-    assert not isinstance(raised.value, ConfigError), "the work failed: status 1"
-    for wrong in ("abc", "Z" * 32, ""):
-        with pytest.raises(ConfigError, match="is no id of an evaluation"):
+    for wrong in ("0" * 32, "abc", ""):
+        with pytest.raises(EvalstreamError, match=f"no evaluation, trace or turn '{wrong}' in the log") as raised:
             await trace_evaluation(config, wrong, print, as_json=False)
+        assert not isinstance(raised.value, ConfigError), "the work failed: status 1"
     memory = configured({"kind": "memory"}, "http://localhost:1", tmp_path)
     with pytest.raises(ConfigError, match=r"log\.kind is memory"):
         await trace_evaluation(memory, "0" * 32, print, as_json=False)

@@ -254,15 +254,11 @@ def _difference_lines(pair: EvaluationPair) -> Iterator[str]:
             yield plain(f"      {side}: {reason[:_REASON]}{'…' if len(reason) > _REASON else ''}")
 
 
-def _was(count: int) -> str:
-    return "was" if count == 1 else "were"
-
-
 def _omissions(report: ReplayReport) -> Iterator[str]:
     if report.unscored:
-        yield f"{plural(report.unscored, 'evaluation')} had no old score and {_was(report.unscored)} omitted."
+        yield f"Omitted for lack of an old score: {plural(report.unscored, 'evaluation')}."
     if report.gone:
-        yield f"{plural(report.gone, 'evaluation')} {_was(report.gone)} omitted: turns have expired (log.retention)."
+        yield f"Omitted, as turns have expired (log.retention): {plural(report.gone, 'evaluation')}."
 
 
 DONE, FAILED = 0, 1

@@ -87,12 +87,14 @@ def test_a_case_without_texts() -> None:
 
 def test_a_script_that_ends_says_what_was_asked() -> None:
     written = GEval(name="good", criteria="It answers.", evaluation_params=("actual_output",), threshold=0.7)
-    with pytest.raises(AssertionError, match="internal_error\n  reason: the script has no reply left, and the judge is"):
+    with pytest.raises(
+        AssertionError, match="internal_error\n  reason: the script has no reply left, and the judge is"
+    ):
         assert_score(TURN, written, ScriptedJudge([{"steps": ["Look."]}]))
 
 
 def test_swapped_arguments_are_named() -> None:
-    with pytest.raises(TypeError, match=r"the case comes first: assert_score\(turn, evaluator, judge\), not Turn second"):
+    with pytest.raises(TypeError, match=r"the case comes first: write assert_score\(turn, "):
         assert_score(GOOD, TURN, rating(7))  # pyright: ignore[reportArgumentType]
 
 

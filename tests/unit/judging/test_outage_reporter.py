@@ -143,6 +143,14 @@ USELESS = (
 )
 
 
+async def test_a_stub_that_repeats_no_key_is_told_the_setting():
+    """The reader's stub failed seven times, and the line told to take another model."""
+    rig = Rig(*[JudgeReplyInvalid('the object does not begin with the "answer_key" of this question')] * 70)
+    for _ in range(70):
+        await rig.ask(after=1.0)
+    assert rig.reports[0].endswith("(judges.main.model), or write judges.main.answer_key: false")
+
+
 @pytest.mark.parametrize("awaited", [True, False])
 async def test_nothing_but_nonsense_is_reported_soon_then_rarely_and_so_is_its_end(awaited):
     rig = Rig(*[NONSENSE] * 70, GOOD, GOOD, awaited=awaited)

@@ -11,6 +11,7 @@ import pytest
 
 from collector import plugins
 from collector.config.loading import check
+from collector.config.section_hashes import section_hashes
 from collector.dialects.registry import Dialects
 from collector.errors import ConfigError
 from collector.plugins.folder import PluginFolder
@@ -339,4 +340,27 @@ def test_a_prompt_file_of_a_plug_in_is_one_sentence(folder: Path) -> None:
         evaluators={"brief": {"kind": "terseness", "judge": "main"}},
         judges={"main": {"kind": "judge:Mine", "model": "m"}},
     )
-    assert line.endswith("Terseness.version names the prompt 'short.txt', which evalstream has not; write the prompt's text")
+    assert line.endswith(
+        "Terseness.version names the prompt 'short.txt', which evalstream has not; write the prompt's text"
+    )
+
+
+def test_a_file_without_a_plug_in_is_named_and_one_that_the_configuration_names_is_not(folder: Path) -> None:
+    """A class whose base was forgotten was passed over without a word."""
+    (folder / "lonely.py").write_text("class Lonely:\n    pass\n")
+    config = check(configuration(judges={"main": {"kind": "judge:Mine", "model": "m"}}), str(folder.parent / "my.yaml"))
+    assert "plugins: lonely.py has no plug-in; begin the name of a file of helpers with _" in config.warnings
+    assert not any("judge.py" in each for each in config.warnings)
+    assert "plugins: people.py has no plug-in; begin the name of a file of helpers with _" in config.warnings
+
+
+def test_a_changed_plug_in_is_another_section(folder: Path) -> None:
+    """`check --diff` said that a changed file changes nothing, and the next start judged by another version."""
+    source = str(folder.parent / "my.yaml")
+    before = section_hashes(check(configuration(), source))
+    assert section_hashes(check(configuration(), source)) == before
+    (folder / "_lengths.py").write_text("LIMIT = 6")
+    assert section_hashes(check(configuration(), source)) == before, "of what runs"
+    forget()
+    after = section_hashes(check(configuration(), source))
+    assert {name for name in after if after[name] != before[name]} == {"plugins"}
