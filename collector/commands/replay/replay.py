@@ -125,20 +125,17 @@ def as_json(report: ReplayReport) -> str:
     return orjson.dumps(document).decode() + "\n"
 
 
+_FIGURES = ("pairs", "conversations", "weighted", "mean", "passing", "same_verdict", "rank_correlation")
+
+
 def _plain(each: EvaluatorComparison) -> dict[str, Any]:
     comparison = each.comparison
     figures: dict[str, Any] = {"pairs": 0}
     if comparison is not None:
         figures = {
-            "pairs": comparison.pairs,
-            "conversations": comparison.conversations,
-            "weighted": comparison.weighted,
-            "mean": comparison.mean,
-            "passing": comparison.passing,
-            "same_verdict": comparison.same_verdict,
+            **{name: getattr(comparison, name) for name in _FIGURES},
             "pass_to_fail": comparison.to_fail,
             "fail_to_pass": comparison.to_pass,
-            "rank_correlation": comparison.rank_correlation,  # NaN becomes null
             "labels": each.people.labels,
             "agreement_with_people": each.people.agreement,
             "worst_disagreements": [_plain_pair(pair) for pair in comparison.worst],
