@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import orjson
@@ -120,7 +121,7 @@ def _collect(
         joined = outline_of(traces[0] if len(traces) == 1 else b"".join(traces), "traces")
         examined = examine_spans(span_parts(joined), findings.find_evidence, findings.silent)
     if not (findings.matched or records):
-        on_unknown(len({span.outline.span_id for scope in examined for span in scope.spans}))
+        on_unknown(len({span.span_id for scope in examined for span, *_ in scope.spans}))
         return None
     spans = decode_examined(examined)
     return CollectedTrace(tuple(deduplicate_spans(spans)), tuple(records), tuple(sorted(findings.events)))
@@ -181,7 +182,10 @@ def deduplicate_spans(spans: Sequence[Span]) -> list[Span]:
         other = by_id.get(span.span_id)
         if other is None or (other != span and _measure_completeness(other) < _measure_completeness(span)):
             by_id[span.span_id] = span
-    return sorted(by_id.values(), key=lambda span: (span.start, span.end, span.span_id))
+    return sorted(by_id.values(), key=_ORDER)
+
+
+_ORDER = attrgetter("start", "end", "span_id")
 
 
 def _measure_completeness(span: Span) -> tuple[int, int, int, bytes]:

@@ -67,21 +67,16 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Sequence[Span], recor
     """Find what was cut or dropped in a trace."""
     services: dict[str, list[_Texts]] = {}
     cut: list[_Texts] = []
-    holders: Iterable[Span | LogRecord] = (*spans, *records) if records else spans
-    for holder in holders:
-        texts = _list_longest(holder)
-        if not texts:
-            continue
-        for text in texts:
-            if text[0] in CLOSING and text[-1] != CLOSING[text[0]] and is_unfinished(text):
-                cut.append((holder.span_id or "", texts))
-                break
-        known = services.setdefault(str(holder.resource.get("service.name")), [])
-        longer = len(texts[0]) - len(known[0][1][0]) if known else 0
-        if longer > 0:
-            known.clear()
-        if longer >= 0:
-            known.append((holder.span_id or "", texts))
+    short: list[Span] = []
+    for holder in (*spans, *records) if records else spans:
+        if isinstance(holder, Span) and holder.doubtful is not None and not (holder.doubtful or holder.events):
+            short.append(holder)
+        else:
+            _add_longest(holder, services, cut)
+    for span in short:
+        known = services.get(str(span.resource.get("service.name")))
+        if span.attributes and not (known and len(known[0][1][0]) >= SHORT):  # else no limit is as short as its texts
+            _add_longest(span, services, cut)
     for service in services.values():
         cut += service if _is_limit(service) else ()
     lost = [
@@ -104,6 +99,23 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Sequence[Span], recor
 
 
 _LOSSES = frozenset(("truncated", "evicted_attributes"))
+
+
+def _add_longest(holder: Span | LogRecord, services: dict[str, list[_Texts]], cut: list[_Texts]) -> None:
+    """Add the longest texts of a span or log record to those that are cut, and to the longest ones of its service."""
+    texts = _list_longest(holder)
+    if not texts:
+        return
+    for text in texts:
+        if text[0] in CLOSING and text[-1] != CLOSING[text[0]] and is_unfinished(text):
+            cut.append((holder.span_id or "", texts))
+            break
+    known = services.setdefault(str(holder.resource.get("service.name")), [])
+    longer = len(texts[0]) - len(known[0][1][0]) if known else 0
+    if longer > 0:
+        known.clear()
+    if longer >= 0:
+        known.append((holder.span_id or "", texts))
 
 
 def _list_longest(holder: Span | LogRecord) -> list[str]:

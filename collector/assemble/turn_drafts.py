@@ -122,7 +122,8 @@ def _find_shortened_group(question: str, call: ModelCall, groups: dict[_Key, _Gr
 
     Chat memories keep a number of messages, so a call may have fewer messages of the user than the one before.
     """
-    if all(message.role != "tool" for message in (call.call.input or ())[call.question_index + 1 :]):
+    later = (call.call.input or ())[call.question_index + 1 :]
+    if not later or all(message.role != "tool" for message in later):
         return None
     longer = (
         (question, call.user_message_count + dropped) for dropped in range(1, 17)
@@ -165,7 +166,7 @@ def _add_failure(group: _Group, call: ModelCall) -> None:
 
 def _add_answer(group: _Group, call: ModelCall) -> None:
     """End a draft with its answer, and reopen those drafts whose end this call's history shows to be a mere step."""
-    if call.answer and any(_is_copy(draft, call) for draft in group.drafts):
+    if call.answer and group.drafts and any(_is_copy(draft, call) for draft in group.drafts):
         return
     later = (call.call.input or ())[call.question_index + 1 :]
     later_answers = {normalize_whitespace(message.text) for message in later if message.role == "assistant"}

@@ -224,10 +224,10 @@ def _lacks_beginning(source: str, attributes: Attributes) -> bool:
 def _mark_cut(call: Call, span: Span) -> Call:
     """Mark messages out of a document that was cut, where a reader has not."""
     attributes = span.attributes
-    for side, source in call.sources.items():
-        value = attributes.get(source)
+    for side in _SIDES:
+        value = attributes.get(call.sources[side]) if side in call.sources else None
         if type(value) is str and value[:1] in CLOSING and value[-1] != CLOSING[value[0]] and is_unfinished(value):
-            call = _mark(call, side, "truncated") if side in _SIDES and getattr(call, side) is not None else call
+            call = _mark(call, side, "truncated") if getattr(call, side) is not None else call
     return call
 
 

@@ -397,13 +397,10 @@ def span_parts(request: Outline) -> list[Part]:
     return [(resource, scope, scope.spans) for resource in request.resource_spans for scope in resource.scope_spans]
 
 
-class ExaminedSpan(NamedTuple):
-    """A span with its decoded attributes; `evidence` is what `Wanted` said, if it was asked."""
+ExaminedSpan: TypeAlias = tuple[Outline, Attributes, Sequence[str], int | None]
+"""A span with its decoded attributes, which of them are doubtful, and what `Wanted` said, if it was asked.
 
-    outline: Outline
-    attributes: Attributes
-    doubtful: Sequence[str]
-    evidence: int | None
+A bare tuple, as it is made for every span."""
 
 
 class ExaminedScope(NamedTuple):
@@ -431,12 +428,12 @@ def examine_spans(
             if silent and wanted and pairs and pairs[0] in silent:  # one that is wanted begins with what says so
                 others = [pair for pair in pairs if pair not in silent]
                 if not wanted(attributes_of(others), name, span):
-                    spans.append(ExaminedSpan(span, NOTHING, (), 0))
+                    spans.append((span, NOTHING, (), 0))
                     continue
             doubtful: list[str] = []
             attributes = dict(pairs_of(pairs, doubtful))
             evidence = wanted(attributes, name, span) if wanted else None
-            spans.append(ExaminedSpan(span, attributes, doubtful, evidence))
+            spans.append((span, attributes, doubtful, evidence))
             if evidence == 0 and silent is not None:
                 if len(silent) >= _MOST_KNOWN:
                     silent.clear()
@@ -476,7 +473,9 @@ def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Spa
     """A span of a scope of this name; one that is not wanted comes without attributes and events."""
     span, attributes, doubtful, evidence = examined
     wanted = evidence is None or evidence > 0
-    status = span.status
+    status, events, links, dropped_events = span.status, span.events, span.links, span.dropped_events_count
+    if events:
+        dropped_events += sum([event.dropped_attributes_count for event in events])
     fields = (
         span.trace_id.hex(),
         span.span_id.hex(),
@@ -487,16 +486,14 @@ def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Spa
         status.code == _ERROR,
         status.message,
         attributes if wanted else NOTHING,
-        _events(span) if wanted and span.events else (),
-        tuple([(link.trace_id.hex(), link.span_id.hex()) for link in span.links]) if span.links else (),
+        _events(span) if wanted and events else (),
+        tuple([(link.trace_id.hex(), link.span_id.hex()) for link in links]) if links else (),
         scope,
         resource,
         span.trace_state,
         span.dropped_attributes_count,
         evidence or 0,
-        span.dropped_events_count + sum([event.dropped_attributes_count for event in span.events])
-        if span.events
-        else span.dropped_events_count,
+        dropped_events,
         doubtful if wanted else (),
     )
     return make_span(Span, fields)
