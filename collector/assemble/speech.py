@@ -28,8 +28,8 @@ _MOST_SPANS = 32
 
 def was_interrupted(span: Span) -> bool:
     """Whether a span says that the user cut the answer off; then its text is what was heard."""
-    said = [key for key in _INTERRUPTIONS if key in span.attributes]
-    return any(span.attributes[key] == _INTERRUPTIONS[key] for key in said) if said else False
+    keys = [key for key in _INTERRUPTIONS if key in span.attributes]
+    return any(span.attributes[key] == _INTERRUPTIONS[key] for key in keys) if keys else False
 
 
 def describe_speech(spans: Iterable[Span], tree: SpanTree) -> dict[str, Json]:
