@@ -122,10 +122,9 @@ class EvaluationGuardrails:
             judge = judge.judge
         else:
             result = await evaluate(evaluator, case, judge, now=now, skip_unseen=skip_unseen)
-        if isinstance(result.outcome, Score) and result.judge is not None and self._is_selected(evaluator, case):
-            self._start_canary(
-                evaluator, case, judge, result.outcome.value, now, (reservation or UNLIMITED).for_canary()
-            )
+        outcome, has_canaries = result.outcome, self._settings.share > 0.0
+        if has_canaries and isinstance(outcome, Score) and result.judge and self._is_selected(evaluator, case):
+            self._start_canary(evaluator, case, judge, outcome.value, now, (reservation or UNLIMITED).for_canary())
         return result if self.store_text else _without_text(result)
 
     async def close(self) -> None:
@@ -140,8 +139,6 @@ class EvaluationGuardrails:
 
     def _is_selected(self, evaluator: Evaluator[Any], case: Case) -> bool:
         """The same cases on every replay."""
-        if not self._settings.share:
-            return False
         subject = case.turn_id if isinstance(case, Turn) else f"{case.conversation_id} {case.revision}"
         name = f"canary\x1f{evaluator.name}\x1f{subject}"
         if self.draw_key:

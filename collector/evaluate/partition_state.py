@@ -183,7 +183,7 @@ class PartitionState:
             lambda: self.outcomes,
         )
         self.on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
-        self.on_demand: Callable[[Monitor, Assignment, float], None] = lambda _monitor, _assignment, _units: None
+        self.on_demand: Callable[[Monitor, Assignment, float], None] | None = None
         self.time = start.time
         self.next_offset = start.offset
         self.work = 0.0
@@ -321,8 +321,9 @@ class PartitionState:
         if key is None:
             return False
         self.windows.observe_by_all(key, self.time)
-        for monitor, assignment, units in self._in_force.turn_demands:
-            self.on_demand(monitor, assignment, units)
+        if self.on_demand is not None:
+            for monitor, assignment, units in self._in_force.turn_demands:
+                self.on_demand(monitor, assignment, units)
         return True
 
     def _count_sampled_out(self, number: int) -> None:
@@ -411,8 +412,8 @@ class PartitionState:
         """The job of a turn; None if it is not in the sample."""
         plan, reduction = self._in_force.plan, self._in_force.reduction(monitor.name)
         chance = monitor.probability(assignment, reduction.factor, stratified.boost)
-        unreduced = chance if reduction.factor == 1.0 else monitor.probability(assignment, 1.0, stratified.boost)
-        self.on_demand(monitor, assignment, unreduced)
+        if self.on_demand is not None:
+            self.on_demand(monitor, assignment, monitor.probability(assignment, 1.0, stratified.boost))
         if plan.draw(assignment, stratified.key) >= chance:
             return None
         upstream = plan.trust.upstream(stratified.turn)
@@ -496,7 +497,8 @@ class PartitionState:
             ids = superseded_ids(plan, self._in_force.past, monitor, assignment, result)
             supersedes = (*ids, *self.windows.retries.made_from(ids))
             chance = monitor.probability(assignment, revision.rate, revision.boost)
-            self.on_demand(monitor, assignment, monitor.probability(assignment, 1.0, revision.boost) / chance)
+            if self.on_demand is not None:
+                self.on_demand(monitor, assignment, monitor.probability(assignment, 1.0, revision.boost) / chance)
             yield from self._due(conversation_job(monitor, assignment, closed, chance=chance, supersedes=supersedes))
 
     def _apply_snapshot(self, record: StoredRecord) -> None:

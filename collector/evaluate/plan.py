@@ -10,7 +10,7 @@ from typing import Any, get_args
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
 from collector.evaluate.recovery.replay_point import ReplayPoint, SampleRates
-from collector.evaluate.sampling.draw import UpstreamTrust, draw, inclusion, keyed_salt
+from collector.evaluate.sampling.draw import UpstreamTrust, draw, keyed_salt
 from collector.evaluate.sampling.strata import Strata
 from collector.records.attributes import attributes_of, text_at
 from collector.records.recorded_turn import TurnFields
@@ -131,11 +131,15 @@ class Monitor:
         return not self.match or all(text_at(turn, path) in accepted for path, accepted in self.match.items())
 
     def probability(self, assignment: Assignment, factor: float, boost: float) -> float:
-        """The probability with which an evaluator's subjects are judged while a budget leaves `factor` of the rates."""
-        if assignment.rate is None:
-            return inclusion(self.rate, factor, boost)
-        own = factor if assignment.asks_judge else 1.0  # what costs nothing is not reduced by a budget
-        return inclusion(assignment.rate, own, boost)
+        """The probability with which an evaluator's subjects are judged while a budget leaves `factor` of the rates.
+
+        It is the rate, times the factor, times the boost, and at most 1.
+        """
+        rate = self.rate
+        if assignment.rate is not None:
+            rate = assignment.rate
+            factor = factor if assignment.asks_judge else 1.0  # what costs nothing is not reduced by a budget
+        return min(1.0, rate * factor * boost)
 
     @property
     def view_settings(self) -> Hashable:

@@ -35,7 +35,7 @@ from collector.statistics.conversations import PAUSE
 from collector.telemetry import series as metrics
 from collector.telemetry.registry import OTHER, Telemetry
 from collector.telemetry.series import CORRECTED_SHIFT, CORRECTED_SUMS, ESCALATIONS
-from evaluators.results import Escalation, EscalationReason, Evaluation
+from evaluators.results import Escalation, EscalationReason, Evaluation, JudgeStamp
 
 
 def share_name(evaluator: str, label: str) -> str:
@@ -56,7 +56,8 @@ class CorrectedSums:
     def __init__(self, telemetry: Telemetry, sums: BoundedSums) -> None:
         self._telemetry = telemetry
         self._sums = sums
-        self._shifts: dict[tuple[str, str, str], float] = {}
+        self.shifts: dict[tuple[str, str, str], float] = {}
+        """What is added to corrected values, by evaluator, version and monitor."""
 
     def create(self, watched: MonitoredEvaluator, segment: str) -> None:
         """Make the series of an evaluator, at 0, if a cascade judges it."""
@@ -67,7 +68,7 @@ class CorrectedSums:
         if not watched.cascade_share:
             return
         labels = (watched.evaluator, watched.evaluator_version, watched.monitor)
-        self._shifts[labels] = shift = 1.0 / watched.cascade_share - 1.0
+        self.shifts[labels] = shift = 1.0 / watched.cascade_share - 1.0
         self._telemetry.gauge(CORRECTED_SHIFT, *labels).set(shift)
         for series in CORRECTED_SUMS:
             self._telemetry.counter(series, *labels, segment)
@@ -78,7 +79,7 @@ class CorrectedSums:
         if escalation is not None:
             self._telemetry.counter(ESCALATIONS, labels[0], labels[2], escalation.reason).inc()
         evaluator, version, monitor, _ = labels
-        shift = self._shifts.get((evaluator, version, monitor))
+        shift = self.shifts.get((evaluator, version, monitor))
         if shift is None:
             return
         grown = self._sums.add(
@@ -250,7 +251,8 @@ class PrometheusExporter:
         )
         probability.set(sampling.probability)
         self._count_work(evaluation)
-        self._count_model_changes(evaluation)
+        if evaluation.judge is not None:
+            self._count_model_changes(evaluation.evaluator, evaluation.monitor, evaluation.judge)
         if evaluation.score is not None:
             self._count_score(evaluation, evaluation.score, labels)
 
@@ -260,11 +262,17 @@ class PrometheusExporter:
         trace = _exemplar(evaluation)
         self._telemetry.histogram(metrics.SCORE, *labels).observe(score, trace)
         grown = self._estimate(evaluation, score, labels)
-        self._corrected.count(evaluation, score, labels)
+        if evaluation.escalation is not None or self._corrected.shifts:
+            self._corrected.count(evaluation, score, labels)
         self._telemetry.counter(metrics.UNSHOWN, *labels).inc(evaluation.unshown)
-        self._record_success(evaluation.evaluator, evaluation.monitor, evaluation.ended_at.timestamp())
-        self._count_label(evaluation, labels, grown)
-        self._count_audit(evaluation, score, labels, grown)
+        key, time = (evaluation.monitor, evaluation.evaluator), evaluation.ended_at.timestamp()
+        if time > self._newest.get(key, 0.0):
+            self._newest[key] = time
+            self._telemetry.gauge(metrics.LAST_SUCCESS, evaluation.evaluator, evaluation.monitor).set(time)
+        if (labelled := self._labelled.get(key)) is not None:
+            self._count_label(evaluation, labelled, labels, grown)
+        if (audited := self._audited.get(key)) is not None and audited.audit_version is not None:
+            self._count_audit(evaluation, score, audited.audit_version, labels, grown)
         if evaluation.passed is not None:
             verdict = "pass" if evaluation.passed else "fail"
             exemplar = None if evaluation.passed else trace
@@ -281,11 +289,10 @@ class PrometheusExporter:
         self._telemetry.counter(metrics.ESTIMATOR_CLIPPED, *labels).inc(grown.clipped)
         return grown
 
-    def _count_label(self, evaluation: Evaluation, labels: tuple[str, ...], grown: BoundedIncrements) -> None:
+    def _count_label(
+        self, evaluation: Evaluation, known: MonitoredEvaluator, labels: tuple[str, ...], grown: BoundedIncrements
+    ) -> None:
         """Count the label that was chosen, and what it adds to the shares that are watched."""
-        known = self._labelled.get((evaluation.monitor, evaluation.evaluator))
-        if known is None:
-            return
         label = evaluation.label if evaluation.label in known.labels else OTHER  # of an earlier definition
         self._telemetry.counter(metrics.LABELS, *labels, label).inc(1, _exemplar(evaluation))
         self._telemetry.counter(metrics.LABEL_WEIGHT, *labels, label).inc(grown.mean.w)
@@ -296,18 +303,16 @@ class PrometheusExporter:
             self._estimate(evaluation, score, (name, *labels[1:]))
 
     def _count_audit(
-        self, evaluation: Evaluation, score: float, labels: tuple[str, ...], grown: BoundedIncrements
+        self, evaluation: Evaluation, score: float, version: str, labels: tuple[str, ...], grown: BoundedIncrements
     ) -> None:
         """Add a cheap score to the sums by which its audits correct the mean, with its audit if it has one."""
-        known, audit = self._audited.get((evaluation.monitor, evaluation.evaluator)), audit_of(evaluation)
-        if known is None or known.audit_version is None:
-            return
+        audit = audit_of(evaluation)
         if (outcome := audit_outcome(evaluation)) is not None:
             self._telemetry.counter(metrics.AUDITS, evaluation.evaluator, evaluation.monitor, outcome).inc()
         conversation, time = evaluation.subject.conversation_id, evaluation.ended_at.timestamp()
-        if audit is not None and audit.version != known.audit_version:
+        if audit is not None and audit.version != version:
             audit = None  # of an auditor before: the scores of two are not one mean
-        series = (audit_name(evaluation.evaluator), known.audit_version, *labels[2:])
+        series = (audit_name(evaluation.evaluator), version, *labels[2:])
         sums = self._audits.add((*series, conversation), weight=grown.mean.w, score=score, audit=audit, time=time)
         for name, amount in zip(SUM_NAMES, sums.values, strict=True):
             self._telemetry.counter(metrics.AUDITED_SUMS, *series, name).inc(amount)
@@ -321,12 +326,6 @@ class PrometheusExporter:
     def _count_sums(self, of: Sequence[metrics.Series], labels: Sequence[str], grown: Sums) -> None:
         for series, amount in zip(of, grown.values, strict=True):
             self._telemetry.counter(series, *labels).inc(amount)
-
-    def _record_success(self, evaluator: str, monitor: str, time: float) -> None:
-        newest = self._newest.get((evaluator, monitor), 0.0)
-        if time > newest:
-            self._newest[evaluator, monitor] = time
-            self._telemetry.gauge(metrics.LAST_SUCCESS, evaluator, monitor).set(time)
 
     def _count_work(self, evaluation: Evaluation) -> None:
         labels = (evaluation.evaluator, evaluation.monitor)
@@ -343,18 +342,14 @@ class PrometheusExporter:
         if evaluation.cost_usd:
             self._telemetry.counter(metrics.JUDGE_COST, *labels).inc(evaluation.cost_usd)
 
-    def _count_model_changes(self, evaluation: Evaluation) -> None:
+    def _count_model_changes(self, evaluator: str, monitor: str, judge: JudgeStamp) -> None:
         """Count what a judge calls itself, but for the first name it gave."""
-        if evaluation.judge is None:
-            return
-        key = (evaluation.evaluator, evaluation.monitor)
-        model = (evaluation.judge.model, evaluation.judge.fingerprint)
-        known = self._models.setdefault(key, set())
-        if model in known or len(known) >= _MODELS:
-            return
-        if known:
-            self._telemetry.counter(metrics.JUDGE_MODEL_CHANGES, *key).inc()
-        known.add(model)
+        model = (judge.model, judge.fingerprint)
+        known = self._models.setdefault((evaluator, monitor), set())
+        if model not in known and len(known) < _MODELS:
+            if known:
+                self._telemetry.counter(metrics.JUDGE_MODEL_CHANGES, evaluator, monitor).inc()
+            known.add(model)
 
     def _create_segment(self, segment: str) -> None:
         self._created.append(segment)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from collector.config.settings import JudgeSettings
 from collector.judging.outage_reporter import OutageReporter, ReportPolicy
-from collector.logs.log import Confirm
+from collector.logs.log import Confirm, certain
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
 from evaluators.errors import EvaluationError
@@ -40,19 +40,20 @@ class InstrumentedJudge(JudgeWrapper):
         """Ask, and count the result: `ok` or the error's type."""
         started = time.monotonic()
         self._in_flight.inc()
+        result = ""
         try:
             verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
+            result = "ok"
         except EvaluationError as error:
-            self._record(error.type, started)
+            result = error.type
             raise
+        else:
+            return verdict
         finally:
             self._in_flight.dec()
-        self._record("ok", started)
-        return verdict
-
-    def _record(self, result: str, started: float) -> None:
-        self._telemetry.counter(series.JUDGE_REQUESTS, self._name, result).inc()
-        self._duration.observe(time.monotonic() - started)
+            if result:
+                self._telemetry.counter(series.JUDGE_REQUESTS, self._name, result).inc()
+                self._duration.observe(time.monotonic() - started)
 
 
 class ConfirmedJudge(JudgeWrapper):
@@ -190,7 +191,7 @@ def _break_circuit(judge: Judge, context: LayerContext) -> Judge:
 
 
 def _confirm_ownership(judge: Judge, context: LayerContext) -> Judge:
-    return ConfirmedJudge(judge, context.confirm)
+    return judge if context.confirm is certain else ConfirmedJudge(judge, context.confirm)
 
 
 def _report_outages(judge: Judge, context: LayerContext) -> Judge:

@@ -150,6 +150,11 @@ async def certain() -> None:
     """Wait for nothing: no other process can own it."""
 
 
+def confirm_of(log: "Log", group: str) -> Confirm:
+    """Waits as `Log.confirm` does; for nothing where no other process can own the log."""
+    return partial(log.confirm, group) if log.shared else certain
+
+
 class Log(Protocol):
     """An ordered, durable, partitioned sequence of records."""
 

@@ -30,7 +30,7 @@ from collector.evaluate.stage import GROUP, EvaluateStage, StageDefinitions, Sta
 from collector.judging.batches import Batches, EnduringBatches, home_of
 from collector.judging.open_judges import judges_in_use, open_judges
 from collector.logs.exchangeable_folds import ExchangeableFolds
-from collector.logs.log import OpenFold
+from collector.logs.log import OpenFold, confirm_of
 from collector.service import gauges
 from collector.service.plan_builder import build_plan
 from collector.service.process import FoldNeeds, Process, layered, unprepared
@@ -105,7 +105,7 @@ class Evaluating:
             clocks=Clocks(seconds=process.clock),
             budget=budgets,
             guard=process.guard,
-            confirm=partial(logs.turns.confirm, GROUP),
+            confirm=confirm_of(logs.turns, GROUP),
         )
 
         def grace() -> float:
@@ -217,7 +217,7 @@ async def _open_batched(
     telemetry = process.telemetry
     enduring = EnduringBatches(
         most_items=MOST_ITEMS,
-        confirm=partial(process.logs.turns.confirm, GROUP),
+        confirm=confirm_of(process.logs.turns, GROUP),
         on_progress=partial(_count, telemetry),
         on_problem=partial(_count_problem, telemetry),
         on_at_once=lambda judge: telemetry.counter(BATCH_REQUESTS, judge, "at_once").inc(),

@@ -35,7 +35,7 @@ from collector.export.platforms.corrections import CorrectionReading
 from collector.export.prometheus import PrometheusSettings
 from collector.export.scrape import serve_metrics
 from collector.export.stage import ExportStage, FeedbackExport, FeedbackExporter, feedback_group_of, group_of
-from collector.logs.log import Confirm, Log, LogUnavailable, Record, StoredRecord, certain
+from collector.logs.log import Confirm, Log, LogUnavailable, Record, StoredRecord, certain, confirm_of
 from collector.logs.whole_log import IncrementalReader, first_offsets, read_partitions
 from collector.otlp.own_items import OwnItems
 from collector.receive.feedback_ingest import FeedbackRules, parse_feedback
@@ -150,7 +150,7 @@ def start_correction_readers(process: Process, stages: Sequence[ExportStage]) ->
                 rules,
                 process.telemetry,
                 redactor=process.resources.redactors.everybody,
-                ownership=Ownership(partial(stage.owns, _PARTITION), partial(logs.evaluations.confirm, stage.group)),
+                ownership=Ownership(partial(stage.owns, _PARTITION), confirm_of(logs.evaluations, stage.group)),
             )
             process.tasks.start("corrections", reader.run, f"corrections of {stage.name}")
 
@@ -243,7 +243,7 @@ async def open_exporters(
         health=health,
         own=own,
         judged_spans=judged_spans,
-        confirm_spans=partial(judged_spans.confirm, GROUP) if judged_spans is not None else certain,
+        confirm_spans=confirm_of(judged_spans, GROUP) if judged_spans is not None else certain,
         page=config.settings.page.url if config.settings.page is not None else None,
         metrics_socket=metrics_socket,
     )
@@ -252,7 +252,7 @@ async def open_exporters(
         informed: list[ExporterOfEvaluators] = []
         for name, settings in config.exporters.items():
             plugin: ExporterPlugin = plugins.load(plugins.EXPORTERS, name)
-            confirm = partial(evaluations.confirm, group_of(name))
+            confirm = confirm_of(evaluations, group_of(name))
             exporter = await stack.enter_async_context(plugin.open(settings, replace(context, confirm=confirm)))
             opened.append(ExportStage(name, exporter, telemetry, confirm=confirm))
             if isinstance(exporter, ExporterOfEvaluators):
@@ -268,7 +268,7 @@ def start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> N
     labels = process.logs.labels
     for stage in stages:
         if isinstance(stage.exporter, FeedbackExporter):
-            confirm = partial(labels.confirm, feedback_group_of(stage.name))
+            confirm = confirm_of(labels, feedback_group_of(stage.name))
             export = FeedbackExport(stage.name, stage.exporter, process.telemetry, confirm=confirm)
             process.follow("export", labels, export.group, export.open_fold)
     start_correction_readers(process, stages)

@@ -115,18 +115,6 @@ class Sums:
         return self.w**2 / self.w2 if self.w2 else 0.0
 
 
-def increments(w: float, wy: float, weight: float, score: float) -> Sums:
-    """The sums that a score adds if its conversation has the sums `w` and `wy` already."""
-    more = weight * score
-    return Sums(
-        w=weight,
-        wy=more,
-        w2=weight * (2.0 * w + weight),
-        w2y=more * (w + weight) + weight * wy,
-        w2y2=more * (2.0 * wy + more),
-    )
-
-
 @dataclass(slots=True)
 class FadingTotals:
     """The sums w and wy of a conversation, as far as they have not faded."""
@@ -136,12 +124,15 @@ class FadingTotals:
 
     def add(self, weight: float, score: float, left: float = 1.0) -> Sums:
         """Add a score after the share `left` was left of what was before; returns what the five sums grow by."""
-        self.w *= left
-        self.wy *= left
-        grown = increments(self.w, self.wy, weight, score)
-        self.w += weight
-        self.wy += weight * score
-        return grown
+        w, wy, more = self.w * left, self.wy * left, weight * score
+        self.w, self.wy = w + weight, wy + more
+        return Sums(
+            w=weight,
+            wy=more,
+            w2=weight * (2.0 * w + weight),
+            w2y=more * (w + weight) + weight * wy,
+            w2y2=more * (2.0 * wy + more),
+        )
 
 
 class Clusters:

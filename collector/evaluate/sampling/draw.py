@@ -39,11 +39,6 @@ def keyed_salt(key: str, salt: str) -> str:
     return hmac.digest(key.encode(), salt.encode(), "sha256").hex() if key else salt
 
 
-def inclusion(rate: float, factor: float, boost: float) -> float:
-    """The probability of being judged: the configured rate, times the budget's factor, times the boost, at most 1."""
-    return min(1.0, rate * factor * boost)
-
-
 def upstream_of(trace_state: str | None) -> float | None:
     """The probability with which samplers before us let a trace through, in [MIN_UPSTREAM, 1]; None if they do not say.
 

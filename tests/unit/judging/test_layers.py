@@ -29,6 +29,10 @@ class NoStore:
         raise AssertionError(key, text)
 
 
+async def owned() -> None:
+    """It is certain who owns the log: several processes might."""
+
+
 def configured(judges: dict[str, Any], by: str = "main", **more: Any) -> Config:
     evaluators = {"polite": {"kind": "toxicity", "judge": by}}
     return check(
@@ -47,7 +51,7 @@ def chain(judge: Any) -> list[str]:
 
 async def test_the_wrappers_are_in_the_order_of_the_list() -> None:
     config = configured({"main": {"model": "m", "cache_size": 5}, "spare": {"model": "n"}})
-    async with open_judges(config, NoStore(), Telemetry()) as judges:
+    async with open_judges(config, NoStore(), Telemetry(), confirm=owned) as judges:
         assert list(judges) == ["main"], "nobody asks the other"
         assert chain(judges["main"]) == WRAPPERS
         assert chain(without_answer_cache(judges["main"])) == WRAPPERS[1:]
@@ -58,7 +62,8 @@ async def test_a_jury_without_answer_caches_has_the_same_rules_and_its_judges_wi
     """Else a cached answer would hide from the golden set that a judge of the jury has shifted."""
     judges = {"main": {"model": "m", "cache_size": 5}, "other": {"model": "n", "cache_size": 5}}
     jury = {"both": {"judges": ["main", "other"], "combine": "mean", "quorum": 1}}
-    async with open_judges(configured(judges, by="both", juries=jury), NoStore(), Telemetry()) as opened:
+    config = configured(judges, by="both", juries=jury)
+    async with open_judges(config, NoStore(), Telemetry(), confirm=owned) as opened:
         fresh = without_answer_cache(opened["both"])
         assert isinstance(fresh, Jury)
         assert [chain(each) for each in fresh.judges] == [WRAPPERS[1:]] * 2

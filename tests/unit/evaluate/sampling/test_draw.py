@@ -1,6 +1,9 @@
+from types import SimpleNamespace
+
 from hypothesis import given, strategies as st
 
-from collector.evaluate.sampling.draw import draw, inclusion
+from collector.evaluate.plan import Monitor
+from collector.evaluate.sampling.draw import draw
 
 
 @given(st.text(), st.text(min_size=1, max_size=30))
@@ -30,8 +33,9 @@ def test_the_draw_is_part_of_the_contract() -> None:
 
 
 def test_rate_reduction_and_boost_multiply_up_to_certainty() -> None:
-    assert inclusion(0.5, 0.25, 4.0) == 0.5
-    assert inclusion(0.5, 1.0, 4.0) == 1.0
+    monitor, assignment = Monitor("m", (), {}, rate=0.5), SimpleNamespace(rate=None)
+    assert monitor.probability(assignment, 0.25, 4.0) == 0.5
+    assert monitor.probability(assignment, 1.0, 4.0) == 1.0
 
 
 def test_of_a_long_salt_the_first_64_bytes_count() -> None:
