@@ -312,7 +312,9 @@ class Evaluation:
     @property
     def reason_code(self) -> str:
         """Why there is no score, in a word: the error's type, or a skip's reason without details; "" for a score."""
-        return self.error.type if self.error is not None else code_of(self.reason or "")
+        if self.error is not None:
+            return self.error.type
+        return code_of(self.reason) if self.reason else ""
 
     @property
     def unshown(self) -> float:

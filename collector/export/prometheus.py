@@ -57,7 +57,7 @@ class CorrectedSums:
         self._telemetry = telemetry
         self._sums = sums
         self.shifts: dict[tuple[str, str, str], float] = {}
-        """What is added to corrected values, by evaluator, version and monitor."""
+        """The shifts of corrected values, by evaluator, version and monitor."""
 
     def create(self, watched: MonitoredEvaluator, segment: str) -> None:
         """Make the series of an evaluator, at 0, if a cascade judges it."""

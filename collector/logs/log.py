@@ -151,7 +151,7 @@ async def certain() -> None:
 
 
 def confirm_of(log: "Log", group: str) -> Confirm:
-    """Waits as `Log.confirm` does; for nothing where no other process can own the log."""
+    """The log's confirmation for a group; none is needed where no other process can own the log."""
     return partial(log.confirm, group) if log.shared else certain
 
 

@@ -29,6 +29,7 @@ _LONG_REASON = 12
 _OWN_WORDS = 32
 """Letters and digits of a reason that is compared by itself: a judge that quotes so much adds words of its own."""
 _LONGEST_NUMBER, _LONGEST_WORD = 20, 20
+_REASON_NAMES = ("reason", "explanation")
 _VERDICT_NAMES = ("score", "rating", "verdict", "grade", "points", "label", "answer")
 
 
@@ -75,10 +76,10 @@ def _verdicts(value: Json) -> Iterator[_ReadableVerdict]:
         marks = [
             (name, field)
             for name, field in fields.items()
-            if isinstance(field, str | int | float) and name != "number" and not _is_reason(name)
+            if isinstance(field, str | int | float) and name != "number" and not name.endswith(_REASON_NAMES)
         ]
         for name, field in fields.items():
-            if marks and isinstance(field, str) and _is_reason(name):
+            if marks and isinstance(field, str) and name.endswith(_REASON_NAMES):
                 reason = _readable(field)
                 words = _GAP.split(reason)
                 yield _ReadableVerdict(reason, marks, () if max(map(len, words)) > _LONGEST_WORD else words)
@@ -86,10 +87,6 @@ def _verdicts(value: Json) -> Iterator[_ReadableVerdict]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         for item in cast("Sequence[Json]", value):
             yield from _verdicts(item)
-
-
-def _is_reason(name: str) -> bool:
-    return name.endswith(("reason", "explanation"))
 
 
 def _holds(reading: str, verdicts: Sequence[_ReadableVerdict]) -> bool:

@@ -242,8 +242,8 @@ def _token_of_json(entry: bytes) -> Token:
 
 def _token_of_entry(entry: TokenEntry) -> Token:
     try:
-        alternatives = tuple(
-            [(alternative.token, alternative.logprob) for alternative in _ALTERNATIVES.decode(entry.top_logprobs)]
+        alternatives: tuple[tuple[str, float], ...] = tuple(
+            map(msgspec.structs.astuple, _ALTERNATIVES.decode(entry.top_logprobs))
         )
         return Token(entry.token, _logprob(_value_of(entry.logprob)), alternatives)
     except (ValueError, RecursionError):  # some are not as they should be

@@ -3,7 +3,6 @@
 import re
 import secrets
 from collections.abc import Sequence
-from functools import partial
 from typing import ClassVar, Unpack
 
 from evaluators.answers.decided_answers import decided_answer
@@ -66,13 +65,11 @@ class DecisionJudge(EndpointJudge):
         """
         if not prompt.groups:
             raise MethodUnavailable("this judge decides and cannot write; name another that extracts")
-        return await self._billed(partial(self._ask, prompt, reply))
-
-    async def _ask(self, prompt: Prompt, reply: type[R], bill: CostTracker) -> Verdict[R]:
-        questions = number_questions(prompt.groups, prompt.material)
-        decisions = await self._decide(prompt, questions, bill)
-        answer = _answer(reply, prompt, questions, decisions)
-        return Verdict([answer], bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
+        async with self._billed() as bill:
+            questions = number_questions(prompt.groups, prompt.material)
+            decisions = await self._decide(prompt, questions, bill)
+            answer = _answer(reply, prompt, questions, decisions)
+            return Verdict([answer], bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
 
     async def _decide(
         self, prompt: Prompt, questions: Sequence[NumberedQuestion], bill: CostTracker

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Unpack, cast
 
 import orjson
@@ -45,7 +44,8 @@ class EmbeddingJudge(EndpointJudge):
         texts = prompt.material.get("texts")
         if not issubclass(reply, Embeddings) or not texts:
             raise JudgeRejected("a model of embeddings answers no questions; name a judge that writes")
-        return await self._billed(partial(self._embed, cast("Sequence[Json]", texts), reply))
+        async with self._billed() as bill:
+            return await self._embed(cast("Sequence[Json]", texts), reply, bill)
 
     async def _embed(self, texts: Sequence[Json], reply: type[R], bill: CostTracker) -> Verdict[R]:
         body: dict[str, Json] = {"model": self.model, "input": texts, "encoding_format": "float", **self._extra_body}

@@ -10,10 +10,11 @@ import math
 import os
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypedDict
 
 import orjson
 
@@ -397,9 +398,6 @@ class WritingSettings(EndpointSettings):
     secret: bytes | None = None
 
 
-T = TypeVar("T")
-
-
 class EndpointJudge:
     """A judge behind an endpoint. Close it with `aclose`, or use it as an async context manager."""
 
@@ -423,13 +421,14 @@ class EndpointJudge:
         """Close the connections."""
         await self._endpoint.aclose()
 
-    async def _billed(self, ask: Callable[[CostTracker], Awaitable[T]]) -> T:
-        """The result of a question within its time; an error has the bill on it."""
+    @asynccontextmanager
+    async def _billed(self) -> AsyncGenerator[CostTracker]:
+        """A question within its time; an error has the bill on it."""
         bill = CostTracker(self._prices, self._notices)
         await self._endpoint.connected()  # not the endpoint's time
         try:
             async with asyncio.timeout(self._timeout):
-                return await ask(bill)
+                yield bill
         except TimeoutError:
             error = JudgeUnavailable(f"no answer within {self._timeout:g} s", type="judge_timeout")
             raise bill.attach(error) from None

@@ -128,27 +128,23 @@ class OpenAIJudge(EndpointJudge):
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """See `Judge.ask`. With several samples, those that do not parse are left out, unless none does."""
-        return await self._billed(partial(self._ask, prompt, reply, logprobs, samples))
-
-    async def _ask(self, prompt: Prompt, reply: type[R], logprobs: bool, samples: int, bill: CostTracker) -> Verdict[R]:
-        if isinstance(prompt, PackPrompt):
-            return cast("Verdict[R]", await self._ask_pack(prompt, bill))
-        question = self._question(prompt)
-        request = self._request(prompt, question, reply, logprobs=logprobs, samples=samples)
-        choices = await self._choices(question.chat, request, samples, bill)
-        answers, broken = _read_all(choices, reply, question.key)
-        if not answers and broken is not None:
-            choice, error = broken
-            if error.type == _CUT_OFF:
-                answers = [await self._shorter(question, request, reply, error, bill)]
+        async with self._billed() as bill:
+            if isinstance(prompt, PackPrompt):
+                return cast("Verdict[R]", await self._ask_pack(prompt, bill))
+            if self._subject_secret is None:
+                question = question_of(prompt, self._secret, self._marker)
             else:
-                answers = [await self._repair(question, request, reply, choice, error, bill)]
-        return Verdict(answers, bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
-
-    def _question(self, prompt: Prompt) -> Question:
-        if self._subject_secret is None:
-            return question_of(prompt, self._secret, self._marker)
-        return question_with_subject_first(prompt, self._subject_secret, keyed=self._secret is not None)
+                question = question_with_subject_first(prompt, self._subject_secret, keyed=self._secret is not None)
+            request = self._request(prompt, question, reply, logprobs=logprobs, samples=samples)
+            choices = await self._choices(question.chat, request, samples, bill)
+            answers, broken = _read_all(choices, reply, question.key)
+            if not answers and broken is not None:
+                choice, error = broken
+                if error.type == _CUT_OFF:
+                    answers = [await self._shorter(question, request, reply, error, bill)]
+                else:
+                    answers = [await self._repair(question, request, reply, choice, error, bill)]
+            return Verdict(answers, bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
 
     def _optional_of(self, prompt: Prompt) -> Mapping[str, Json]:
         """The further parameters of a request: with the key by which the provider finds what it has of the subject."""

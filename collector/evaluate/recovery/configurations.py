@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from typing import Protocol
 
 from collector.evaluate.plan import Job, Plan
@@ -19,6 +20,7 @@ UNNUMBERED = 0
 
 Switch = tuple[int, int]
 """An offset, and the number of the configuration that counts from there on."""
+_OFFSET, _NUMBER = itemgetter(0), itemgetter(1)
 
 
 UNTAKEN = 1 << 62
@@ -75,14 +77,15 @@ class Configurations:
 
     def number_at(self, offset: int) -> int:
         """The number in force at an offset."""
-        index = bisect_right(self.switches, offset, key=lambda switch: switch[0])
+        index = bisect_right(self.switches, offset, key=_OFFSET)
         return self.switches[max(0, index - 1)][1]
 
     def past_at(self, offset: int, resumed: Iterable[int] = ()) -> tuple[int, ...]:
         """The newest numbers in force before that at an offset, oldest first; `resumed` were so before all of these."""
-        over = bisect_right(self.switches, offset, key=lambda switch: switch[0]) - 1
-        numbers = [*resumed, *(number for _, number in self.switches[: max(0, over)])]
-        return tuple(list(dict.fromkeys(number for number in reversed(numbers) if number != UNNUMBERED))[:_PAST][::-1])
+        over = bisect_right(self.switches, offset, key=_OFFSET) - 1
+        numbers = [*resumed, *map(_NUMBER, self.switches[: max(0, over)])]
+        newest = dict.fromkeys(filter(UNNUMBERED.__ne__, reversed(numbers)))
+        return tuple(newest)[:_PAST][::-1]
 
     def by_others(self, job: Job) -> Sequence[Job]:
         """A job as each plan but `plan` would make it: its turn may be a copy of one that was judged before.

@@ -36,7 +36,7 @@ from collector.otlp.evaluation_spans import judging
 from collector.records.epochs import stamped
 from collector.records.json import evaluation_from_json, evaluation_to_json
 from evaluators.cases import Conversation, Turn
-from evaluators.evaluation import Result, subject_of
+from evaluators.evaluation import Result
 from evaluators.packs.evaluate_pack import run_pack
 from evaluators.results import Evaluation, Failure, Skipped, SkipReason
 
@@ -253,30 +253,31 @@ class Dispatcher:
         If a budget leaves money for some of a pack, these go first, and the others once those are paid.
         """
         case = jobs[0].case()
-        reservations = reservations or [self._reservation(job, partition) for job in jobs]
+        reservations = reservations or list(map(partial(self._reservation, partition), jobs))
         ended: dict[int, Evaluation] = {}
         while len(ended) < len(jobs):
-            granted: list[int] = []
-            waiting: list[int] = []
-            for number, job in enumerate(jobs):
+            granted: list[tuple[int, Job, Reservation]] = []
+            waiting: list[Reservation] = []
+            for number, (job, reservation) in enumerate(zip(jobs, reservations, strict=True)):
                 if number in ended:
                     continue
                 if (verdict := self.verdicts.known(job)) is not None:
                     ended[number] = repeated(job, case, verdict)
                     continue
-                reason = self._decide(job, reservations[number]) if has_slot else SkipReason.SHED.text()
-                if reason is not None and reason != _WAITS:
-                    ended[number] = evaluation_of(job, case, self._unasked(Skipped(reason=reason)))
+                reason = self._decide(job, reservation) if has_slot else SkipReason.SHED.text()
+                if reason is None:
+                    granted.append((number, job, reservation))
+                elif reason == _WAITS:
+                    waiting.append(reservation)
                 else:
-                    (granted if reason is None else waiting).append(number)
+                    ended[number] = evaluation_of(job, case, self._unasked(Skipped(reason=reason)))
             if granted:
-                made = [jobs[number] for number in granted]
-                results = await self._evaluate(made, case, [reservations[number] for number in granted])
-                for number, job, result in zip(granted, made, results, strict=True):
+                numbers, made, reserved = zip(*granted, strict=True)
+                for number, job, result in zip(numbers, made, await self._evaluate(made, case, reserved), strict=True):
                     ended[number] = evaluation_of(job, case, result)
             elif waiting:  # most of what is reserved may be freed again: before the first cost it is a guess
-                await _settled(reservations[waiting[0]])
-        return [ended[number] for number in range(len(jobs))]
+                await _settled(waiting[0])
+        return list(map(ended.__getitem__, range(len(jobs))))
 
     def _unasked(self, outcome: Skipped | Failure) -> Result:
         moment = self._now()
@@ -298,12 +299,12 @@ class Dispatcher:
         self, job: Job, partition: int, *, granted: bool
     ) -> DeferredReservation | FixedReservation:
         """The reservation of a job that waits for hours."""
-        reservation = self._reservation(job, partition)
+        reservation = self._reservation(partition, job)
         if isinstance(reservation, FixedReservation):
             return reservation
         return DeferredReservation(reservation, granted=granted)
 
-    def _reservation(self, job: Job, partition: int) -> BudgetReservation | FixedReservation:
+    def _reservation(self, partition: int, job: Job) -> BudgetReservation | FixedReservation:
         if self.budget is None or job.happened_at is not None:
             return UNLIMITED
         return BudgetReservation(self.budget, job, partition, self._clock)
@@ -354,7 +355,7 @@ class Dispatcher:
                     results = [await drive(runs[0](first.judge))]
                 else:
                     results = await drive(run_pack(first.judge, runs))
-            costs = [charge_of(result, job) for result, job in zip(results, jobs, strict=True)]
+            costs = list(map(charge_of, results, jobs))
         finally:
             place.close()
             for reservation, cost in zip(reservations, costs, strict=True):
@@ -370,7 +371,10 @@ class Dispatcher:
 
 def _trace_of(job: Job, case: Turn | Conversation) -> str | None:
     """The trace of an evaluation's span; None of one of the past, whose span stands at another time."""
-    return None if job.happened_at is not None else subject_of(case).trace_id
+    if job.happened_at is not None:
+        return None
+    turns = (case,) if isinstance(case, Turn) else case.turns[-1:]
+    return turns[0].trace_id if turns else None
 
 
 async def _settled(reservation: Reservation) -> None:

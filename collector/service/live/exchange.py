@@ -17,7 +17,7 @@ from collector.evaluate.sampling.draw_key import make_draw_key
 from collector.evaluate.stage import GROUP
 from collector.export.exporter import ExportContext
 from collector.judging.open_judges import open_judges
-from collector.logs.log import Log
+from collector.logs.log import Log, confirm_of
 from collector.otlp.own_items import OwnItems
 from collector.service.gauges import show_configuration
 from collector.service.plan_builder import build_plan
@@ -40,7 +40,7 @@ class OpenedJudges:
             definitions=steps,
             telemetry=telemetry,
             health=resources.health,
-            confirm=partial(turns.confirm, GROUP),
+            confirm=confirm_of(turns, GROUP),
         )
         self._steps = steps
         self._context = ExportContext(telemetry=telemetry, own=own)
