@@ -28,7 +28,7 @@ from evaluators.judges.cascade import Cascade
 from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, common_stamp
 from evaluators.judges.metered import Metered, Sighted
 from evaluators.judges.wrapper import members_of
-from evaluators.promises import checked, class_breaches, definition_breaches, is_built_in
+from evaluators.promises import class_breaches, definition_breaches, is_built_in, place_of
 from evaluators.results import (
     ErrorDetail,
     Evaluation,
@@ -276,7 +276,7 @@ async def _unguarded(
     view = view_of(case, judge) if evaluator.needs_judge else NO_VIEW
     if skip_unseen and view.unseen:
         return Skipped(reason=SkipReason.UNSEEN_MEDIA.text(*sorted(set(view.unseen))))
-    outcome = checked(evaluator, await evaluator.evaluate(case, Sighted(judge, view) if view.listed else judge))
+    outcome = _checked(evaluator, await evaluator.evaluate(case, Sighted(judge, view) if view.listed else judge))
     if not isinstance(outcome, Score):
         return outcome
     gaps: dict[str, Json] = {}
@@ -285,6 +285,25 @@ async def _unguarded(
     if isinstance(case, Conversation) and (incomplete := sum(turn.incomplete is not None for turn in case.turns)):
         gaps["incomplete_turns"] = incomplete
     return _finished(evaluator, outcome, judge, gaps)
+
+
+def _checked(evaluator: Evaluator[Any], returned: object) -> Outcome:
+    """Return the result of `evaluate` if it is an outcome. Texts are not repeated: they may be judged.
+
+    Raises:
+        BrokenPromise: it is something else, or a score with parts of other types.
+    """
+    if isinstance(returned, Skipped | Failure):
+        return returned
+    if isinstance(returned, Score):
+        texts = [name for name in ("explanation", "label") if not isinstance(getattr(returned, name), str | None)]
+        if not texts:
+            return returned
+        breach = f"a Score whose {texts[0]} is no text"
+    else:
+        plain = isinstance(returned, int | float) or returned is None
+        breach = f"{returned if plain else f'a {type(returned).__name__}'}; return Score(value=…), from 0 to 1"
+    raise BrokenPromise(f"{place_of(type(evaluator).evaluate)}: {type(evaluator).__name__}.evaluate returned {breach}")
 
 
 def _says_nothing(case: Turn | Conversation, field: str) -> bool:

@@ -9,7 +9,6 @@ from evaluators.asking.judge_input import is_missing
 from evaluators.cases import Conversation, Turn
 from evaluators.errors import BrokenPromise
 from evaluators.evaluator import Evaluator
-from evaluators.results import Failure, Outcome, Score, Skipped
 
 _NEEDED = 'write needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})'
 _WRITTEN = ("requires", "score_range", "lowest_if_trivial", "rounds", "label_names", "version")
@@ -76,22 +75,3 @@ def definition_breaches(evaluator: Evaluator[Any]) -> Iterator[str]:
             yield f"{here}.{name} {error}"
         except Exception as error:  # noqa: BLE001 - code of a plug-in
             yield f"{here}.{name} cannot be read ({type(error).__name__}: {error})"
-
-
-def checked(evaluator: Evaluator[Any], returned: object) -> Outcome:
-    """Return the result of `evaluate` if it is an outcome. Texts are not repeated: they may be judged.
-
-    Raises:
-        BrokenPromise: it is something else, or a score with parts of other types.
-    """
-    if isinstance(returned, Skipped | Failure):
-        return returned
-    if isinstance(returned, Score):
-        texts = [name for name in ("explanation", "label") if not isinstance(getattr(returned, name), str | None)]
-        if not texts:
-            return returned
-        breach = f"a Score whose {texts[0]} is no text"
-    else:
-        plain = isinstance(returned, int | float) or returned is None
-        breach = f"{returned if plain else f'a {type(returned).__name__}'}; return Score(value=…), from 0 to 1"
-    raise BrokenPromise(f"{place_of(type(evaluator).evaluate)}: {type(evaluator).__name__}.evaluate returned {breach}")

@@ -124,7 +124,13 @@ class EvaluationGuardrails:
             result = await evaluate(evaluator, case, judge, now=now, skip_unseen=skip_unseen)
         outcome, has_canaries = result.outcome, self._settings.share > 0.0
         if has_canaries and isinstance(outcome, Score) and result.judge and self._is_selected(evaluator, case):
-            self._start_canary(evaluator, case, judge, outcome.value, now, (reservation or UNLIMITED).for_canary())
+            canary = (reservation or UNLIMITED).for_canary()
+            if len(self._canaries) < self._settings.concurrency and canary.reserve():
+                task = asyncio.create_task(self._run_canary(evaluator, case, judge, outcome.value, now, canary))
+                self._canaries.add(task)
+                task.add_done_callback(self._canaries.discard)
+            else:
+                self._count(evaluator, judge, "skipped")
         return result if self.store_text else _without_text(result)
 
     async def close(self) -> None:
@@ -144,22 +150,6 @@ class EvaluationGuardrails:
         if self.draw_key:
             return draw(name, salt=self.draw_key) < self._settings.share
         return draw(name, algorithm="sha256") < self._settings.share
-
-    def _start_canary(
-        self,
-        evaluator: Evaluator[Any],
-        case: Case,
-        judge: Judge,
-        score: float,
-        now: Callable[[], datetime],
-        reservation: Reservation,
-    ) -> None:
-        if len(self._canaries) >= self._settings.concurrency or not reservation.reserve():
-            self._count(evaluator, judge, "skipped")
-            return
-        task = asyncio.create_task(self._run_canary(evaluator, case, judge, score, now, reservation))
-        self._canaries.add(task)
-        task.add_done_callback(self._canaries.discard)
 
     async def _run_canary(
         self,

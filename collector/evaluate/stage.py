@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from collector.errors import BadInput
 from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.budget.rates import FULL_RATES
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
 from collector.evaluate.deferred.deferred_evaluations import Deferral, DeferredEvaluations
 from collector.evaluate.deferred.logged_journal import LoggedJournal
@@ -411,11 +412,10 @@ class EvaluateStage:
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[PartitionProcessor]:
         """Read the ledger back and open the partition's processor; its jobs end with it."""
-        metadata = (
-            CommitMetadata.from_json(committed.metadata, committed.low_watermark)
-            if committed
-            else self._initial_metadata()
-        )
+        initial = FULL_RATES if self._budget is None else self._budget.initial_rates()
+        metadata = CommitMetadata(replay_point=ReplayPoint(0, rates=initial))
+        if committed:
+            metadata = CommitMetadata.from_json(committed.metadata, committed.low_watermark)
         journal = LoggedJournal(self._shapes) if self._deferral is not None else None
         on_batches = None if journal is None else journal.apply
         ledger = Ledger(
@@ -461,7 +461,9 @@ class EvaluateStage:
                 self._outcomes,
                 start,
                 limits=self._limits,
-                snapshots=self._snapshot_writer(state, partition),
+                snapshots=None
+                if self._turns is None
+                else SnapshotWriter(self._turns, state, partition, self._limits, self._processors),
                 budget=self._budget,
                 clock=self._clock,
             )
@@ -493,11 +495,6 @@ class EvaluateStage:
         finally:
             journal.close()
 
-    def _snapshot_writer(self, state: PartitionState, partition: int) -> SnapshotWriter | None:
-        if self._turns is None:
-            return None
-        return SnapshotWriter(self._turns, state, partition, self._limits, self._processors)
-
     async def _hand_over(
         self,
         history: PlanHistory,
@@ -527,8 +524,3 @@ class EvaluateStage:
         used = {assignment.evaluator.name for monitor in self._plan.monitors for assignment in monitor.assignments}
         for name in sorted(set(metadata.pending or ()) - used):
             logger.warning("evaluator %s is not configured any more: its unfinished evaluations are not made", name)
-
-    def _initial_metadata(self) -> CommitMetadata:
-        if self._budget is None:
-            return CommitMetadata()
-        return CommitMetadata(replay_point=ReplayPoint(0, rates=self._budget.initial_rates()))

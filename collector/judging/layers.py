@@ -3,16 +3,14 @@
 `open_judges` folds the list around the judge that sends the requests.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from collector.config.settings import JudgeSettings
-from collector.judging.outage_reporter import OutageReporter, ReportPolicy
+from collector.judging.outage_reporter import InstrumentedJudge, OutageReporter, ReportPolicy
 from collector.logs.log import Confirm, certain
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
-from evaluators.errors import EvaluationError
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.answer_cache import AnswerCache
 from evaluators.judges.audited import Audited
@@ -23,37 +21,6 @@ from evaluators.judges.rate_limited import EndpointLimiter, RateLimited
 from evaluators.judges.retrying import Retrying
 from evaluators.judges.shared_prefix import SharedPrefix
 from evaluators.judges.wrapper import JudgeWrapper, with_members
-
-
-class InstrumentedJudge(JudgeWrapper):
-    """A judge whose requests are counted and timed under its name in the configuration."""
-
-    def __init__(self, judge: Judge, name: str, telemetry: Telemetry) -> None:
-        super().__init__(judge)
-        self._name = name
-        self._telemetry = telemetry
-        self._in_flight = telemetry.gauge(series.JUDGE_REQUESTS_IN_FLIGHT, name)
-        self._duration = telemetry.histogram(series.JUDGE_REQUEST_DURATION, name)
-        telemetry.counter(series.JUDGE_REQUESTS, name, "ok")
-
-    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        """Ask, and count the result: `ok` or the error's type."""
-        started = time.monotonic()
-        self._in_flight.inc()
-        result = ""
-        try:
-            verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
-            result = "ok"
-        except EvaluationError as error:
-            result = error.type
-            raise
-        else:
-            return verdict
-        finally:
-            self._in_flight.dec()
-            if result:
-                self._telemetry.counter(series.JUDGE_REQUESTS, self._name, result).inc()
-                self._duration.observe(time.monotonic() - started)
 
 
 class ConfirmedJudge(JudgeWrapper):

@@ -1,7 +1,7 @@
-"""Reports of judges that are unavailable, or that answer without what they were asked for.
+"""Counts of the requests to judges, and reports of judges that are unavailable or give answers of no use.
 
-One sentence comes when it begins, then one rarely, and one when it is over. A model at an endpoint has the limits
-of all judges that use it.
+One sentence comes when an outage begins, then one rarely, and one when it is over. A model at an endpoint has the
+limits of all judges that use it.
 """
 
 import asyncio
@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from collector.config.settings import JudgeSettings
+from collector.telemetry import series
+from collector.telemetry.registry import Telemetry
 from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.errors import (
     ENDPOINT_ERRORS,
+    EvaluationError,
     JudgeDenied,
     JudgeError,
     JudgeReplyInvalid,
@@ -82,6 +85,37 @@ def limits_by_endpoint(judges: Iterable[JudgeSettings]) -> Mapping[tuple[str, st
 
 def _strictest(limits: Iterable[int | None]) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
+
+
+class InstrumentedJudge(JudgeWrapper):
+    """A judge whose requests are counted and timed under its name in the configuration."""
+
+    def __init__(self, judge: Judge, name: str, telemetry: Telemetry) -> None:
+        super().__init__(judge)
+        self._name = name
+        self._telemetry = telemetry
+        self._in_flight = telemetry.gauge(series.JUDGE_REQUESTS_IN_FLIGHT, name)
+        self._duration = telemetry.histogram(series.JUDGE_REQUEST_DURATION, name)
+        telemetry.counter(series.JUDGE_REQUESTS, name, "ok")
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """Ask, and count the result: `ok` or the error's type."""
+        started = time.monotonic()
+        self._in_flight.inc()
+        result = ""
+        try:
+            verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
+            result = "ok"
+        except EvaluationError as error:
+            result = error.type
+            raise
+        else:
+            return verdict
+        finally:
+            self._in_flight.dec()
+            if result:
+                self._telemetry.counter(series.JUDGE_REQUESTS, self._name, result).inc()
+                self._duration.observe(time.monotonic() - started)
 
 
 REPORT_AT = 5

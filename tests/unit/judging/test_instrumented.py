@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from collector.judging.layers import InstrumentedJudge
+from collector.judging.outage_reporter import InstrumentedJudge
 from collector.telemetry.registry import Telemetry
 from evaluators.errors import JudgeReplyInvalid
 from evaluators.judge import Prompt
