@@ -18,7 +18,7 @@ from collector.records.tenants import conversation_key_in_tenant
 class TurnNotes:
     """Finds the turns to note, by the assembler's rules, of conversations that `is_key_wanted` does not want.
 
-    `selects` says whether there are any such conversations; it is asked before a piece is looked at.
+    `selects` says whether there are any such conversations; it is asked before a request is looked at.
     """
 
     def __init__(
@@ -26,14 +26,11 @@ class TurnNotes:
     ) -> None:
         self._dialects = assembler.dialects
         self._identity = assembler.identity
-        self._reads_runs = assembler.agent_runs
         self._is_key_wanted = is_key_wanted
-        self._selects = selects
+        self.selects: Callable[[], bool] = (lambda: False) if assembler.agent_runs else selects
 
     def find(self, parts: Sequence[Part], tenant: str) -> NotedTurn | None:
-        """Find the only turn in a request's parts of one trace, redacted; None if there is no need or no certainty."""
-        if self._reads_runs or not self._selects():
-            return None
+        """Find the only turn in a request's parts of one trace, redacted; None if it is wanted or not certain."""
         trace = collect_parts(parts, self._dialects, self._identity)
         turn = find_sole_turn(trace, self._dialects, self._identity) if trace is not None else None
         if turn is None or not turn.conversation:

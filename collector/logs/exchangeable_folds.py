@@ -6,7 +6,7 @@ when the old one was exchanged are delivered again to the new one. The consumer 
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from collector.backoff import Backoff
 from collector.logs.log import (
@@ -54,23 +54,13 @@ class ExchangeableFolds:
         await asyncio.gather(*(fold.exchange() for fold in list(self._folds)))
 
 
-class _Opened:
-    """An inner fold, open in a task of its own: whoever closes it is not who opened it."""
-
-    def __init__(self, open_fold: OpenFold, partition: int, committed: Committed | None) -> None:
-        self._open_fold = open_fold
-        self._partition = partition
-        self._committed = committed
-        self._close = asyncio.Event()
-        self.ready: asyncio.Future[Fold] = asyncio.get_running_loop().create_future()
-
-    async def run(self) -> None:
-        async with self._open_fold(self._partition, self._committed) as fold:
-            self.ready.set_result(fold)
-            await self._close.wait()
-
-    def close(self) -> None:
-        self._close.set()
+async def _hold(
+    opening: AbstractAsyncContextManager[Fold], ready: asyncio.Future[Fold], closing: asyncio.Event
+) -> None:
+    """Keep an inner fold open, as a task: whoever closes it is not who opened it."""
+    async with opening as fold:
+        ready.set_result(fold)
+        await closing.wait()
 
 
 class _ExchangeableFold:
@@ -88,7 +78,8 @@ class _ExchangeableFold:
         self._next = committed.low_watermark if committed else None
         """The offset after the last record that was replayed or delivered."""
         self._lock = asyncio.Lock()
-        self._opened: _Opened | None = None
+        self._closing = asyncio.Event()
+        self._ready: asyncio.Future[Fold] | None = None
         self._running: asyncio.Task[None] | None = None
         self._inner: Fold | None = None
         self._stateful: Fold | None = None
@@ -136,17 +127,18 @@ class _ExchangeableFold:
         await self._close()
 
     async def _open(self) -> None:
-        self._opened = opened = _Opened(self._folds.open_inner, self._partition, self._state)
-        self._running = self._tasks.create_task(opened.run())
-        await asyncio.wait([opened.ready, self._running], return_when=asyncio.FIRST_COMPLETED)
-        self._inner = inner = opened.ready.result() if opened.ready.done() else None
+        opening = self._folds.open_inner(self._partition, self._state)
+        self._closing, self._ready = asyncio.Event(), asyncio.get_running_loop().create_future()
+        self._running = self._tasks.create_task(_hold(opening, self._ready, self._closing))
+        await asyncio.wait([self._ready, self._running], return_when=asyncio.FIRST_COMPLETED)
+        self._inner = inner = self._ready.result() if self._ready.done() else None
         self._stateful = inner.stateful if isinstance(inner, FoldWrapper) else inner
 
     async def _close(self) -> None:
         self._inner = self._stateful = self.due_at = None
-        if self._opened is not None and self._running is not None:
-            self._opened.close()
-            if not self._opened.ready.done():
+        if self._ready is not None and self._running is not None:
+            self._closing.set()
+            if not self._ready.done():
                 self._running.cancel()
             await asyncio.wait([self._running])
 

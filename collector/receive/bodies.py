@@ -223,21 +223,17 @@ def success(signal: Signal, *, rejected: int = 0, message: str = "") -> Answer:
     return logs
 
 
-def accepted(signal: Signal, form: Form, *, rejected: int = 0, message: str = "") -> web.Response:
-    """That as an HTTP response."""
-    return _response(200, form, success(signal, rejected=rejected, message=message))
-
-
 def rejected(form: Form | None, rejection: Rejected) -> web.Response:
     """The answer to a request that is not taken: a `google.rpc.Status`, as JSON where the form is unknown."""
     status = Status(code=_CODES.get(rejection.status, Code.UNKNOWN), message=rejection.message)
-    response = _response(rejection.status, form or "json", status)
+    response = response_of(rejection.status, form or "json", status)
     response.headers.update(rejection.headers)
     if rejection.retry_after is not None:
         response.headers["Retry-After"] = str(max(1, math.ceil(rejection.retry_after)))
     return response
 
 
-def _response(status: int, form: Form, answer: Answer | Status) -> web.Response:
+def response_of(status: int, form: Form, answer: Answer | Status) -> web.Response:
+    """An answer as an HTTP response in this form."""
     body = answer.SerializeToString() if form == "protobuf" else MessageToJson(answer, indent=None).encode()
     return web.Response(status=status, body=body, content_type=_TYPES[form])

@@ -22,7 +22,7 @@ from collector.admission.shared_port import SharedPort
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
 from collector.receive.access import BearerTokens, OtlpHttpSettings, ssl_context_of
-from collector.receive.bodies import FORMS, accepted, read_body, rejected
+from collector.receive.bodies import FORMS, read_body, rejected, response_of, success
 from collector.receive.feedback_ingest import DocumentKind
 from collector.receive.otlp_ingest import IngestLogs, IngestRules, OtlpIngest, SenderLimits
 from collector.receive.rejection import Rejected, internal_error, rejection_of
@@ -130,8 +130,8 @@ class OtlpHttpReceiver:
         with self._ingest.admit(sender) as holding:  # until it is durable: what is read is held in memory
             body = await read_body(request, holding, limit=limit, deadline=deadline)
             parsed = await self._ingest.ingest(body, signal, form, sender, holding)
-        rejected = parsed.rejected
-        return accepted(signal, form, rejected=rejected, message=parsed.error_message if rejected else "")
+        number = parsed.rejected
+        return response_of(200, form, success(signal, rejected=number, message=parsed.error_message if number else ""))
 
     async def _accept_documents(self, kind: DocumentKind, request: web.Request, sender: Sender) -> web.Response:
         """Accept JSON documents that are about turns, and no traffic themselves."""

@@ -234,7 +234,7 @@ class OtlpIngest:
             TimeoutError: it did not answer in time.
         """
         tenant = sender.tenant.name if sender.tenant else ""
-        redactor = self.rules.redactors.of(tenant)
+        redactor = self.rules.redactors.by_tenant.get(tenant, self.rules.redactors.everybody)
         read = partial(
             parse,
             body,
@@ -277,7 +277,7 @@ class OtlpIngest:
         parse_as = partial(parse_references, body, log)
         if kind == "feedback":
             parse_as = partial(parse_feedback, body, self.rules.feedback)
-        redactor = self.rules.redactors.of(tenant)
+        redactor = self.rules.redactors.by_tenant.get(tenant, self.rules.redactors.everybody)
         redactor = None if redactor is None else redactor.remembering(holding.received or len(body))
         read = partial(parse_as, tenant=tenant, max_items=self.settings.max_items, redactor=redactor)
         parsed = await self._limits.turns.take(sender.key, len(body), read)

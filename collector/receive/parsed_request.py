@@ -10,7 +10,7 @@ logs without spans (Claude Code): all those of one prompt get a trace id made of
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,7 +32,7 @@ from collector.otlp.decode import (
 )
 from collector.otlp.inline_media import omit_from_request
 from collector.otlp.outline import Outline, outline_of
-from collector.otlp.own_items import SIGNATURE, OwnItems
+from collector.otlp.own_items import OWN_SCOPE, SIGNATURE, OwnItems
 from collector.receive.rejection import NotRedacted
 from collector.records.noted_turns import NotedTurn, has_note, with_note
 from collector.records.tenants import trace_key
@@ -93,7 +93,9 @@ _TRACE_ID_BYTES = 16
 
 
 class TurnNoting(Protocol):
-    """Finds turns that nobody can want."""
+    """Finds turns that nobody can want; `selects` says whether there are any."""
+
+    selects: Callable[[], bool]
 
     def find(self, parts: Sequence[Part], tenant: str) -> NotedTurn | None:
         """Find the only turn in parts of one trace, which are redacted; None if it is wanted or not certain."""
@@ -186,8 +188,10 @@ def parse(
     if not body:
         return ParsedRequest(signal, [], 0, 0, 0)
     request, unreadable, reason, mended = read_mended(body, signal, max_items, form=form)
-    is_signed = SIGNATURE.encode() in body  # to look at every attribute of every request would take long
-    self_emitted = own.remove_from(scopes_of(request), everywhere=is_signed) if own is not None else 0
+    self_emitted = 0
+    if own is not None and (form != "protobuf" or OWN_SCOPE.encode() in body):
+        is_signed = SIGNATURE.encode() in body  # to look at every attribute of every request would take long
+        self_emitted = own.remove_from(scopes_of(request), everywhere=is_signed)
     omitted = omit_from_request(request, body, stored_media)
     changed = (signal == "logs" and give_traces(request)) or bool(self_emitted or omitted or mended)
     if redactor is None and form == "protobuf" and not changed:
@@ -205,8 +209,8 @@ def parse(
             del groups[trace_id]
     # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields. Nor if it
     # begins like a note: only we write notes.
-    is_whole = len(groups) == 1 and accepted == items and not changed and not has_note(body)
-    original = body if is_whole and form == "protobuf" and redactor is None else None
+    may_stay = form == "protobuf" and redactor is None and not changed
+    original = body if may_stay and len(groups) == 1 and accepted == items and not has_note(body) else None
     if redactor is not None:
         _redact(outline, groups, redactor)
     records, noted = _records(signal, outline, groups, tenant, notes, original)
@@ -228,9 +232,10 @@ def _records(
     writer = PieceWriter(request)
     records: list[Record] = []
     noted = 0
+    finds = notes is not None and signal == "traces" and notes.selects()
     for trace_id, parts in groups.items():
         piece = original or writer.piece(parts)
-        turn = notes.find(parts, tenant) if notes is not None and signal == "traces" else None
+        turn = notes.find(parts, tenant) if notes is not None and finds else None
         if turn is not None:
             piece, noted = with_note(turn, piece), noted + 1
         records.append(Record(trace_key(trace_id.hex(), tenant), piece, headers))
