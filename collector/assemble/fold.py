@@ -5,9 +5,11 @@ import logging
 import math
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
+from typing import TypeVar
 
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.open_traces import CloseReason, Emitted, OpenTrace, OpenTraces
@@ -40,6 +42,8 @@ from collector.telemetry.series import LATE_FEEDBACK, SPANS_READ, TRACES_CLOSED,
 from evaluators.cases import Turn
 
 logger = logging.getLogger(__name__)
+
+_Appended = TypeVar("_Appended")
 
 _TURN: Callable[[AssembledTurn], Turn] = attrgetter("turn")
 _BATCH = 256
@@ -141,7 +145,7 @@ class AssembleFold:
         closed = 0
         for record in records:
             for trace, reason in self._apply(record, self._on_bad_record):
-                self._counts.closed[reason] += 1
+                self._counts.closed[reason,] += 1
                 outgoing += self._close(trace, reason)
                 closed += 1
                 if len(outgoing) >= _BATCH or closed % _BATCH == 0:
@@ -151,49 +155,33 @@ class AssembleFold:
         self._note_state()
 
     async def _append(self, outgoing: list[RoutedRecord]) -> None:
+        """Append turns, before them their spans, and feedback: the same twice, after a crash, is known there."""
         self._counts.flush(self._telemetry)
         if self._feedback and self._labels is not None:
-            await self._append_feedback(self._labels)
+            append = partial(append_until_durable, self._labels)
+            await self._append_what_fits(append, self._feedback, DropReason.FEEDBACK_TOO_LARGE)
         if not outgoing:
             await asyncio.sleep(0)
             return
         if self._spans and self._judged_spans is not None:
-            await self._append_spans(self._judged_spans)
-        try:
-            await self._router.append(outgoing)
-        except RecordTooLarge:
-            for record in outgoing:
-                await self._append_if_it_fits(record)
-        outgoing.clear()
+            append = partial(append_until_durable, self._judged_spans)
+            await self._append_what_fits(append, self._spans, DropReason.SPAN_TOO_LARGE)
+        await self._append_what_fits(self._router.append, outgoing, DropReason.TOO_LARGE)
 
-    async def _append_spans(self, log: Log) -> None:
-        """The spans of the turns that go out next; one that the log can never take is left out."""
-        spans, self._spans = self._spans, []
+    async def _append_what_fits(
+        self, append: Callable[[list[_Appended]], Awaitable[None]], records: list[_Appended], reason: DropReason
+    ) -> None:
+        """What a log can never take is left out: it must not stop the partition for good."""
         try:
-            await append_until_durable(log, spans)
+            await append(records)
         except RecordTooLarge:
-            for record in spans:
+            for record in records:
                 try:
-                    await append_until_durable(log, [record])
-                except RecordTooLarge:
-                    self._telemetry.drop("assemble", DropReason.SPAN_TOO_LARGE)
-
-    async def _append_feedback(self, log: Log) -> None:
-        """Append the feedback of traces that closed; the same twice, after a crash, is known there."""
-        try:
-            await append_until_durable(log, self._feedback)
-        except RecordTooLarge:
-            logger.error("feedback is left out: a piece is larger than the labels log accepts")  # noqa: TRY400
-            self._telemetry.drop("assemble", DropReason.FEEDBACK_TOO_LARGE, len(self._feedback))
-        self._feedback = []
-
-    async def _append_if_it_fits(self, routed: RoutedRecord) -> None:
-        """A turn that the log can never take must not stop the partition for good."""
-        try:
-            await self._router.append([routed])
-        except RecordTooLarge as error:
-            logger.error("a turn is left out: %s", error)  # noqa: TRY400 - where it was raised says nothing
-            self._telemetry.drop("assemble", DropReason.TOO_LARGE)
+                    await append([record])
+                except RecordTooLarge as error:  # where it was raised says nothing
+                    logger.error("a record is left out (%s): %s", reason, error)  # noqa: TRY400
+                    self._telemetry.drop("assemble", reason)
+        records.clear()
 
     def _apply(
         self, record: StoredRecord, on_bad: Callable[[StoredRecord, BadInput], None]
@@ -228,7 +216,7 @@ class AssembleFold:
         assembly = self._assemble(trace, last, tenant, selects=selects)
         self._examine(trace, last, tenant, assembly)
         for dialect, number in assembly.spans.items():
-            self._counts.spans[dialect] += number
+            self._counts.spans[dialect,] += number
         if assembly.at_a_glance:
             trace.unread_closings.append(last)  # as after a restart: it is assembled if a late piece arrives
             new_turns = [*map(_TURN, assembly.turns)]
@@ -248,7 +236,7 @@ class AssembleFold:
 
     def _find_noted_turn(self, trace: OpenTrace, piece: TracePiece, may_stay_unread: bool) -> NotedTurn | None:
         """Find the turn that stands for a whole trace, as its only piece notes it; None if it must be assembled."""
-        if not (piece.thin or (may_stay_unread and has_note(piece.value))) or self._ids.is_due(trace.last_at):
+        if not (piece.thin or (may_stay_unread and has_note(piece.value))) or trace.last_at >= self._ids.next_at:
             return None
         turn = noted_turn(piece.value)
         if piece.thin:
@@ -260,7 +248,7 @@ class AssembleFold:
         made = make_noted_record(noted, tenant_in_key(trace.trace_id))
         self._ids.see(trace.trace_id, (made.conversation_id,))
         for dialect in noted.spans.values():
-            self._counts.spans[dialect] += 1
+            self._counts.spans[dialect,] += 1
         self._counts.turns[noted.dialect, *UNWANTED] += 1
         return [RoutedRecord(made.record, unwanted=self._router.selects)]
 
@@ -271,7 +259,7 @@ class AssembleFold:
         if is_read:
             self._ids.see(trace.trace_id, [turn.turn.conversation_id for turn in assembly.turns])
         watch = self._ids if is_read else self._unread
-        if not watch.is_due(trace.last_at) or (is_read and tenant):
+        if trace.last_at < watch.next_at or (is_read and tenant):
             return  # a tenant's ids are others in its turns
         try:
             with self._traces.slot.at(trace.position):
@@ -330,22 +318,20 @@ class _Counts:
     """Counts to add when the next turns are appended: at once, since a counter costs as much as a look at a span."""
 
     def __init__(self) -> None:
-        self.closed: defaultdict[str, int] = defaultdict(int)
-        self.spans: defaultdict[str, int] = defaultdict(int)
-        self.turns: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        self.closed, self.spans, self.turns = _Counter(int), _Counter(int), _Counter(int)
         self.late_feedback = 0
 
     def flush(self, telemetry: Telemetry) -> None:
-        for reason, number in self.closed.items():
-            telemetry.counter(TRACES_CLOSED, reason).inc(number)
-        for dialect, number in self.spans.items():
-            telemetry.counter(SPANS_READ, dialect).inc(number)
-        for labels, number in self.turns.items():
-            telemetry.counter(TURNS_ASSEMBLED, *labels).inc(number)
-        telemetry.counter(LATE_FEEDBACK).inc(self.late_feedback)
-        for counts in (self.closed, self.spans, self.turns):
+        for series, counts in ((TRACES_CLOSED, self.closed), (SPANS_READ, self.spans), (TURNS_ASSEMBLED, self.turns)):
+            for labels, number in counts.items():
+                telemetry.counter(series, *labels).inc(number)
             counts.clear()
-        self.late_feedback = 0
+        if self.late_feedback:
+            telemetry.counter(LATE_FEEDBACK).inc(self.late_feedback)
+            self.late_feedback = 0
+
+
+_Counter = defaultdict[tuple[str, ...], int]
 
 
 def _in_tenant(assembly: Assembly, tenant: str) -> Assembly:

@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from collector.logs.log import Committed, Fold, FoldWrapper, Log, LogUnavailable, OpenFold, StoredRecord
@@ -95,30 +95,23 @@ class ConsumerLag:
 
         @asynccontextmanager
         async def opened(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
-            async with self._noted_opening((consumer, log.name, partition), open_fold(partition, committed)) as fold:
-                measured = _MeasuredFold(fold)
-                if committed is not None:
-                    measured.progress = _Progress(committed.offset, self._clock())
-                partitions[partition] = measured
-                try:
-                    yield measured
-                finally:
-                    partitions.pop(partition, None)
-                    self._waiting.get((consumer, log.name), {}).pop(partition, None)
+            where = (consumer, log.name, partition)
+            self._opening[where] = self._clock()
+            try:
+                async with open_fold(partition, committed) as fold:
+                    self._opening.pop(where, None)
+                    measured = partitions[partition] = _MeasuredFold(fold)
+                    if committed is not None:
+                        measured.progress = _Progress(committed.offset, self._clock())
+                    try:
+                        yield measured
+                    finally:
+                        partitions.pop(partition, None)
+                        self._waiting.get((consumer, log.name), {}).pop(partition, None)
+            finally:
+                self._opening.pop(where, None)
 
         return opened
-
-    @asynccontextmanager
-    async def _noted_opening(
-        self, where: tuple[str, str, int], opening: AbstractAsyncContextManager[Fold]
-    ) -> AsyncGenerator[Fold]:
-        self._opening[where] = self._clock()
-        try:
-            async with opening as fold:
-                self._opening.pop(where, None)
-                yield fold
-        finally:
-            self._opening.pop(where, None)
 
     async def sample_forever(self) -> None:
         """Keep the gauges up to date."""

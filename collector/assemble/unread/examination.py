@@ -277,18 +277,15 @@ class UnreadTextWatch:
     def __init__(self, assembler: Assembler, telemetry: Telemetry) -> None:
         self._assembler = assembler
         self._telemetry = telemetry
-        self._next = 0.0
+        self.next_at = 0.0
+        """The log's time (s) from which a trace is looked at."""
         self._scopes: set[str] = set()
-
-    def is_due(self, now: float) -> bool:
-        """Whether a trace is looked at now."""
-        return now >= self._next
 
     def look(self, _trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
         """Count the spans of a trace whose text nobody reads. `now` is the log's time, in seconds."""
-        if now < self._next or sum(map(len, map(_VALUE, pieces))) > _MAX_BYTES:
+        if now < self.next_at or sum(map(len, map(_VALUE, pieces))) > _MAX_BYTES:
             return
-        self._next = now + _INTERVAL
+        self.next_at = now + _INTERVAL
         texts = unread_texts([read_trace(pieces)], self._assembler)[1]
         for scope in sorted({text.span.scope for text in texts}):
             of_scope = [text for text in texts if text.span.scope == scope]
@@ -314,7 +311,8 @@ class ConversationIdWatch:
     def __init__(self, assembler: Assembler, telemetry: Telemetry) -> None:
         self._identity = assembler.identity
         self._telemetry = telemetry
-        self._next = 0.0
+        self.next_at = 0.0
+        """The log's time (s) from which a trace is looked at."""
         self._looks = 0
         self._statistics = ConversationIdStatistics(_WATCHED_PAIRS, sampled=True)
         self._first_traces: dict[str, str] = {}
@@ -330,15 +328,11 @@ class ConversationIdWatch:
             if first is not None and first != trace_id:
                 self._statistics.repeat(conversation or "")
 
-    def is_due(self, now: float) -> bool:
-        """Whether a trace is looked at now."""
-        return now >= self._next
-
     def look(self, trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
         """Take a trace into the statistics. `now` is the log's time, in seconds."""
-        if now < self._next or sum(map(len, map(_VALUE, pieces))) > _MAX_BYTES:
+        if now < self.next_at or sum(map(len, map(_VALUE, pieces))) > _MAX_BYTES:
             return
-        self._next = now + _INTERVAL
+        self.next_at = now + _INTERVAL
         service, ids = ids_of(read_trace(pieces), self._identity)
         new = {name: value for name, value in ids.items() if self._first_traces.get(value) != trace_id}
         self._statistics.add(service, new)
