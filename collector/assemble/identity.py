@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from collector.dialects.attributes import LONGEST_NAME, MOST_NAMES, is_masked
 from collector.dialects.decode import as_dict, decode_json
-from collector.link.conversation_linker import is_pointer
+from collector.link.conversation_linker import RESPONSE
 from evaluators.cases import Json
 
 _METADATA = (
@@ -137,7 +137,7 @@ def may_be_made_up(conversation: str, scope: str) -> bool:
     Others write the id of the response before, a pointer that is new for each turn. Such an id groups nothing; any
     other in the trace is preferred.
     """
-    return is_pointer(conversation) or (
+    return conversation.startswith(RESPONSE) or (
         scope.startswith(_RUN_SCOPES) and len(conversation) == _UUID_LENGTH and conversation.count("-") == _UUID_DASHES
     )
 

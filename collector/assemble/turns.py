@@ -247,7 +247,7 @@ class TurnBuilder:
                 sources.append((call, own.scope))
             if own.attributes:
                 sources.append((own, own.scope))
-        for span_id in self._tree.ancestors(span.span_id):
+        for span_id in self._tree.ancestors(span.span_id) if span.parent_span_id else ():
             ancestor = self._tree.spans.get(span_id)
             if ancestor is not None and ancestor.attributes:
                 sources.append((ancestor, ancestor.scope))
@@ -318,7 +318,7 @@ def _split_history(draft: TurnDraft) -> tuple[str | None, tuple[Message, ...]]:
         own = own or enclosing_call.system
         if not messages:
             messages = _cut_at_question(enclosing_call.input or ())
-    system, rest = split_system_prompt(messages)
+    system, rest = split_system_prompt(messages) if messages else (None, ())
     history = [
         _with_tools(message)
         if message.tool_calls or message.tool_call_id

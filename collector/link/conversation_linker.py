@@ -41,12 +41,13 @@ class History(NamedTuple):
     after: HistoryDigest | None
 
 
-_RESPONSE = "resp_"
+RESPONSE = "resp_"
+"""Begins the ids of responses of OpenAI's API."""
 
 
 def is_pointer(conversation: str | None) -> bool:
     """Whether an id is that of a response of OpenAI's API: libraries write the response before as the conversation."""
-    return conversation is not None and conversation.startswith(_RESPONSE)
+    return conversation is not None and conversation.startswith(RESPONSE)
 
 
 def follows_responses(turn: Turn) -> bool:

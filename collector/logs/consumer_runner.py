@@ -32,7 +32,6 @@ from collector.logs.log import (
     Record,
     StoredRecord,
     UnreadableRecords,
-    certain,
 )
 
 STEP = 1.0
@@ -142,11 +141,11 @@ class PartitionFeed:
         start: int,
         stream: Stream,
         timing: ConsumerTiming,
-        confirm: Confirm = certain,
+        confirm: Confirm | None = None,
     ) -> None:
         """`start` is the offset of the oldest record, for a group that has committed nothing.
 
-        Before each delivery `confirm` waits until this process certainly owns the partition.
+        Before each delivery `confirm` waits until this process certainly owns the partition; None where no other can.
         """
         self.partition = partition
         self._committed = committed
@@ -233,7 +232,8 @@ class PartitionFeed:
             records = records[old:]
             self._replayed = batch.end_offset >= self._offset
         if records:
-            await self._confirm()
+            if self._confirm is not None:
+                await self._confirm()
             await fold.deliver(records)
             self._delivered_time = records[-1].timestamp
             if self.tick_until:
