@@ -171,7 +171,7 @@ class AssembleFold:
     async def _append_what_fits(
         self, append: Callable[[list[_Appended]], Awaitable[None]], records: list[_Appended], reason: DropReason
     ) -> None:
-        """What a log can never take is left out: it must not stop the partition for good."""
+        """Append records; one that the log can never take is left out, as it must not stop the partition for good."""
         try:
             await append(records)
         except RecordTooLarge:
