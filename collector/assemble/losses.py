@@ -120,11 +120,10 @@ def _add_longest(holder: Span | LogRecord, services: dict[str, list[_Texts]], cu
 
 def _list_longest(holder: Span | LogRecord) -> list[str]:
     """The longest texts of attributes and events, all of one length; none if they are too short to be cut."""
-    attributes, texts = holder.attributes, list[str]()
+    attributes = holder.attributes
     if not isinstance(holder, Span):
-        return _find_longest(attributes.values(), texts)
-    if holder.doubtful:
-        texts = _find_longest(map(attributes.get, holder.doubtful), texts)
+        return _find_longest(attributes.values(), [])
+    texts = _find_longest(map(attributes.get, holder.doubtful), []) if holder.doubtful else list[str]()
     if attributes and (not texts or len(texts[0]) < SHORT):  # else all that are as long are among these
         texts = _find_longest(attributes.values(), [])
     for event in holder.events:

@@ -317,7 +317,8 @@ def find_task(call: Call) -> str | None:
         if message.role == "system":
             system = message.text
             break
-    for text in (question[:_MOST], system[:_MOST]):
+    is_possible = "itle" in question or "itle" in system  # most calls end here
+    for text in (question[:_MOST], system[:_MOST]) if is_possible else ():
         if "itle" in text and _TITLE.search(text) and _LIMIT.search(text):
             return "a title of the conversation"
     return None

@@ -23,6 +23,7 @@ MASKS = frozenset(
 LONGEST_MASK = 200
 """Characters; a longer text is not tested for being a mask, since no mask is longer."""
 
+_MASK_STARTS = frozenset([mask[0] for mask in MASKS])
 _SCRUBBED = re.compile(r"\[Scrubbed due to .{1,80}\]")
 
 
@@ -31,7 +32,7 @@ def is_masked(value: Json) -> bool:
     if not isinstance(value, str) or len(value) > LONGEST_MASK:
         return False
     stripped = value.strip()
-    return stripped in MASKS or (stripped.startswith("[") and _SCRUBBED.fullmatch(stripped) is not None)
+    return stripped[:1] in _MASK_STARTS and (stripped in MASKS or _SCRUBBED.fullmatch(stripped) is not None)
 
 
 _OBJECT = re.compile(r"<[\w.<>]{1,200}(?: object)?(?: [\w.<>]{1,200})? at 0x[0-9a-fA-F]+>")

@@ -110,10 +110,10 @@ def _find_messages(value: Json, role: str, keys: Sequence[str], depth: int) -> t
     if depth <= 0 or not isinstance(value, (dict, list)):
         return None
     fields = as_dict(value)
-    if (fields and fields.keys() & _SHAPES) or any(as_dict(each).keys() & _SHAPES for each in as_list(value)):
-        return parse_messages(value, role).messages or None
-    if fields:
+    if fields and _SHAPES.isdisjoint(fields):
         return _find_in_fields(fields, role, keys, depth)
+    if fields or any(not _SHAPES.isdisjoint(as_dict(each)) for each in as_list(value)):
+        return parse_messages(value, role).messages or None
     commands = (
         parse_messages(value, role).messages if as_dict(as_list(value)[0] if value else None).get("update") else ()
     )

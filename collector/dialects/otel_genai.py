@@ -41,6 +41,9 @@ _TEXTS = {
     _OUTPUT: (_COMPLETION, "lk.pii.response.text", "lk.response.text"),
 }
 """Names of plain texts: Quarkus', then LiveKit's on the turn of an agent that speaks."""
+_REFERENCES = {key: (f"{key}_ref", f"{key}.ref") for key in _TEXTS}
+_ELSEWHERE = frozenset(name for each in (_TEXTS, _REFERENCES) for names in each.values() for name in names)
+"""Names of what may stand for messages; few spans have any."""
 _QUARKUS = {"gen_ai.prompt": _PROMPT, "gen_ai.completion": _COMPLETION}
 """Quarkus' earlier names for both, and its present ones."""
 
@@ -224,13 +227,15 @@ def _parse_content(
         return transcript.messages or None, transcript.incomplete or find_redaction(value)
     if events:
         return events, None
+    if value is None and _ELSEWHERE.isdisjoint(attributes):
+        return None, None
     names = _TEXTS[key]
     plain = find_text(attributes, *(names if "lk.generation_id" in attributes else names[:1]))
     if plain is not None:
         return (ChatMessage(role, plain),), find_redaction(plain)
     if value in ("", "[]", []) and role == "assistant":  # the model answered nothing
         return (ChatMessage("assistant"),), None
-    reference = find_text(attributes, f"{key}_ref", f"{key}.ref")
+    reference = find_text(attributes, *_REFERENCES[key])
     return None, "external_reference" if reference else None
 
 
@@ -268,7 +273,7 @@ def _find_message_sources(attributes: Attributes, events: message_events.EventMe
         sources.setdefault("input", "gen_ai.*.message")
     if events.output:
         sources.setdefault("output", message_events.CHOICE)
-    for key, names in _TEXTS.items():
+    for key, names in () if _ELSEWHERE.isdisjoint(attributes) else _TEXTS.items():
         if _FIELDS[key] not in sources:
             for name in names:
                 if name in attributes:

@@ -111,8 +111,9 @@ class Dialects:
         mask = span.evidence >> 1
         if not span.evidence:  # nobody has looked
             mask = self.match(span.attributes, span.scope, [event.name for event in span.events])
-        if span.doubtful is None or span.doubtful or span.events:
-            span = _decode_twice_encoded(span)
+        attributes = _decode_quoted(span.attributes, span.doubtful)
+        if span.events or attributes is not span.attributes:
+            span = _decode_twice_encoded(span, attributes)
         for record in records:
             mask |= self._records.get(record.kind, 0)
         calls: list[Call] = []
@@ -151,10 +152,9 @@ _QUOTED_BY_DEFINITION = ("mlflow.", "genkit:", "langfuse.", "braintrust.", "logf
 """Beginnings of attributes whose texts are JSON, so that an answer which is JSON is in quotes there."""
 
 
-def _decode_twice_encoded(span: Span) -> Span:
-    """The span with documents decoded that an exporter encoded once too often, in attributes and events."""
-    attributes = _decode_quoted(span.attributes, span.doubtful)
-    if span.events and any(_decode_quoted(event.attributes) is not event.attributes for event in span.events):
+def _decode_twice_encoded(span: Span, attributes: Attributes) -> Span:
+    """The span with documents decoded that an exporter encoded once too often, in its attributes, given, and events."""
+    if any(_decode_quoted(event.attributes) is not event.attributes for event in span.events):
         events = tuple(event._replace(attributes=_decode_quoted(event.attributes)) for event in span.events)
         span = span._replace(events=events)
     return span if attributes is span.attributes else span._replace(attributes=attributes)
@@ -223,9 +223,10 @@ def _lacks_beginning(source: str, attributes: Attributes) -> bool:
 
 def _mark_cut(call: Call, span: Span) -> Call:
     """Mark messages out of a document that was cut, where a reader has not."""
-    attributes = span.attributes
+    attributes, sources = span.attributes, call.sources
     for side in _SIDES:
-        value = attributes.get(call.sources[side]) if side in call.sources else None
+        source = sources.get(side)
+        value = attributes.get(source) if source else None
         if type(value) is str and value[:1] in CLOSING and value[-1] != CLOSING[value[0]] and is_unfinished(value):
             call = _mark(call, side, "truncated") if getattr(call, side) is not None else call
     return call

@@ -112,7 +112,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if span.scope == "litellm":
         return None  # uses the same names
     request = find_text(attributes, "llm.request.type")
-    if request or any(_MESSAGE.match(key) for key in attributes):
+    if request or any(map(_MESSAGE.match, attributes)):
         return _read_model(span, _REQUESTS.get(request or "chat", "model"))
     kind = find_text(attributes, _KIND)
     if kind is not None:
