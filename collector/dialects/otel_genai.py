@@ -274,11 +274,9 @@ def _find_message_sources(attributes: Attributes, events: message_events.EventMe
     if events.output:
         sources.setdefault("output", message_events.CHOICE)
     for key, names in () if _ELSEWHERE.isdisjoint(attributes) else _TEXTS.items():
-        if _FIELDS[key] not in sources:
-            for name in names:
-                if name in attributes:
-                    sources[_FIELDS[key]] = name
-                    break
+        present = [name for name in names if name in attributes]
+        if present:
+            sources.setdefault(_FIELDS[key], present[0])
     return sources
 
 

@@ -74,7 +74,7 @@ class Dialects:
             except KeyError:
                 mask |= self._learn(key)
         if scope and scope.startswith(self._scope_beginnings):
-            mask |= self._match_scope(scope)
+            mask |= _match_beginning(scope, self._scopes)
         for name in events:
             mask |= self._events.get(name, 0)
         return mask
@@ -84,19 +84,9 @@ class Dialects:
         return self._silent.setdefault((identity, names), set())
 
     def _learn(self, key: str) -> int:
-        mask = self._exact.get(key, 0)
-        for beginning, bit in self._beginnings:
-            if key.startswith(beginning):
-                mask |= bit
+        mask = self._exact.get(key, 0) | _match_beginning(key, self._beginnings)
         if len(self._known) < MOST_NAMES and len(key) <= LONGEST_NAME:  # any other is matched each time
             self._known[key] = mask
-        return mask
-
-    def _match_scope(self, scope: str) -> int:
-        mask = 0
-        for beginning, bit in self._scopes:
-            if scope.startswith(beginning):
-                mask |= bit
         return mask
 
     def _get_readers(self, mask: int) -> tuple[SpanReader, ...]:
@@ -146,6 +136,14 @@ class Dialects:
         """Read a span with all its dialects and merge the results; None if no dialect reads it."""
         calls = self.read_each(span, records)
         return merge(calls) if len(calls) > 1 else calls[0] if calls else None
+
+
+def _match_beginning(name: str, beginnings: Iterable[tuple[str, int]]) -> int:
+    mask = 0
+    for beginning, bit in beginnings:
+        if name.startswith(beginning):
+            mask |= bit
+    return mask
 
 
 _QUOTED_BY_DEFINITION = ("mlflow.", "genkit:", "langfuse.", "braintrust.", "logfire.", "gen_ai.tool.")
