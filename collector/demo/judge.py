@@ -98,6 +98,8 @@ def completion(request: Mapping[str, Any]) -> dict[str, Any]:
             reply[name] = int(spread[0][0])
         elif name == "steps":
             reply[name] = _STEPS
+        elif form.get("type") == "boolean":
+            reply[name] = close >= _UNKNOWN
         elif name != ANSWER_KEY:
             reply[name] = f"Stand-in, no model: counting words, this comes to {close:.0%}."
     text, everything = orjson.dumps(reply).decode(), "\n".join(contents)

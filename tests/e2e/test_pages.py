@@ -151,13 +151,19 @@ def prepare(folder: Path, url: str, block: Block) -> None:
     labels = [{"human": n % 2 == 0, "score": (n % 5) / 4} for n in range(12)]
     for name, rows in (("turns.jsonl", turns), ("labels.jsonl", labels)):
         (folder / name).write_text("".join(json.dumps(each) + "\n" for each in rows))
-    for shown in BLOCKS:
-        if shown.page == block.page and shown.marker == "file":
-            with (folder / shown.marked).open("a") as file:
-                file.write(shown.text)
+    write_files(block.page, folder)
     shutil.copytree(
         ROOT / "tests" / "golden" / "otlp" / "haystack", folder / "traces", ignore=shutil.ignore_patterns("*.json")
     )
+
+
+def write_files(page: str, folder: Path) -> None:
+    """The files that a page shows."""
+    for shown in BLOCKS:
+        if shown.page == page and shown.marker == "file":
+            (folder / shown.marked).parent.mkdir(exist_ok=True)
+            with (folder / shown.marked).open("a") as file:
+                file.write(shown.text)
 
 
 async def a_past(folder: Path) -> None:
@@ -200,6 +206,10 @@ def test_the_configurations_are_valid(block: Block, tmp_path: Path, monkeypatch:
     for name in re.findall(r"\$\{env:(\w+)\}", block.text + README):
         monkeypatch.setenv(name, "a-secret-of-at-least-16-characters")
     piece: dict[str, Any] = yaml.safe_load(block.text)
+    if "plugins" in piece:
+        write_files(block.page, tmp_path)
+        monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+        plugins.open_folder(tmp_path / piece["plugins"])
     whole = dict(EXAMPLE)
     for section, value in piece.items():
         whole[section] = {**whole.get(section, {}), **value} if isinstance(value, dict) else value
@@ -250,11 +260,19 @@ async def test_the_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     names: dict[str, dict[str, Any]] = {}
     async with serve_judge() as url:
         monkeypatch.setenv("OPENAI_BASE_URL", url)
-        for (block,) in (each.values for each in runnable("python")):
+        for block in (each.values[0] for each in runnable("python") if each.values[0].marker != "file"):
             code = compile(block.text, block.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
             waiting = eval(code, names.setdefault(block.page, {"__name__": "page"}))
             if inspect.iscoroutine(waiting):
                 await waiting
+
+
+def test_the_plug_in_that_asks_a_judge_passes_its_own_tests(tmp_path: Path) -> None:
+    write_files("plugins.md", tmp_path)
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, env=ours, capture_output=True, text=True, check=False)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("block", runnable("promql"))
