@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from collector import plugins
 from collector.config.settings import Settings
 from collector.durations import seconds
+from evaluators.asking.judge_input import TURN_FIELDS
 from evaluators.descriptions import described_fields
 
 FIRST: Mapping[str, str] = yaml.safe_load(Path(__file__).with_name("first_keys.yaml").read_text(encoding="utf-8"))
@@ -140,7 +141,7 @@ def _common_rows() -> Iterator[Row]:
         "scope",
         "`turn`, `conversation`",
         "the kind's own",
-        "What it scores: `conversation` makes `conversational_prompt` of `prompt`, and so on.",
+        "What it scores. Kinds like `prompt` score turns, and with `scope: conversation` conversations.",
     )
     field = described_fields(plugins.evaluator_class("toxicity"))["threshold"]
     yield _row("threshold", field)
@@ -207,7 +208,8 @@ def _type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         kinds = dict.fromkeys(_type(each) for each in arguments if each is not type(None))
         return " or ".join(kinds) + _range(metadata)
     if origin is Literal:
-        return ", ".join(f"`{each}`" for each in arguments)
+        field = "a [field of a turn](concepts.md#turns-and-conversations)"
+        return field if arguments == TURN_FIELDS else ", ".join(f"`{each}`" for each in arguments)
     if origin in (list, tuple, set, frozenset, Sequence, AbstractSet):
         return f"list ({_type(arguments[0])})" if arguments else "list"
     if origin in (dict, Mapping):
@@ -238,6 +240,9 @@ def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
+_LONG = 200  # characters
+
+
 def _default(field: FieldInfo, kind: str) -> str:
     if field.is_required():
         return ""
@@ -246,7 +251,10 @@ def _default(field: FieldInfo, kind: str) -> str:
         return ""
     if kind.startswith("duration"):
         return f"`{_duration(value)}`"
-    return f"`{orjson.dumps(value, default=_jsonable).decode()}`".replace('`"', "`").replace('"`', "`")
+    text = orjson.dumps(value, default=_jsonable).decode()
+    if kind.startswith("values") and len(text) > _LONG:
+        text = ", ".join(orjson.loads(text))
+    return f"`{text}`".replace('`"', "`").replace('"`', "`")
 
 
 def _jsonable(value: Any) -> Any:

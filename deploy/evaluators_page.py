@@ -47,8 +47,9 @@ def _section(cls: type[Evaluator[Any]], shared: set[Row], shown: dict[Row, str])
     lowest, highest = evaluator.score_range
     needs = ", ".join(f"`{name}`" for name in sorted(evaluator.requires)) or "nothing"
     better = "" if cls.direction == "higher_is_better" else " · lower is better"
-    own_range = "" if (lowest, highest) == (0, 1) else f" · {lowest:g} to {highest:g}"
-    facts = f"Needs {needs}{own_range}{better}"
+    own_range = "" if (lowest, highest) == (0, 1) else f" · {highest:g} scores 1, {lowest:g} scores 0"
+    varies = "" if cls.requires is Evaluator.requires else "for example "
+    facts = f"Needs {varies}{needs}{own_range}{better}"
     keys = _keys(cls.kind, shared, shown)
     return "\n".join([f"### {cls.kind}\n\n{inspect.cleandoc(cls.__doc__ or '')}\n\n{facts}\n", *keys])
 

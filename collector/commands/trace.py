@@ -342,8 +342,7 @@ def _plain(value: Any) -> str:
 
 
 def _assembly_lines(traced: EvaluationTrace) -> Iterator[str]:
-    received = _received(traced)
-    if received is None:
+    if (received := _received(traced)) is None:
         is_ready_made = traced.evaluation.subject.trace_id is None
         yield f"received   {'as a ready-made turn' if is_ready_made else 'its spans are not in the log any more'}"
     else:
@@ -367,20 +366,16 @@ def _decision_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
     elif monitor["current_version"] not in (None, evaluation.evaluator_version):
         note = f": the configuration's version of the evaluator is {monitor['current_version']} now"
     else:
-        match = monitor["match"]
-        note = (
-            f": {', '.join(f'{key} is {_plain(value)}' for key, value in match.items())}" if match else ": every turn"
-        )
+        wanted: Mapping[str, Any] = monitor["match"] or {}
+        note = f": {', '.join(f'{key} is {_plain(value)}' for key, value in wanted.items()) or 'every turn'}"
     yield f"monitor    {evaluation.monitor}{note}"
-    configured = selection["rate"]
-    rate = configured if configured is None or isinstance(configured, str) else f"{configured:g}"
-    rate = "" if rate is None else f" (rate {rate}, stratum {selection['stratum']})"
+    rate = selection["rate"] if isinstance(selection["rate"], str | None) else f"{selection['rate']:g}"
+    note = "" if rate is None else f" (rate {rate}, stratum {selection['stratum']})"
     sign = "<" if selection["selected"] else "≥"
-    yield f"draw       {selection['draw']:.6f} {sign} {selection['probability']:g}{rate}, by {selection['unit']}"
+    yield f"draw       {selection['draw']:.6f} {sign} {selection['probability']:g}{note}, by {selection['unit']}"
     if not selection["selected"]:
         yield "           the draw does not select it: the rate, the salt or a budget differs from that time's"
-    wait = _wait(traced)
-    if wait is not None:
+    if (wait := _wait(traced)) is not None:
         yield f"wait       {wait:.2f} s from its latest turn in the log until the evaluation began"
 
 
@@ -406,34 +401,33 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         estimated = " (estimated)" if usage.estimated_calls else ""
         tokens = f"{usage.input_tokens:,}{cached} + {usage.output_tokens:,} tokens{estimated}"
         cost = "no price configured" if evaluation.cost_usd is None else f"{evaluation.cost_usd:.6f} USD"
-        prices = [
-            f"{name}: {price[0]:g} and {price[1]:g} USD per million"
-            for name, price in judged["usd_per_million_tokens"].items()
-            if None not in price
-        ]
-        listed_prices = f" ({', '.join(prices)})" if prices else ""
-        yield f"paid       {plural(usage.calls, 'call')}, {tokens}, {cost}{listed_prices}"
+        known = {name: price for name, price in judged["usd_per_million_tokens"].items() if None not in price}
+        prices = ", ".join(f"{name}: {price[0]:g} and {price[1]:g} USD per million" for name, price in known.items())
+        yield f"paid       {plural(usage.calls, 'call')}, {tokens}, {cost}{prices and f' ({prices})'}"
     upstream = evaluation.sampling.upstream
     factors = "" if upstream == "unknown" else f" of ours × {upstream:g} of samplers before"
     yield f"weight     {1.0 / evaluation.sampling.probability:g} = 1 / {own_probability(evaluation):g}{factors}"
+
+
+_OF_ALL = ("prometheus", "jsonl")
+"""Exporters of skips, too."""
 
 
 def _record_lines(traced: EvaluationTrace) -> Iterator[str]:
     record = traced.record
     copies = f"; {traced.copies} copies, which count as one" if traced.copies > 1 else ""
     yield f"recorded   at {_time(record.timestamp)}, partition {record.partition}, offset {record.offset}{copies}"
-    for each in traced.evaluation.supersedes:
-        yield f"           stands in for {each}"
-    for each in traced.superseded_by:
-        yield f"           {each} stands in for it"
+    yield from (f"           stands in for {each}" for each in traced.evaluation.supersedes)
+    yield from (f"           {each} stands in for it" for each in traced.superseded_by)
     for name, place in traced.places.items():
         state = _export(place, record)
         if state["behind"] is None:
             text = "has taken nothing of this partition yet"
-        elif state["exported"]:
-            text = "exported"
-        else:
+        elif not state["exported"]:
             text = f"not exported yet: {plural(state['behind'], 'record')} behind"
+        else:
+            is_sent = traced.evaluation.outcome != "skipped" or name in _OF_ALL
+            text = "exported" if is_sent else "read; a skip is sent by skipped: true only"
         yield f"export     {name}: {text}"
 
 

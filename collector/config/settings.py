@@ -144,7 +144,6 @@ class ReceiveSettings(Section):
 
     otlp_http: OtlpHttpSettings | None = None
     otlp_grpc: OtlpGrpcSettings | None = None
-    """Needs the extra grpc: pip install 'evalstream[grpc]'."""
     kafka: list[KafkaSourceSettings] = Field(default_factory=list[KafkaSourceSettings])
     files: list[str] = Field(default_factory=list)
     """Files or directories, read once at the start: OTLP (.pb, .json, .jsonl), ready-made turns, conversations or chats
@@ -165,9 +164,9 @@ class IdentitySettings(Section):
     """Attributes with the ids of conversations and users, in addition to the usual ones."""
 
     conversation: list[str] = Field(default_factory=list)
-    """Attributes of spans or resources that name the conversation, tried before the usual ones. name.* is any attribute
-    below a name that ends in session_id, thread_id, conversation_id or chat_id, name{} such a key in the JSON of the
-    attribute."""
+    """Attributes of spans or resources that name the conversation, tried before the usual ones. name.* means
+    name.session_id, name.thread_id, name.conversation_id and name.chat_id; name{} reads these keys from JSON that is
+    the attribute's value."""
     user: list[str] = Field(default_factory=list)
     """The same for the user; name.* and name{} look for user_id."""
     ignore: list[str] = Field(default_factory=list)

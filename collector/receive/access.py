@@ -397,7 +397,7 @@ class OtlpHttpSettings(OtlpSettings):
 
 
 class OtlpGrpcSettings(OtlpSettings):
-    """The OTLP/gRPC receiver. Needs the extra `grpc`."""
+    """The OTLP/gRPC receiver; it needs `pip install '.[grpc]'`."""
 
     port: int = Field(default=4317, ge=0, le=65535)
     """Port to listen on; 0 takes any free one."""

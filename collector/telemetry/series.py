@@ -78,22 +78,22 @@ ESTIMATOR_W = counter("evalstream_estimator_w_total", _EVALUATION)
 ESTIMATOR_WY = counter("evalstream_estimator_wy_total", _EVALUATION)
 """Sum of w times score; divided by the sum of w it is the unbiased mean score."""
 ESTIMATOR_W2 = counter("evalstream_estimator_w2_total", _EVALUATION)
-"""Sum over conversations of (sum of w) squared, for the mean's standard error."""
+"""Sum over conversations of (Σ w)², for the standard error."""
 ESTIMATOR_W2Y = counter("evalstream_estimator_w2y_total", _EVALUATION)
-"""Sum over conversations of (sum of w) times (sum of w times score), for the mean's standard error."""
+"""Sum over conversations of (Σ w)(Σ w·score)."""
 ESTIMATOR_W2Y2 = counter("evalstream_estimator_w2y2_total", _EVALUATION)
-"""Sum over conversations of (sum of w times score) squared, for the mean's standard error."""
+"""Sum over conversations of (Σ w·score)²."""
 ESTIMATOR_SUMS = (ESTIMATOR_W, ESTIMATOR_WY, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMATOR_W2Y2)
 """The counters of the sums of scores, in the order of `collector.statistics.bounded_sums.Sums`."""
 AUDITED_SUMS = counter("evalstream_audited_sums_total", (*_EVALUATION, "sum"))
-"""The twenty sums by which audits correct a mean: totals, and products of two of them, over conversations."""
+"""The twenty sums by which audits correct a mean."""
 AUDITS = counter("evalstream_audits_total", ("evaluator", "monitor", "outcome"))
 """Audits by what came of them: scored, or the reason why the expensive judge gave no score."""
 ESTIMATOR_CLIPPED = counter("evalstream_estimator_clipped_total", _EVALUATION)
-"""Weight left out of the sum of w, as its conversation would weigh more than 20 times the mean of the last 1,000."""
+"""Weight that `evalstream_estimator_w_total` leaves out: a conversation's above 20 times the mean of the last 1,000."""
 UNSHOWN = counter("evalstream_unshown_total", _EVALUATION)
-"""Sum over scored evaluations of the share of the case that the score does not cover: steps of a long run that the
-judge was not shown, items that it could not decide on by what it was shown."""
+"""Shares of cases that scores do not cover, added up: steps that the judge was not shown, items that it could not
+decide on."""
 CORRECTED_WY = counter("evalstream_corrected_wy_total", _EVALUATION)
 """For the corrected mean of a cascade: sum of weighted scores + shift. Over the estimator's w, less shift."""
 CORRECTED_W2Y = counter("evalstream_corrected_w2y_total", _EVALUATION)
@@ -111,11 +111,11 @@ EVIDENCE_W = counter("evalstream_evidence_w_total", _EVALUATION)
 EVIDENCE_WY = counter("evalstream_evidence_wy_total", _EVALUATION)
 """Sum of v times score."""
 EVIDENCE_W2 = counter("evalstream_evidence_w2_total", _EVALUATION)
-"""Sum over conversations of (sum of v) squared."""
+"""Sum over conversations of (Σ v)²."""
 EVIDENCE_W2Y = counter("evalstream_evidence_w2y_total", _EVALUATION)
-"""Sum over conversations of (sum of v) times (sum of v times score)."""
+"""Sum over conversations of (Σ v)(Σ v·score)."""
 EVIDENCE_W2Y2 = counter("evalstream_evidence_w2y2_total", _EVALUATION)
-"""Sum over conversations of (sum of v times score) squared."""
+"""Sum over conversations of (Σ v·score)²."""
 EVIDENCE_SUMS = (EVIDENCE_W, EVIDENCE_WY, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2)
 """The counters of the drop detector's sums, in the same order."""
 VERDICTS = counter("evalstream_verdicts_total", (*_EVALUATION, "verdict"))
@@ -406,7 +406,7 @@ LABEL_OVERFLOW = counter("evalstream_label_overflow_total", ("label",))
 ABSURD_VALUES = counter("evalstream_absurd_values_total", ("metric",))
 """Values that a metric cannot have and that were left out of it: negative, too large, no number."""
 TASK_FAILURES = counter("evalstream_task_failures_total", ("task",))
-"""Unexpected failures of background tasks that were started again: see concepts."""
+"""Unexpected failures of the service's background tasks, which were started again."""
 HEALTH_CHECK = gauge("evalstream_health_check_ok", ("check",))
 """1 while a health check of the process finds nothing wrong, else 0: log (it can be written), consumers (none is
 stalled), judges (each can be reached), exporters (each can export), disk (it has room), configuration (no changed one

@@ -110,7 +110,7 @@ class Rating(ReasonSettings, TextSettings):
     temperature: float | None = Field(default=None, ge=0, le=2)
     """The judge's own if left out."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Length limit of an answer; the judge's if left out."""
+    """Length limit of an answer."""
 
     @model_validator(mode="before")
     @classmethod

@@ -73,8 +73,7 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
     The judge scores both in each dimension from 1 to 5, 5 the best, without knowing which is which, and again with
     their places changed. In each round the one with the higher mean wins; if the rounds disagree, it is a tie. The mean
     over traffic is the share of wins. `confidence` in the details is the share of dimensions on which both
-    rounds agree. With `summary` the details also have key differences, the rationale and recommendations, as the judge
-    wrote them when it saw the answer as a and the other one as b.
+    rounds agree. With `summary` the details also have key differences, the rationale and recommendations.
     """
 
     kind: ClassVar[str] = "pairwise_dimensions"

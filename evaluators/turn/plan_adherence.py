@@ -64,9 +64,8 @@ def _text_of(step: Json) -> Iterator[str]:
 class PlanAdherence(ReadingSettings, CallVerdicts):
     """The share of the steps of a plan that an agent followed.
 
-    The plan is configured: how such a task should be done. Without one it is the agent's own: the steps that it wrote
-    down by a tool for plans or to-do lists, all that it ever had on it; a turn without such a call is skipped
-    (`missing_field: plan`). The judge gives each step a verdict by the tool calls and the answer; those it cannot
+    Without a configured plan it is the agent's own: all steps that it wrote down by a tool for plans or to-do lists; a
+    turn without such a call is skipped (`missing_field: plan`). The judge gives each step a verdict by the tool calls and the answer; those it cannot
     decide on count as not followed.
     """
 

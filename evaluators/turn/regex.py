@@ -18,8 +18,8 @@ LONGEST = 100_000
 class Regex(SearchesText, Evaluator[Turn]):
     """1 if the answer matches a regular expression, else 0.
 
-    Python's syntax, without lookaround, backreferences, atomic groups and possessive repetitions: so the time grows
-    with the answer and no faster, whatever the pattern. The first 100,000 characters of the answer are searched.
+    Python's syntax, without lookaround, backreferences, atomic groups and possessive repetitions, so that no pattern is
+    slow. The first 100,000 characters of the answer are searched.
     """
 
     kind: ClassVar[str] = "regex"
