@@ -237,8 +237,9 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     yield from (f"sampling   {_figure(change)}" for change in changes.sampling)
     yield from (f"budget     {_figure(change)}, in USD" for change in changes.budgets)
     for change in changes.targets:
-        one = change.where.startswith(_THRESHOLD)
-        yield f"target     {'a single score' if one else 'the mean'} of {_figure(change).removeprefix(_THRESHOLD)}"
+        of_each = change.where.startswith(_THRESHOLD)
+        name, whose = ("threshold ", "of each score") if of_each else ("target    ", "of the mean")
+        yield f"{name} {_figure(change).removeprefix(_THRESHOLD)} ({whose})"
     yield f"cost       {_money(changes.cost)}"
     for what, names in (
         ("new", changes.new_rules),
