@@ -24,7 +24,7 @@ from collector.logs.whole_log import read_partitions
 from collector.past.evaluations import evaluation_records, readable_evaluation
 from collector.past.turns import readable_turn
 from collector.records.attributes import text_at
-from collector.records.json import evaluation_from_json
+from collector.records.json import evaluation_from_json, fields_of
 from collector.records.noted_turns import THIN
 from collector.records.shared_records import divide_records
 from collector.records.turns import conversation_key
@@ -211,7 +211,7 @@ def steps(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
     """The steps as plain JSON values."""
     evaluation = traced.evaluation
     return {
-        **{name: getattr(evaluation, name) for name in _HEAD},
+        **fields_of(evaluation, *_HEAD),
         "received": _received(traced),
         "assembled": traced.explained,
         "turns": [_turn(record, turn) for record, turn in traced.turns],
@@ -246,7 +246,7 @@ def _received(traced: EvaluationTrace) -> dict[str, Any] | None:
 
 def _turn(record: StoredRecord, turn: Turn) -> dict[str, Any]:
     return {
-        **{name: getattr(turn, name) for name in ("turn_id", "dialect", "service", "model", "ended_at", "incomplete")},
+        **fields_of(turn, "turn_id", "dialect", "service", "model", "ended_at", "incomplete"),
         "in_log_at": _time(record.timestamp),
         "partition": record.partition,
         "offset": record.offset,
@@ -303,7 +303,7 @@ def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
     configured = config.evaluators.get(evaluation.evaluator)
     members = config.settings.members(configured.judge) if configured and configured.judge else ()
     return {
-        **{name: getattr(evaluation, name) for name in _VERDICT},
+        **fields_of(evaluation, *_VERDICT),
         "error": evaluation.error.type if evaluation.error else None,
         "seconds": (evaluation.ended_at - evaluation.started_at).total_seconds(),
         "steps": traced.written,

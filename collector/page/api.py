@@ -15,7 +15,7 @@ from collector.page.sources import PeopleView, Sources
 from collector.page.view import EvaluatorView, ListedEvaluation, View
 from collector.past.evaluations import is_owed
 from collector.records.feedback import JoinedFeedback
-from collector.records.json import evaluation_to_json, label_to_json, turn_to_json
+from collector.records.json import evaluation_to_json, fields_of, label_to_json, turn_to_json
 from collector.statistics.audited_sums import AuditedSums, CorrectedMean, corrected_by_people, sums_of_scores
 from collector.statistics.confusion import VerdictAgreement, confusions
 from collector.statistics.intervals import MeanInterval
@@ -145,14 +145,9 @@ class PageApi:
         watched = self.view.evaluators.get((judged.monitor, judged.evaluator))
         return {
             "id": judged.evaluation_id,
-            "monitor": judged.monitor,
-            "evaluator": judged.evaluator,
+            **fields_of(judged, "monitor", "evaluator", "scope", "outcome", "score", "passed"),
             "version": judged.evaluator_version,
             "earlier": bool(watched and watched.versions and judged.evaluator_version not in watched.versions),
-            "scope": judged.scope,
-            "outcome": judged.outcome,
-            "score": judged.score,
-            "passed": judged.passed,
             "chosen": None if judged.label in _VERDICTS else judged.label,
             "why": _why(judged, text=text),
             "excerpt": excerpt(self.view, listed)[:_EXCERPT] if text else "",
@@ -243,19 +238,12 @@ def _point(start: float, column: Bin | None) -> list[float | int | None]:
 def _summary(whole: Bin) -> Json:
     sums = whole.across_columns
     return {
-        "mean": sums.mean,
-        "interval": sums.interval,
-        "scores": sums.scores,
-        "conversations": sums.conversations,
+        **fields_of(sums, "mean", "interval", "scores", "conversations"),
         "passed": whole.passed / whole.verdicts if whole.verdicts else None,
         "corrected": _corrected(whole),
         "clipped": whole.clipped_share,
-        "skipped": whole.skipped,
-        "failed": whole.failed,
-        "bounds": whole.bounds,
+        **fields_of(whole, "skipped", "failed", "bounds", "calls", "tokens"),
         "cost_usd": whole.cost_usd if whole.cost_usd or not whole.calls else None,  # without a price it is unknown
-        "calls": whole.calls,
-        "tokens": whole.tokens,
     }
 
 

@@ -26,6 +26,7 @@ from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
 from collector.page.view import ListedEvaluation, View
 from collector.receive.rejection import Rejected
 from collector.records.audits import audit_of
+from collector.records.json import fields_of
 from collector.records.labels import label_of
 from collector.section import Section
 from collector.statistics.intervals import share_interval
@@ -236,10 +237,7 @@ def progress_json(progress: LabelProgress) -> dict[str, Any]:
     share, low, high = progress.agreement or (None, None, None)
     return {
         "drawn": progress.total,
-        "labelled": progress.labelled,
-        "mine": progress.mine,
-        "left": progress.left,
-        "pairs": progress.pairs,
+        **fields_of(progress, "labelled", "mine", "left", "pairs"),
         "agreement": share,
         "low": low,
         "high": high,

@@ -19,6 +19,11 @@ from evaluators.results import Evaluation, Label
 T = TypeVar("T")
 
 
+def fields_of(value: object, *names: str) -> dict[str, Any]:
+    """The fields of a value that a document has under their own names."""
+    return {name: getattr(value, name) for name in names}
+
+
 def _to_json(record: object) -> bytes:
     try:
         return to_json(record)

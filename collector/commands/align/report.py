@@ -13,6 +13,7 @@ from rich.table import Table
 from collector.commands.align.candidates import AlignCandidate, definition_yaml
 from collector.commands.align.gain import Gain, HoldoutTest, Share, TrainingTrial
 from collector.commands.align.reading import Contradiction
+from collector.records.json import fields_of
 from collector.telemetry.plain import plain
 from collector.telemetry.wide_console import wide_console
 from collector.wording import listed, plural
@@ -70,11 +71,8 @@ def as_json(report: AlignReport) -> str:
     """One JSON object."""
     aligned = report.chosen if report.refusal is None else None
     document = {
-        "evaluator": report.evaluator,
-        "judge": report.judge,
-        "proposer": report.proposer,
+        **fields_of(report, "evaluator", "judge", "proposer", "refusal", "spent_usd"),
         "gained": report.refusal is None,
-        "refusal": report.refusal,
         "labels": {
             "used": report.labels,
             "training": report.training,
@@ -90,7 +88,6 @@ def as_json(report: AlignReport) -> str:
         "definition": None if aligned is None else {report.name: aligned.definition.values},
         "why": None if aligned is None else aligned.why,
         "written": None if aligned is None else str(report.output),
-        "spent_usd": report.spent_usd,
     }
     return orjson.dumps(document).decode() + "\n"
 

@@ -9,6 +9,7 @@ import orjson
 from collector.commands.audit.positions import LogContent, Reading
 from collector.commands.audit.traces import TraceBalance
 from collector.evaluate.audit import Balance
+from collector.records.json import fields_of
 from collector.wording import listed, plural
 
 
@@ -53,16 +54,13 @@ def as_json(audit: Audit, problems: Sequence[str]) -> str:
         },
         "consumers": [_reading(reading) for reading in audit.readings],
         "traces": {**asdict(audit.traces), "without_turns": audit.traces.without_turns},
-        "turns": audit.turns,
+        **fields_of(audit, "turns", "unreadable_turns", "unreadable_evaluations", "void"),
         "evaluations": [asdict(balance) for balance in audit.balances],
         "exporters": [_reading(reading) for reading in audit.exports],
         "dead_letters": [
             {"stage": stage, "state": state, "number": number}
             for (stage, state), number in sorted(audit.dead_letters.items())
         ],
-        "unreadable_turns": audit.unreadable_turns,
-        "unreadable_evaluations": audit.unreadable_evaluations,
-        "void": audit.void,
     }
     return orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode()
 

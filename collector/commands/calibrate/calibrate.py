@@ -19,6 +19,7 @@ from collector.errors import ConfigError
 from collector.logs.whole_log import read_records
 from collector.past.evaluations import evaluations_in
 from collector.records.audits import FEWEST_AUDITS, AuditScore, audit_of
+from collector.records.json import fields_of
 from collector.records.labels import tokens_read
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
@@ -307,8 +308,7 @@ def _notes_on_draw(labels: Sequence[HumanLabel], at_random: Sequence[HumanLabel]
 def as_json(result: Calibration) -> str:
     """One JSON object."""
     document = {
-        "evaluator": result.evaluator,
-        "threshold": result.threshold,
+        **fields_of(result, "evaluator", "threshold", "fitting_threshold", "good_failed", "raw_mean", "notes"),
         "segments": [
             {
                 "segment": agreement.segment,
@@ -317,15 +317,11 @@ def as_json(result: Calibration) -> str:
             }
             for agreement in result.agreements
         ],
-        "fitting_threshold": result.fitting_threshold,
         "target_specificity": result.target,
-        "good_failed": result.good_failed,
-        "raw_mean": result.raw_mean,
         "corrected_mean": _as_numbers(result.corrected_mean),
         "certificate": None
         if result.certificate is None
         else {**asdict(result.certificate), "certified": result.certificate.certified},
-        "notes": result.notes,
     }
     return orjson.dumps(document).decode() + "\n"
 
@@ -334,10 +330,7 @@ def _as_numbers(mean: CorrectedMean | None) -> Mapping[str, object] | None:
     if mean is None:
         return None
     return {
-        "mean": mean.mean,
-        "error": mean.error,
-        "interval": mean.interval,
-        "power": mean.power,
+        **fields_of(mean, "mean", "error", "interval", "power"),
         "number": mean.audits,
     }
 

@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 
 from collector.commands.cases.selection import SelectedCase
+from collector.records.json import fields_of
 from evaluators.cases import Conversation, Turn
 from evaluators.records import to_dict
 
@@ -13,27 +14,23 @@ Write = Callable[[Sequence[SelectedCase], str], bytes]
 """Makes the bytes of a file of cases and the set's name."""
 
 
-def to_jsonl(cases: Sequence[SelectedCase], name: str) -> bytes:
+def to_jsonl(cases: Sequence[SelectedCase], _name: str) -> bytes:
     """One case a line: input, output, what is known of it, and metadata."""
-    del name
     return b"".join(orjson.dumps(_plain(case)) + b"\n" for case in cases)
 
 
-def to_golden(cases: Sequence[SelectedCase], name: str) -> bytes:
+def to_golden(cases: Sequence[SelectedCase], _name: str) -> bytes:
     """Records as `golden.path` reads them: turns and conversations, with the scores beside their fields."""
-    del name
     return b"".join(orjson.dumps({**to_dict(case.case), "scores": _scores(case)}) + b"\n" for case in cases)
 
 
-def to_turns(cases: Sequence[SelectedCase], name: str) -> bytes:
+def to_turns(cases: Sequence[SelectedCase], _name: str) -> bytes:
     """Records as `score` and `receive.files` read them: turns and conversations."""
-    del name
     return b"".join(orjson.dumps(to_dict(case.case)) + b"\n" for case in cases)
 
 
-def to_deepeval(cases: Sequence[SelectedCase], name: str) -> bytes:
+def to_deepeval(cases: Sequence[SelectedCase], _name: str) -> bytes:
     """A list for `EvaluationDataset.add_goldens_from_json_file`."""
-    del name
     goldens = [
         _known(
             {
@@ -79,9 +76,8 @@ def to_phoenix(cases: Sequence[SelectedCase], name: str) -> bytes:
     )
 
 
-def to_langsmith(cases: Sequence[SelectedCase], name: str) -> bytes:
+def to_langsmith(cases: Sequence[SelectedCase], _name: str) -> bytes:
     """A list for `Client.create_examples(examples=…)`; without an expected answer there are no outputs."""
-    del name
     examples = [
         _known(
             {
@@ -95,9 +91,8 @@ def to_langsmith(cases: Sequence[SelectedCase], name: str) -> bytes:
     return _document(examples)
 
 
-def to_promptfoo(cases: Sequence[SelectedCase], name: str) -> bytes:
+def to_promptfoo(cases: Sequence[SelectedCase], _name: str) -> bytes:
     """A list for `tests: file://…`; an expected answer is an assertion."""
-    del name
     tests: list[dict[str, Any]] = []
     for case in cases:
         expected = _expected(case.case)
@@ -128,11 +123,8 @@ def metadata_of(selected: SelectedCase) -> dict[str, Any]:
     return _known(
         {
             "id": _id(case),
-            "trace_id": turn.trace_id,
-            "span_id": turn.span_id,
+            **fields_of(turn, "trace_id", "span_id", "service", "model"),
             "conversation_id": case.conversation_id or None,
-            "service": turn.service,
-            "model": turn.model,
             "chosen_as": selected.which,
             "probability": selected.probability,
             "weight": 1.0 / selected.probability,
@@ -146,11 +138,7 @@ def metadata_of(selected: SelectedCase) -> dict[str, Any]:
 def _label(label: Any) -> dict[str, Any]:
     return _known(
         {
-            "evaluator": label.evaluator,
-            "opinion": label.opinion,
-            "score": label.score,
-            "note": label.note,
-            "label_probability": label.label_probability,
+            **fields_of(label, "evaluator", "opinion", "score", "note", "label_probability"),
         }
     )
 

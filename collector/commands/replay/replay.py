@@ -47,6 +47,7 @@ from collector.past.evaluations import (
     select,
 )
 from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
+from collector.records.json import fields_of
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_assignment, known_usd, with_pack
 from collector.statistics.agreement import ScoreScale
@@ -133,7 +134,7 @@ def _plain(each: EvaluatorComparison) -> dict[str, Any]:
     figures: dict[str, Any] = {"pairs": 0}
     if comparison is not None:
         figures = {
-            **{name: getattr(comparison, name) for name in _FIGURES},
+            **fields_of(comparison, *_FIGURES),
             "pass_to_fail": comparison.to_fail,
             "fail_to_pass": comparison.to_pass,
             "labels": each.people.labels,

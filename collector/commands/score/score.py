@@ -30,6 +30,7 @@ from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
 from collector.logs.memory import MemoryLog
 from collector.records.attributes import with_declared
+from collector.records.json import fields_of
 from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
 from collector.service.assembly_builder import build_assembler, link_turns
@@ -148,14 +149,8 @@ def as_json(
 def _plain(summary: ScoreSummary, lower_is_better: bool) -> dict[str, object]:
     return {
         "direction": "lower_is_better" if lower_is_better else "higher_is_better",
-        "scored": summary.scored,
-        "skipped": summary.skipped,
+        **fields_of(summary, "scored", "skipped", "mean", "interval", "pass_share", "tokens", "cost_usd"),
         "failed": dict(summary.failed),
-        "mean": summary.mean,
-        "interval": summary.interval,
-        "pass_share": summary.pass_share,
-        "tokens": summary.tokens,
-        "cost_usd": summary.cost_usd,
         **({"labels": dict(summary.labels.most_common())} if summary.labels else {}),
     }
 
