@@ -1158,14 +1158,8 @@ def init(
 
     if config.exists() and not force:
         raise ConfigError(f"{config}: already exists; name another file with -c, or overwrite it with --force")
-    answers = {
-        "traces": traces,
-        "judge": judge,
-        "base_url": base_url,
-        "good": good,
-        "sample": None if sample is None else str(sample),
-        "scores": scores,
-    }
+    answers = {"traces": traces, "judge": judge, "base_url": base_url, "good": good, "scores": scores}
+    answers["sample"] = None if sample is None else str(sample)
     text = configuration(answers_of(answers, _ask))
     checked = check_values(substitute(parse(text.encode(), str(config)), str(config), os.environ), str(config))
     try:

@@ -2,28 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import NamedTuple
 
 from collector.errors import ConfigError
 from evaluators.prompts import fill
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitAnswers:
-    """The answers to `init`'s questions.
-
-    `traces` is `http`, or Kafka brokers as `kafka://host:port/topic`. `sample` is the share of conversations that are
-    evaluated, in (0, 1]. `scores` is an OTLP endpoint for scores, or "" for /metrics alone.
-    """
-
-    traces: str
-    judge: str
-    base_url: str
-    good: str
-    sample: float
-    scores: str
 
 
 class InitQuestion(NamedTuple):
@@ -50,21 +33,9 @@ QUESTIONS: Mapping[str, InitQuestion] = {
 }
 
 
-def answers_of(options: Mapping[str, str | None], ask: Callable[[str], str]) -> InitAnswers:
-    """The answers by the questions' names; `ask` gives those that are None.
-
-    Raises:
-        ConfigError: the sample is not a share.
-    """
-    answers = {name: _answer(question, options[name], ask) for name, question in QUESTIONS.items()}
-    return InitAnswers(
-        traces=answers["traces"],
-        judge=answers["judge"],
-        base_url=answers["base_url"],
-        good=answers["good"],
-        sample=_share(answers["sample"]),
-        scores=answers["scores"],
-    )
+def answers_of(options: Mapping[str, str | None], ask: Callable[[str], str]) -> Mapping[str, str]:
+    """The answers by the questions' names; `ask` gives those that are None."""
+    return {name: _answer(question, options[name], ask) for name, question in QUESTIONS.items()}
 
 
 def _answer(question: InitQuestion, answer: str | None, ask: Callable[[str], str]) -> str:
@@ -81,18 +52,18 @@ def _share(text: str) -> float:
     return share
 
 
-def configuration(answers: InitAnswers) -> str:
-    """The configuration as YAML with comments.
+def configuration(answers: Mapping[str, str]) -> str:
+    """The configuration of answers by the questions' names, as YAML with comments.
 
     Raises:
-        ConfigError: the answer about traces is neither `http` nor `kafka://host:port/topic`.
+        ConfigError: the answer about traces is neither `http` nor `kafka://host:port/topic`, or the sample is no share.
     """
     template = files("collector.commands").joinpath("init.yaml").read_text(encoding="utf-8")
     values = {
-        **{key: _quoted(getattr(answers, key)) for key in ("judge", "base_url", "good")},
-        "sample": f"{answers.sample:g}",
-        "receive": _receive(answers.traces),
-        "export": _export(answers.scores),
+        **{key: _quoted(answers[key]) for key in ("judge", "base_url", "good")},
+        "sample": f"{_share(answers['sample']):g}",
+        "receive": _receive(answers["traces"]),
+        "export": _export(answers["scores"]),
     }
     return fill(template, values)
 
