@@ -9,12 +9,8 @@ class ChangeNotifier:
     def __init__(self, *, pause: float = 0.5) -> None:
         self._pause = pause
         self._event = asyncio.Event()
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
+        self.closed = False
         """Whether there will be no more."""
-        return self._closed
 
     def notify(self) -> None:
         """Something has changed."""
@@ -28,7 +24,7 @@ class ChangeNotifier:
                 await event.wait()
         except TimeoutError:
             return False
-        if self._closed:
+        if self.closed:
             return True
         await asyncio.sleep(self._pause)
         if self._event is event:  # the first that wakes opens the next round
@@ -37,5 +33,5 @@ class ChangeNotifier:
 
     def close(self) -> None:
         """There will be no more."""
-        self._closed = True
+        self.closed = True
         self._event.set()

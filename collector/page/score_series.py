@@ -13,7 +13,8 @@ Earlier releases wrote "all" in place of the version, and read any.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from collector.errors import BadInput
 from collector.logs.log import Log, Record, append_until_durable
 from collector.logs.whole_log import IncrementalReader
 from collector.records.audits import audit_of, lost_audit
+from collector.records.json import fields_of
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Clusters, Sums, Weight
 from collector.statistics.intervals import MeanInterval, bounds_of_all, mean_interval
@@ -391,15 +393,7 @@ class HistoryStretch:
 def stretch_to_json(stretch: HistoryStretch) -> bytes:
     """A stretch as a record's value."""
     minutes = [[minute, *key[:2], key[2] or _UNKNOWN, *_short(bin_.numbers())] for minute, key, bin_ in stretch.minutes]
-    return orjson.dumps(
-        {
-            "v": _VERSION,
-            "partition": stretch.partition,
-            "first": stretch.first,
-            "next": stretch.next,
-            "minutes": minutes,
-        }
-    )
+    return orjson.dumps({"v": _VERSION, **fields_of(stretch, "partition", "first", "next"), "minutes": minutes})
 
 
 def stretch_from_json(value: bytes) -> HistoryStretch:
@@ -446,22 +440,13 @@ class SumsHistory:
         """
         stretches: list[HistoryStretch] = []
         async for batch in self._reader.batches():
-            stretches += _readable(
-                record.value for record in batch if record.timestamp >= oldest and not record.headers
-            )
+            for record in batch:
+                if record.timestamp >= oldest and not record.headers:
+                    with suppress(BadInput):  # of a later version: its minutes are read from the evaluations
+                        stretches.append(stretch_from_json(record.value))
         return stretches
 
     async def append(self, stretch: HistoryStretch) -> None:
         """Append a stretch; waits while the log cannot be written. Those of one partition stay in order."""
         record = Record(b"%d" % stretch.partition, stretch_to_json(stretch))
         await append_until_durable(self._log, [record])
-
-
-def _readable(values: Iterable[bytes]) -> list[HistoryStretch]:
-    stretches: list[HistoryStretch] = []
-    for value in values:
-        try:
-            stretches.append(stretch_from_json(value))
-        except BadInput:
-            continue  # of a later version: its minutes are read from the evaluations that are still there
-    return stretches

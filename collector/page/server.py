@@ -52,6 +52,7 @@ from collector.past.turns import by_conversation, case_of
 from collector.receive.access import BearerTokens, ssl_context_of
 from collector.receive.rejection import Rejected
 from collector.records.json import label_to_json
+from evaluators.results import Label
 
 logger = logging.getLogger(__name__)
 
@@ -347,7 +348,7 @@ class Page:
         application.router.add_post("/api/evaluations/{id}/retry", self._retry)
         for method in ("GET", "POST"):  # controllers call webhooks by POST
             application.router.add_route(method, "/v1/releases/{attribute}/{version:.+}", self._gate)
-        application.router.add_get("/queue", self._queue_page)
+        application.router.add_get("/{name:queue}", self._file)
         application.router.add_get("/api/queue", self._queue_next)
         application.router.add_post("/api/queue/{id}", self._queue_label)
         application.router.add_get("/api/changes", self._stream)
@@ -388,7 +389,8 @@ class Page:
         return login_page(self._files["login.html"].decode(), problem)
 
     async def _file(self, request: web.Request) -> web.Response:
-        name = request.match_info.get("name", "index.html")
+        name = request.match_info.get("name", "index")
+        name = name if "." in name else f"{name}.html"
         if name not in self._files:
             raise web.HTTPNotFound
         type_ = _TYPES[name[name.rindex(".") :]]
@@ -419,10 +421,13 @@ class Page:
         require_same_origin(request, "application/json")
         listed = self._listed(request)
         label = build_label(listed, parse_label(await request.read()), datetime.fromtimestamp(self._clock(), UTC))
+        await self._take(label)
+        return web.Response(status=201, body=label_to_json(label), content_type="application/json")
+
+    async def _take(self, label: Label) -> None:
         await append_label(self._logs.labels, label)
         self.view.add_label(label)  # it also comes back through the log; this answers at once
         self._changes.notify()
-        return web.Response(status=201, body=label_to_json(label), content_type="application/json")
 
     async def _gate(self, request: web.Request) -> web.Response:
         gate_request = parse_gate({**request.query, **request.match_info})
@@ -432,9 +437,6 @@ class Page:
             where = f"monitors.{gate_request.monitor or '<name>'}.compare"
             raise Rejected(404, f"no monitor compares {gate_request.attribute!r} here; add it to {where}")
         return _json(answer, 200 if gate_request.expect in (None, answer["decision"]) else 409)
-
-    async def _queue_page(self, _request: web.Request) -> web.Response:
-        return web.Response(body=self._files["queue.html"], content_type="text/html", charset="utf-8")
 
     async def _queue_next(self, request: web.Request) -> web.Response:
         if not self._settings.show_text:
@@ -449,9 +451,7 @@ class Page:
         label = self._queue.label_of(
             queued, parse_verdict(await request.read()), datetime.fromtimestamp(self._clock(), UTC)
         )
-        await append_label(self._logs.labels, label)
-        self.view.add_label(label)
-        self._changes.notify()
+        await self._take(label)
         return _json(self._answers.queue_verdict(queued.listed, label))
 
     async def _retry(self, request: web.Request) -> web.Response:

@@ -31,11 +31,8 @@ class _CachedTurn:
     position: int
 
 
-@dataclass(slots=True)
-class _CachedConversation:
-    """The cached turns of a conversation, by their id."""
-
-    turns: dict[str, _CachedTurn] = field(default_factory=dict[str, _CachedTurn])
+_CachedConversation = dict[str, _CachedTurn]
+"""The cached turns of a conversation, by their id."""
 
 
 class TurnCache:
@@ -58,10 +55,10 @@ class TurnCache:
         """A turn of `size` bytes was assembled; the same turn again takes the place of the first."""
         key = conversation_key(turn)
         place = self._pinned if key in self._pins else self._unpinned
-        talk = place.setdefault(key, _CachedConversation())
-        before = talk.turns.pop(turn.turn_id, None)
+        talk = place.setdefault(key, {})
+        before = talk.pop(turn.turn_id, None)
         self._bytes += size + OVERHEAD - (before.size + OVERHEAD if before else 0)
-        talk.turns[turn.turn_id] = _CachedTurn(turn, size, partition, position)
+        talk[turn.turn_id] = _CachedTurn(turn, size, partition, position)
         self._lowest.setdefault(partition, position)
         self._shrink()
         self._changed()
@@ -85,13 +82,13 @@ class TurnCache:
         talk = self._pinned.get(key) or self._unpinned.get(key)
         if talk is None:
             return []
-        cached = sorted(talk.turns.values(), key=lambda each: (_start(each.turn), each.position))
+        cached = sorted(talk.values(), key=lambda each: (_start(each.turn), each.position))
         return [turn.turn for turn in cached]
 
     def turn(self, key: str, turn_id: str) -> Turn | None:
         """One turn, if it is cached."""
         talk = self._pinned.get(key) or self._unpinned.get(key)
-        cached = talk.turns.get(turn_id) if talk else None
+        cached = talk.get(turn_id) if talk else None
         return cached.turn if cached else None
 
     def forget(self, partition: int) -> None:
@@ -107,7 +104,7 @@ class TurnCache:
 
     @staticmethod
     def _is_of(talk: _CachedConversation, partition: int) -> bool:
-        return any(turn.partition == partition for turn in talk.turns.values())
+        return any(turn.partition == partition for turn in talk.values())
 
     def _shrink(self) -> None:
         while self._bytes > self._budget and (place := self._unpinned or self._pinned):
@@ -116,7 +113,7 @@ class TurnCache:
     def _drop(self, place: OrderedDict[str, _CachedConversation], key: str) -> None:
         talk = place.pop(key, None)
         if talk is not None:
-            self._bytes -= sum(turn.size + OVERHEAD for turn in talk.turns.values())
+            self._bytes -= sum(turn.size + OVERHEAD for turn in talk.values())
             self._changed()
 
     def _changed(self) -> None:
@@ -125,7 +122,7 @@ class TurnCache:
             self._lowest = {}
             for place in (self._pinned, self._unpinned):
                 for talk in place.values():
-                    for turn in talk.turns.values():
+                    for turn in talk.values():
                         self._lowest[turn.partition] = min(
                             turn.position, self._lowest.get(turn.partition, turn.position)
                         )

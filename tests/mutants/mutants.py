@@ -59,7 +59,11 @@ TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "weighting": (
         ("evaluators/answers/expected_score.py", "collector/statistics/bounded_sums.py"),
-        ("tests/unit/evaluators/test_expected_score.py", "tests/unit/statistics/test_estimator.py"),
+        (
+            "tests/unit/evaluators/test_expected_score.py",
+            "tests/unit/statistics/test_estimator.py",
+            "tests/unit/statistics/test_bounded_sums.py",
+        ),
     ),
     "turns": (
         ("collector/assemble/turns.py", "collector/assemble/turn_drafts.py", "collector/assemble/open_traces.py"),
@@ -77,7 +81,11 @@ TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "drops": (
         ("collector/statistics/incident.py", "collector/alerting/rules/drops.py"),
-        ("tests/unit/statistics/test_drop_detector.py", "tests/unit/alerting/rules/test_drops.py"),
+        (
+            "tests/unit/statistics/test_drop_detector.py",
+            "tests/unit/statistics/test_incident.py",
+            "tests/unit/alerting/rules/test_drops.py",
+        ),
     ),
 }
 """By name: the files or folders that are mutated, and the tests that should notice, one after the other until one

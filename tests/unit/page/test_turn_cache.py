@@ -73,7 +73,7 @@ def test_the_lowest_position_is_never_above_the_oldest_kept_turn():
                 each.position
                 for place in (texts._pinned, texts._unpinned)
                 for talk in place.values()
-                for each in talk.turns.values()
+                for each in talk.values()
                 if each.partition == partition
             ]
             if kept:
