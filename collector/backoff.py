@@ -4,7 +4,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -36,6 +37,16 @@ class FailureLog:
         if self._failures:
             logger.info("%s succeeded after %d failed attempts", self._action, self._failures)
             self._failures = 0
+
+    @contextmanager
+    def attempt(self, *errors: type[Exception]) -> Generator[None]:
+        """Count the block as an attempt, which fails by one of `errors`: it ends the block and goes no further."""
+        try:
+            yield
+        except errors as error:
+            self.failed(error)
+        else:
+            self.succeeded()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -247,15 +247,11 @@ class AgreementWatcher:
     async def measure_changes(self) -> None:
         """Read new labels and measure the evaluators that they change."""
         changed: set[Version] = set()
-        try:
+        with self._reading.attempt(LogUnavailable):
             async for record in self._reader.records():
                 version = self._book.add(record)
                 if version is not None and version in self._judged:
                     changed.add(version)
-        except LogUnavailable as error:
-            self._reading.failed(error)
-        else:
-            self._reading.succeeded()
         for version in sorted(changed):
             await self._measure(version)
         self._measure_random(self._clock())

@@ -87,12 +87,8 @@ class FeedbackStage:
     async def run(self) -> None:
         """Join until cancelled."""
         while True:
-            try:
+            with self._failures.attempt(LogUnavailable):
                 await self.step()
-            except LogUnavailable as error:
-                self._failures.failed(error)
-            else:
-                self._failures.succeeded()
             await asyncio.sleep(self.every)
 
     async def step(self) -> None:

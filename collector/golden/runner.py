@@ -409,11 +409,8 @@ class GoldenRuns:
 
     async def run_due(self) -> None:
         """Make the runs that are due, and ask the single cases."""
-        try:
+        with self._reading.attempt(LogUnavailable):
             await self._reported.read_on()
-            self._reading.succeeded()
-        except LogUnavailable as error:
-            self._reading.failed(error)
         for target in self._targets:
             if self._clock() < self._checked[target.key].attempts.next_at:
                 continue

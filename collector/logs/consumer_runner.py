@@ -329,13 +329,9 @@ class ConsumerRunner:
         changes = self.uncommitted()
         if not changes:
             return
-        try:
+        with self._committing.attempt(LogUnavailable):
             await self._commit(changes)
-        except LogUnavailable as error:
-            self._committing.failed(error)
-            return
-        self._committing.succeeded()
-        self.mark_committed(changes)
+            self.mark_committed(changes)
 
     def mark_committed(self, states: Mapping[int, Committed]) -> None:
         """The log has accepted these commits."""

@@ -148,16 +148,12 @@ async def _truncate_forever(logs: Logs, settings: Settings) -> None:
     failures = {log.name: FailureLog(f"removing old records of {log.name}") for log in logs}
     while True:
         for log, consumer in (*consumed, *((log, None) for log in (logs.evaluations, logs.history) if log is not None)):
-            try:
+            with failures[log.name].attempt(LogUnavailable):
                 age = RETENTION if log is logs.history else settings.log.retention
                 await log.truncate(time.time() - age)
                 # Not before the consumer has read them: it may start later.
                 if consumer is not None and not settings.store_text:
                     await log.truncate(time.time(), (consumer,))
-            except LogUnavailable as error:
-                failures[log.name].failed(error)
-            else:
-                failures[log.name].succeeded()
         await asyncio.sleep(TRUNCATE_EVERY if settings.store_text else TRUNCATE_TEXT_EVERY)
 
 

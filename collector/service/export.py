@@ -97,12 +97,8 @@ class CorrectionReader:
     async def run(self) -> None:
         """Read until cancelled."""
         while True:
-            try:
+            with self._failures.attempt(ExportUnavailable, LogUnavailable):
                 await self.step()
-            except (ExportUnavailable, LogUnavailable) as error:
-                self._failures.failed(error)
-            else:
-                self._failures.succeeded()
             await asyncio.sleep(self.reading.every)
 
     async def step(self) -> int:

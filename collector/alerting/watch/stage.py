@@ -66,16 +66,12 @@ class OtherPartitions(Generic[F]):
         unowned = set(range(self._log.partitions)) - set(owned) if DECIDES in owned else set[int]()
         for partition in set(self.folds) - unowned:
             del self.folds[partition], self._next[partition]
-        try:
+        with self._failures.attempt(LogUnavailable):
             for partition in sorted(unowned):
                 if partition not in self.folds:
                     self._next[partition] = await first_offset(self._log, partition, now - self._memory)
                     self.folds[partition] = self._make_fold()
                 await self._read(partition)
-        except LogUnavailable as error:
-            self._failures.failed(error)
-        else:
-            self._failures.succeeded()
 
     async def _read(self, partition: int) -> None:
         batch: list[StoredRecord] = []
