@@ -96,9 +96,13 @@ class TurnBuilder:
         answer = None if draft.error is not None or incomplete else draft.answer or ""
         system, history = _split_history(draft)
         conversation, user = self._find_identity(draft, span)
-        declared = self._find_declared(draft, span) if self._inherited else NO_VALUES
+        declared: Values = NO_VALUES
+        if self._inherited is not None:
+            declared = self._inherited.of(span, self._tree.ancestors(span.span_id), _other_spans(draft, span))
         media = collect_attachments(draft, self._media)
-        references = self._find_references(draft, span) if self._references else _NO_REFERENCES
+        references = _NO_REFERENCES
+        if self._references is not None:
+            references = self._references.find(self._list_around(draft, span), self._losses)
         begins_elsewhere, own = False, set[str]()
         for model_call in draft.calls:
             begins_elsewhere = begins_elsewhere or model_call.call.input_begins_elsewhere
@@ -186,7 +190,8 @@ class TurnBuilder:
             conversation, user = conversation or ids[0], user or ids[1]
             if conversation and user:
                 return conversation, user
-        for ids in (self._find_trace_identity(), self._identity.find(span.resource)):
+        in_trace = self._find_trace_identity() if len(self._tree.spans) > 1 else _NO_IDS
+        for ids in (in_trace, self._identity.find(span.resource)):
             conversation, user = conversation or ids[0], user or ids[1]
         if not (conversation or made_up) and self._identity.set_aside is not None:
             made_up, _ = self._find_by(self._identity.set_aside, draft, span)
@@ -212,16 +217,6 @@ class TurnBuilder:
         for ids in (in_trace, lookup.find(span.resource)):
             conversation, user = conversation or ids[0], user or ids[1]
         return conversation, user
-
-    def _find_declared(self, draft: TurnDraft, span: Span) -> Values:
-        """Find the application's own attributes: on the model's span, its ancestors, the resource."""
-        assert self._inherited is not None
-        return self._inherited.of(span, self._tree.ancestors(span.span_id), _other_spans(draft, span))
-
-    def _find_references(self, draft: TurnDraft, span: Span) -> References:
-        """Find the references: on the spans of the model's call, its ancestors, the resource."""
-        assert self._references is not None
-        return self._references.find(self._list_around(draft, span), self._losses)
 
     def _list_around(self, draft: TurnDraft, span: Span) -> list[Span]:
         """The spans of the model's call and their ancestors, nearest first."""
@@ -256,9 +251,6 @@ class TurnBuilder:
     def _find_trace_identity(self) -> ConversationAndUser:
         """The conversation and the user that the whole trace names, if it names only one."""
         if self._trace_identity is None:
-            if len(self._tree.spans) == 1:
-                self._trace_identity = _NO_IDS
-                return _NO_IDS
             self._trace_identity = _find_only(
                 [self._find_certain_ids(span) for span in self._tree.spans.values() if span.attributes]
             )
@@ -277,19 +269,11 @@ def _other_spans(draft: TurnDraft, span: Span) -> list[Span]:
     return [other for other in own if other.span_id != span.span_id]
 
 
-def _find_only(identities: Iterable[ConversationAndUser]) -> ConversationAndUser:
+def _find_only(identities: Sequence[ConversationAndUser]) -> ConversationAndUser:
     """The conversation and the user, each if there is only one."""
-    conversations: set[str | None] = set()
-    users: set[str | None] = set()
-    for conversation, user in identities:
-        conversations.add(conversation)
-        users.add(user)
-    conversations.discard(None)
-    users.discard(None)
-    return (
-        next(iter(conversations)) if len(conversations) == 1 else None,
-        next(iter(users)) if len(users) == 1 else None,
-    )
+    conversations = {conversation for conversation, _ in identities} - {None}
+    users = {user for _, user in identities} - {None}
+    return conversations.pop() if len(conversations) == 1 else None, users.pop() if len(users) == 1 else None
 
 
 def _find_main_span(draft: TurnDraft) -> tuple[Span, Call]:
