@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, replace
 from itertools import repeat
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Literal
 
 import orjson
@@ -189,21 +189,16 @@ class LetterState:
     state: str
 
 
+_STATE = itemgetter(*(state_field.name for state_field in fields(LetterState)))
+
+
 async def letter_states(log: Log) -> Collection[LetterState]:
     """The letters in the log, each once as it is now."""
     newest: dict[str, LetterState] = {}
     async for record in read_records(log):
         try:
             plain: dict[str, Any] = orjson.loads(record.value)
-            newest[plain["letter_id"]] = LetterState(
-                plain["stage"],
-                plain["source"],
-                plain["partition"],
-                plain["position"],
-                plain.get("piece", 0),
-                plain["size"],
-                plain["state"],
-            )
+            newest[plain["letter_id"]] = LetterState(*_STATE({"piece": 0, **plain}))
         except (orjson.JSONDecodeError, KeyError, TypeError):
             continue  # a tick, or of a newer release
     return newest.values()

@@ -5,11 +5,11 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from collector.logs.log import Committed, Fold, FoldWrapper, Log, LogUnavailable, OpenFold, StoredRecord
+from collector.logs.log import Committed, Fold, FoldWrapper, Log, LogUnavailable, OpenFold, Receive, StoredRecord
 from collector.telemetry import series
 from collector.telemetry.drop_reasons import LossReason
 from collector.telemetry.logging import SparseLog
@@ -176,9 +176,7 @@ class _MeasuredFold(FoldWrapper):
         self.progress = self.progress or _Progress(first.offset, first.timestamp)  # before: it may take long
         await self._pass(self._fold.deliver, records)
 
-    async def _pass(
-        self, receive: Callable[[Sequence[StoredRecord]], Awaitable[None]], records: Sequence[StoredRecord]
-    ) -> None:
+    async def _pass(self, receive: Receive, records: Sequence[StoredRecord]) -> None:
         await receive(records)
         first, last = records[0], records[-1]
         progress = self.progress = self.progress or _Progress(first.offset, first.timestamp)

@@ -106,6 +106,10 @@ class Committed:
     metadata: str = ""
 
 
+Receive = Callable[[Sequence[StoredRecord]], Awaitable[None]]
+"""Replays records to a fold, or delivers them."""
+
+
 class Fold(Protocol):
     """The work of a stage on one partition, for as long as it owns it."""
 

@@ -210,17 +210,15 @@ _CODES = {
 
 def success(signal: Signal, *, rejected: int = 0, message: str = "") -> Answer:
     """The answer that a request is durable, except the `rejected` spans or log records."""
-    if signal == "traces":
-        answer = ExportTraceServiceResponse()
-        if rejected:
-            answer.partial_success.rejected_spans = rejected
-            answer.partial_success.error_message = message
-        return answer
-    logs = ExportLogsServiceResponse()
+    answer, items = (
+        (ExportTraceServiceResponse(), "rejected_spans")
+        if signal == "traces"
+        else (ExportLogsServiceResponse(), "rejected_log_records")
+    )
     if rejected:
-        logs.partial_success.rejected_log_records = rejected
-        logs.partial_success.error_message = message
-    return logs
+        setattr(answer.partial_success, items, rejected)
+        answer.partial_success.error_message = message
+    return answer
 
 
 def rejected(form: Form | None, rejection: Rejected) -> web.Response:

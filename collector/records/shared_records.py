@@ -23,6 +23,7 @@ from collector.logs.log import (
     Headers,
     Log,
     OpenFold,
+    Receive,
     Record,
     RecordTooLarge,
     StoredRecord,
@@ -155,18 +156,16 @@ class _DividingFold(FoldWrapper):
     """A fold that gets pieces, in portions: a delivery of shared records may hold very many."""
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        divided = divide_records(records)
-        await self._fold.replay(divided[:DELIVERED])
-        for first in range(DELIVERED, len(divided), DELIVERED):
-            await asyncio.sleep(0)
-            await self._fold.replay(divided[first : first + DELIVERED])
+        await self._pass(self._fold.replay, divide_records(records))
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        divided = divide_records(records)
-        await self._fold.deliver(divided[:DELIVERED])
-        for first in range(DELIVERED, len(divided), DELIVERED):
+        await self._pass(self._fold.deliver, divide_records(records))
+
+    async def _pass(self, receive: Receive, pieces: Sequence[StoredRecord]) -> None:
+        await receive(pieces[:DELIVERED])
+        for first in range(DELIVERED, len(pieces), DELIVERED):
             await asyncio.sleep(0)
-            await self._fold.deliver(divided[first : first + DELIVERED])
+            await receive(pieces[first : first + DELIVERED])
 
 
 def _can_share(record: Record) -> bool:

@@ -1,5 +1,6 @@
 """Turns as records of the turns log, and as outcomes in the metrics."""
 
+from operator import attrgetter
 from typing import Any
 
 from collector.logs.log import Record
@@ -27,45 +28,26 @@ def turn_key(turn: Turn) -> bytes:
 def without_content(turn: Turn) -> Turn:
     """The record of a turn that no monitor can want: its id, its conversation, and its time."""
     tenant = tenant_of(turn)
-    return Turn(
-        turn_id=turn.turn_id,
-        conversation_id=turn.conversation_id,
-        trace_id=turn.trace_id,
-        span_id=turn.span_id,
-        service=turn.service,
-        dialect=turn.dialect,
-        started_at=turn.started_at,
-        ended_at=turn.ended_at,
-        trace_state=turn.trace_state,
-        incomplete="unwanted",
-        agent_run_of=turn.agent_run_of,
-        attributes={ATTRIBUTE: tenant} if tenant else {},
-    )
+    kept: dict[str, Any] = dict(zip(_KEPT, _VALUES(turn), strict=True))
+    return Turn(**kept | _NO_CONTENT, attributes={ATTRIBUTE: tenant} if tenant else {})
 
 
 def bare_turn_record(turn: Turn) -> Record:
     """The record of a turn of which no more is there than `without_content` leaves: the same bytes, sooner."""
-    fields: dict[str, Any] = {
-        "turn_id": turn.turn_id,
-        "conversation_id": turn.conversation_id,
-        "trace_id": turn.trace_id,
-        "span_id": turn.span_id,
-        "service": turn.service,
-        "dialect": turn.dialect,
-        "started_at": turn.started_at,
-        "ended_at": turn.ended_at,
-        "input": None,
-        "actual_output": None,
-        "incomplete": turn.incomplete,
-        "trace_state": turn.trace_state,
-        "agent_run_of": turn.agent_run_of,
-    }
-    plain = {name: value for name, value in fields.items() if value is not None or name in _ALWAYS}
+    pairs = zip(_KEPT, _VALUES(turn), strict=True)
+    plain: dict[str, Any] = {name: value for name, value in pairs if value is not None or name in _ALWAYS}
     if turn.attributes:
         plain["attributes"] = turn.attributes
     return Record(turn_key(turn), turn_fields_to_json(plain))
 
 
+_KEPT = (
+    "turn_id", "conversation_id", "trace_id", "span_id", "service", "dialect", "started_at", "ended_at", "input",
+    "actual_output", "incomplete", "trace_state", "agent_run_of",
+)  # fmt: skip
+"""The fields of a turn without content, in the order of a turn's."""
+_VALUES = attrgetter(*_KEPT)
+_NO_CONTENT: dict[str, Any] = {"input": None, "actual_output": None, "incomplete": "unwanted"}
 _ALWAYS = frozenset(("conversation_id", "trace_id", "input", "actual_output"))
 
 

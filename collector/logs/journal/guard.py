@@ -29,6 +29,7 @@ from collector.logs.log import (
     Log,
     LogUnavailable,
     OpenFold,
+    Receive,
     Record,
     StoredRecord,
     place_of_number,
@@ -298,9 +299,7 @@ class _GuardedFold(FoldWrapper):
             self._on_fatal(record)
         self._reported, self._unreported = self._unreported, []
 
-    async def _process(
-        self, process: Callable[[Sequence[StoredRecord]], Awaitable[None]], records: Sequence[StoredRecord]
-    ) -> None:
+    async def _process(self, process: Receive, records: Sequence[StoredRecord]) -> None:
         suspects = self._place.suspects
         if suspects is None:
             if records:
