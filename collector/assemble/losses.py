@@ -68,7 +68,8 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Sequence[Span], recor
     services: dict[str, list[_Texts]] = {}
     cut: list[_Texts] = []
     short: list[Span] = []
-    for holder in (*spans, *records) if records else spans:
+    holders: Iterable[Span | LogRecord] = (*spans, *records) if records else spans
+    for holder in holders:
         if isinstance(holder, Span) and holder.doubtful is not None and not (holder.doubtful or holder.events):
             short.append(holder)
         else:

@@ -23,8 +23,10 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.retry.request import RetryRequest
 from collector.evaluate.sampling.draw import UpstreamTrust
 from collector.evaluate.sampling.strata import Boost, Strata, failed
-from collector.logs.log import TICK, StoredRecord
+from collector.evaluate.transfer.transfer_records import CONVERSATION_HEADERS, JOB_HEADERS, START_HEADERS
+from collector.logs.log import TICK, Record, StoredRecord
 from collector.records.json import turn_to_json
+from collector.records.shared_records import share_records
 from evaluators.cases import Conversation, Message, Turn
 from evaluators.conversation.completeness import Completeness
 from evaluators.identity import retry_id
@@ -320,6 +322,24 @@ def test_a_control_record_in_the_turns_log_and_a_bad_record_are_passed() -> None
     deep = StoredRecord(0, state.next_offset, 110.0, b"c", b'{"sessions":' + b"[" * 100_000, SNAPSHOT_HEADERS)
     assert asyncio.run(state.apply(deep)) == []
     assert (state.bad, state.windows.validate_snapshots([deep])) == ([6, 7, 8], {})
+
+
+def test_a_record_of_a_copy_that_cannot_be_read_is_bad() -> None:
+    state = State(watching(TURNS))
+    for headers in (START_HEADERS, CONVERSATION_HEADERS, JOB_HEADERS):
+        assert asyncio.run(state.apply(StoredRecord(0, state.next_offset, 110.0, b"c", b"{", headers))) == []
+    assert state.bad == [5, 6, 7]
+
+
+def test_of_a_shared_record_each_turn_that_is_not_sampled_is_counted() -> None:
+    state = State(watching(TURNS, rate=0.19))
+    of = [turn(number, conversation_id=DRAWN) for number in (1, 2, 3)]
+    (shared,) = share_records(
+        [Record(DRAWN.encode(), turn_to_json(each)) for each in of], 1, may_share=lambda _record: True
+    )
+    record = StoredRecord(0, state.next_offset, 110.0, shared.key, shared.value, shared.headers)
+    assert asyncio.run(state.apply(record)) == []
+    assert state.counts.turns == {("m", "sampled_out"): 3}
 
 
 def test_a_conversation_needs_no_record_before_a_valid_snapshot_and_goes_on_without_an_invalid_one() -> None:

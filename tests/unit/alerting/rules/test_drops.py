@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collector.alerting.rules import series
-from collector.alerting.rules.drops import COUNTERS, delta_group, detector_rules
+from collector.alerting.rules.drops import COUNTERS, ROOM, delta_group, detector_rules
 from collector.alerting.rules.falls import fall_rules
 from collector.alerting.rules.model import RecordingRule, Timing
 from collector.alerting.rules.targets import Target
@@ -53,6 +53,16 @@ def test_a_state_follows_from_its_own_last_value_and_the_growth_of_the_sums(
     for key in COUNTERS:
         expected = expected.replace(f"{{{key}}}", series.EVIDENCE_DELTAS[key])
     assert named(series.DROP_LOG_E, detector, **{"lambda": "0.8"}).expr == expected
+
+
+def test_a_further_fall_is_tested_up_to_the_threshold_of_the_first_and_a_little_more() -> None:
+    for expr in (each.expr for each in rules(HIGH) if each.record == series.FURTHER_LOG_E):
+        assert f", -100, {HIGH.threshold + ROOM:.4f})" in expr
+
+
+@pytest.mark.parametrize("record", [series.DROP_SHORTFALL, series.DROP_WEIGHT])
+def test_what_is_summed_up_since_the_fall_began_begins_with_nothing(record: str) -> None:
+    assert f"{series.EVIDENCE_DELTAS['w']}{OF} * 0 + 0)" in named(record).expr
 
 
 def test_every_bet_is_a_rule_and_their_mean_the_evidence() -> None:

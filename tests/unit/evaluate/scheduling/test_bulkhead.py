@@ -139,6 +139,16 @@ async def test_at_a_stop_what_waits_is_given_up_at_once_and_made_later(bench: Be
         assert len({each.evaluation_id for each in await bench.until(10)}) == 10
 
 
+async def test_before_a_handing_over_what_runs_is_made(bench: Bench) -> None:
+    hung = Gated("hung")
+    await bench.put(*(turn(n) for n in range(1, 11)))
+    async with bench.running(asking(hung), concurrency=2, waiting=100, grace=60.0) as stage:
+        await hung.gate.until(2)
+        stage.handing_over = True
+        asyncio.get_running_loop().call_later(0.05, hung.gate.open.set)
+    assert len(await bench.ledger()) >= 2
+
+
 async def test_a_bulkhead_bounds_bytes_but_not_what_has_a_place() -> None:
     bulkhead = Bulkhead(BulkheadLimits(slots=2, waiting=10, bytes=100))
     for size in (1000, 1000):
