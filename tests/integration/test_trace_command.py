@@ -13,14 +13,15 @@ from typing import Any
 
 import aiohttp
 import pytest
+from evaluation_samples import skipped
 from made_up import Trace, chat
 from stand_in_judge import serve_judge
 
-from collector.commands.trace import trace_evaluation
+from collector.commands.trace import EvaluationTrace, lines, trace_evaluation
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError, EvalstreamError
-from collector.logs.log import Log, Record, StoredRecord
+from collector.logs.log import Committed, Log, Record, StoredRecord
 from collector.records.json import evaluation_from_json
 from collector.service.app import running
 from collector.service.open_logs import open_logs
@@ -193,6 +194,21 @@ async def test_a_trace_and_a_turn_lead_to_the_reason_why_there_is_no_score(tmp_p
     assert ending[2].endswith(" is not below the rate 1e-09 (sample)")
     assert ending[3] == "           bank: unmatched: the turn has service shop"
     assert document["turns"][evaluation.subject.turn_id]["bank"] == "unmatched: the turn has service shop"
+
+
+def test_a_skip_that_no_exporter_sends_is_not_said_to_be_exported(tmp_path: Path) -> None:
+    """`export otlp: exported` was printed of a skip, which a receiver was then searched for in vain."""
+    config = configured({"kind": "memory"}, "http://localhost:1", tmp_path)
+    evaluation, place = skipped(1), Committed(8, 8, "")
+    record = StoredRecord(0, 7, 1000.0, b"k", b"")
+    trace = EvaluationTrace(
+        evaluation=evaluation, record=record, copies=1, superseded_by=(), turns=(), spans=(), explained=None,
+        places={"otlp": place, "jsonl": place},
+    )  # fmt: skip
+    assert [line for line in lines(trace, config) if line.startswith("export")] == [
+        "export     otlp: read; a skip is sent by skipped: true only",
+        "export     jsonl: exported",
+    ]
 
 
 async def test_ids_that_are_none_or_unknown(tmp_path: Path) -> None:
