@@ -857,7 +857,7 @@ def mcp(
 
 @app.command()
 def explain(
-    evaluation_id: Annotated[str, Argument(help="The id of an evaluation, a trace or a turn.")],
+    evaluation_id: Annotated[str, Argument(metavar="ID", help="The id of an evaluation, a trace or a turn.")],
     config: ConfigFile = DEFAULT_CONFIG,
     json: Json = False,
 ) -> None:

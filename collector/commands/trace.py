@@ -13,6 +13,8 @@ import orjson
 
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.explain import ExplainedTrace, explain, format_lines
+from collector.assemble.trace import Assembler
+from collector.assemble.unread.examination import examine
 from collector.config.configured import Config
 from collector.errors import EvalstreamError
 from collector.evaluate.plan import Plan
@@ -78,8 +80,10 @@ async def trace_evaluation(config: Config, evaluation_id: str, say: Callable[[st
     return DONE
 
 
-def _subject_lines(assembled: ExplainedTrace | None, turns: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    yield from format_lines(assembled) if assembled else ()
+def _subject_lines(
+    assembled: ExplainedTrace | None, remarks: Sequence[str], turns: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    yield from (*(format_lines(assembled) if assembled else ()), *remarks)
     if not turns:
         yield "turn       none in the log: its spans make none, as above, or its trace is not quiet yet"
     for turn_id, outcomes in turns.items():
@@ -110,7 +114,9 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
     for record, turn in turns:
         plan = build_unasked_plan(config, secret.at(record.timestamp))
         outcomes[turn.turn_id] = dict(_outcomes(turn, plan, by_place))
-    return {"assembled": _explained(config, name, spans), "turns": outcomes}
+    assembler = build_assembler(config.settings.assemble, config.settings.dialects)
+    remarks = examine([[_piece(record) for record in spans]], assembler).lines()
+    return {"assembled": _explained(name, spans, assembler), "remarks": list(remarks), "turns": outcomes}
 
 
 def _outcomes(turn: Turn, plan: Plan, made: Mapping[tuple[str, ...], Evaluation]) -> Iterator[tuple[str, str]]:
@@ -156,7 +162,7 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
         superseded_by=sorted({each.evaluation_id for each in later}),
         turns=turns,
         spans=spans,
-        explained=_explained(config, trace_id, spans),
+        explained=_explained(trace_id, spans, build_assembler(config.settings.assemble, config.settings.dialects)),
         places={
             each: (await logs.evaluations.committed(group_of(each))).get(copies[0].partition)
             for each in config.settings.export
@@ -193,8 +199,7 @@ async def _spans(log: Log, trace_id: str) -> list[StoredRecord]:
     return await _select(log, lambda record: (record.key or b"").partition(b"@")[0] == key) if key else []
 
 
-def _explained(config: Config, trace_id: str, spans: Sequence[StoredRecord]) -> ExplainedTrace | None:
-    assembler = build_assembler(config.settings.assemble, config.settings.dialects)
+def _explained(trace_id: str, spans: Sequence[StoredRecord], assembler: Assembler) -> ExplainedTrace | None:
     return explain(trace_id, map(_piece, spans), assembler) if spans else None
 
 

@@ -167,6 +167,18 @@ async def test_what_the_log_has_no_more_is_said(tmp_path: Path) -> None:
     assert (steps["received"], steps["turns"], steps["wait_seconds"]) == (None, [], None)
 
 
+async def test_of_a_trace_that_no_dialect_reads_the_remedy_is_shown(tmp_path: Path) -> None:
+    """An application that sends by HTTP has no file for `turns --explain`."""
+    config = configured({"kind": "sqlite", "path": str(tmp_path / "logs.db")}, "http://localhost:1", tmp_path)
+    trace = Trace("ab" * 16).span(1, "ask", {"globex.question": "When are you open?", "globex.answer": "At nine."})
+    async with open_logs(config.settings.log) as logs:
+        await logs.spans.append([Record(b"ab" * 16, trace.spans.SerializeToString())])
+    lines, document = await traced(config, "ab" * 16)
+    assert any("globex.answer" in line for line in document["remarks"])
+    assert set(document["remarks"]) <= set(lines)
+    assert lines[-1].startswith("turn       none in the log")
+
+
 async def test_a_trace_and_a_turn_lead_to_the_reason_why_there_is_no_score(tmp_path: Path) -> None:
     """A turn that was sampled out, or that no monitor matched, has no evaluation whose id could be asked for."""
     async with serve_judge() as judge:

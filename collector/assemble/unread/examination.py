@@ -23,6 +23,7 @@ from collector.otlp.decode import read_outline, records_of, spans_of
 from collector.otlp.span import LogRecord, Span
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import UNREAD_TEXT, UNREPEATED_IDS
+from collector.wording import plural
 
 _FEWEST = 6
 """Traces before anything is said."""
@@ -160,15 +161,15 @@ class Examination:
     def lines(self) -> Iterator[str]:
         """The message for the user, without judged text."""
         if self.unread:
-            yield f"text in {self.traces} traces without a complete turn:"
+            yield f"text in {plural(self.traces, 'trace')} without a complete turn:"
             for text in self.unread[:_MOST]:
                 looks = {"input": ": looks like questions", "output": ": looks like answers"}.get(text.side or "", "")
                 yield f"  {text.place} on {text.spans} spans {text.span_name!r} of {text.scope or 'no scope'}{looks}"
             if len(self.unread) > _MOST:
                 yield f"  and {len(self.unread) - _MOST} further places"
         if self.proposal is not None:
-            tried = f"{self.proposal.turns} turns of {self.proposal.traces} of these traces"
-            yield f"a mapping that gives {tried}; look at them with normalize -c:"
+            tried = f"{plural(self.proposal.turns, 'turn')} of {plural(self.proposal.traces, 'trace')}"
+            yield f"a mapping that gives {tried}; a guess, so look at what it makes of later traces:"
             yield from self.proposal.lines()
         for scope, setting in sorted(self.settings.items()):
             yield f"{scope} writes no question or no answer; to turn them on: {setting}"

@@ -60,7 +60,7 @@ def running_metrics(config: Config) -> tuple[str, str]:
     text, sections, problem = running_sections(config)
     if not problem and (other := differences(section_hashes(config), sections)):
         where = f"the service on port {config.exporters['prometheus'].model_dump()['port']}"
-        problem = f"{where} has another configuration: {other}"
+        problem = f"{where} has another configuration: {other}; to run beside it, write other ports"
     return ("", problem) if problem else (text, "")
 
 
@@ -132,7 +132,7 @@ def arrival_lines(metrics: str, *, has_turns: bool) -> Iterator[str]:
     if turns := _sums(metrics, TURNS_ASSEMBLED, "outcome", "reason"):
         yield f"           turns made: {_listed(turns)}"
     for scope in _sums(metrics, UNREAD_TEXT, "scope"):
-        yield f"           text of {scope} that nobody reads: evalstream turns --explain FILE shows what helps"
+        yield f"           text of {scope} that nobody reads: evalstream explain TRACE_ID shows what helps"
 
 
 _ACCEPTED = frozenset({"200", "OK"})

@@ -83,7 +83,7 @@ def test_says_what_came_and_what_of_it_nobody_reads() -> None:
         "traffic    received: 9 spans accepted; requests refused: 2 with 400",
         "           spans read: 1 genai, 6 others are no model calls of a known library",
         "           turns made: 1 incomplete no_content",
-        "           text of acme.sdk that nobody reads: evalstream turns --explain FILE shows what helps",
+        "           text of acme.sdk that nobody reads: evalstream explain TRACE_ID shows what helps",
     ]
 
 
@@ -164,7 +164,7 @@ def test_a_service_with_another_configuration_is_not_taken_for_this_one() -> Non
         [line] = traffic(ours)
         assert line == (
             f"traffic    unknown (the service on port {port} has another configuration: evaluators.exact is not the "
-            "same; monitors.new is in this file alone; monitors.quiet is in the running one alone)"
+            "same; monitors.new is in this file alone; monitors.quiet is in the running one alone; to run beside it, write other ports)"
         )
         assert list(retention_lines(ours)) == []
 
