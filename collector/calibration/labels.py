@@ -85,10 +85,10 @@ class HumanLabel:
 
 
 def judged_pairs(labels: Sequence[HumanLabel]) -> list[JudgedPair]:
-    """The differences between judge and people, with what may have biased the judge."""
+    """The scores of judge and people, with what may have biased the judge."""
     return [
         JudgedPair(
-            label.judge - label.human, weighted.weight, label.conversation, label.tokens, labels_of(label.attributes)
+            label.judge, label.human, weighted.weight, label.conversation, label.tokens, labels_of(label.attributes)
         )
         for label, weighted in ((label, label.weighted()) for label in labels)
     ]

@@ -1,10 +1,15 @@
-"""The biases of a judge: its scores less those of people, or of audits, regressed on length and attributes.
+"""The biases of a judge: the effect of length and attributes on its scores where people, or audits, score alike.
 
-One weighted least-squares fit of all columns, so that a language whose answers are longer is not named for their length
-alone; its errors are cluster-robust, conversations as clusters (Liang and Zeger 1986, with G / (G - K) for K columns
-and the mean). They are tested by Student's t with as many degrees of freedom as the smaller side has conversations,
-less one; of a length half of all. A column is named at an error rate of 2 % over all of them (Holm 1979).
-`tests/unit/statistics/test_bias.py` measures it.
+A noisy judge errs upward on bad answers and downward on good ones. So its score less that of people differs with all
+that goes with good answers; between answers of the same score by people it does not. Two weighted least-squares fits
+of the judge's scores on all columns name what both show. One holds people's scores fixed by the fifth they belong to;
+the other takes a share of their variance as their own error and subtracts it (Fuller 1987, Measurement Error Models):
+else a category with more good answers is named where people err.
+
+Errors are cluster-robust, conversations as clusters (Liang and Zeger 1986, with G / (G - K) for K columns and the
+mean). They are tested by Student's t with as many degrees of freedom as the smaller side has conversations, less one;
+of a length half of all. A column is named at an error rate of 2 % over all of them (Holm 1979), if it also has an
+effect without the others. `tests/unit/statistics/test_bias.py` measures it.
 """
 
 from collections import Counter
@@ -23,8 +28,10 @@ FEWEST = 20
 """Conversations on either side of a column that is looked at."""
 _MOST = 20
 """Columns: the most frequent values."""
-_UNIT = 100.0
-"""Tokens of which a length's bias is told."""
+PEOPLE_NOISE, AUDIT_NOISE = 0.2, 0.4
+"""The share of the variance of a reference's scores that may be its errors: 5, and 10, of 100 wrong verdicts."""
+_PARTS = 5
+"""Parts of the pairs within which scores are compared."""
 _KNOWN = 0.8
 """The share of lengths that are known at least; the others count as the mean one."""
 _FLAT = 1e-9
@@ -34,12 +41,13 @@ Label = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class JudgedPair:
-    """How much higher a judge's score is than the one it is compared with, what that stands for, and what was judged.
+    """A judge's score and the one it is compared with, of people or an audit; what they stand for, and what was judged.
 
     `tokens` is how much the judge read; None where that is not known.
     """
 
-    difference: float
+    judge: float
+    reference: float
     weight: float
     conversation: str
     tokens: float | None
@@ -65,7 +73,7 @@ class BiasReport:
     def sentences(self, whom: str) -> list[str]:
         """The biases in words, beside the scores of `whom`; none where nothing was looked at."""
         sentences = [
-            f"Biased: beside {whom}, the judge scores {abs(bias.size):.3f} ± {Z * bias.error:.3f} "
+            f"Biased: at the same score by {whom}, the judge scores {abs(bias.size):.3f} ± {Z * bias.error:.3f} "
             f"{'higher' if bias.size > 0 else 'lower'} for {bias.cause}."
             for bias in self.named
         ]
@@ -83,24 +91,43 @@ def labels_of(attributes: Mapping[str, object]) -> frozenset[Label]:
     return frozenset(labels)
 
 
-def biases(pairs: Sequence[JudgedPair]) -> BiasReport:
-    """The biases of a judge by these pairs."""
+def biases(pairs: Sequence[JudgedPair], noise: float = PEOPLE_NOISE) -> BiasReport:
+    """The biases of a judge by these pairs; `noise` is the share of the references' variance that may be error."""
     columns = [*_length(pairs), *_values(pairs)]
-    fit = _fit(pairs, [values for _, values in columns]) if columns else []
-    tests = [
-        (
-            2.0 * (1.0 - NormalDist().cdf(abs(as_normal(size / error, _freedom(pairs, values))))),
-            BiasTerm(cause, size, error),
-        )
-        for (cause, values), (size, error) in zip(columns, fit, strict=True)
-        if error > 0.0
-    ]
+    terms = sorted(_terms(pairs, columns, noise) if columns else [], key=lambda term: term[0])
     named: list[BiasTerm] = []
-    for place, (chance, bias) in enumerate(sorted(tests, key=lambda test: test[0])):
-        if chance > ERROR_RATE / (len(tests) - place):
+    for place, (chance, bias, column) in enumerate(terms):
+        if chance > ERROR_RATE / (len(terms) - place):
             break
-        named.append(bias)
+        # of causes that go together, one may only make up for what another takes too much
+        [(alone, own, _)] = _terms(pairs, [column], noise)
+        if alone < ERROR_RATE and own.size * bias.size > 0.0:
+            named.append(bias)
     return BiasReport(tuple(named), tuple(cause for cause, _ in columns))
+
+
+def _terms(
+    pairs: Sequence[JudgedPair], columns: Sequence["Column"], noise: float
+) -> list[tuple[float, BiasTerm, "Column"]]:
+    """Each column with its effect and the chance of it without a bias, the larger one of both fits."""
+    reference = [pair.reference for pair in pairs]
+    fits = [_fit(pairs, given, columns, share) for given, share in ((_strata(reference), 0.0), ([reference], noise))]
+    return [
+        (_chance(own, other, _freedom(pairs, column[1])), BiasTerm(column[0], *own), column)
+        for column, own, other in zip(columns, *fits, strict=True)
+    ]
+
+
+def _chance(own: tuple[float, float], other: tuple[float, float], freedom: float) -> float:
+    first, second = (as_normal(size / error, freedom) if error else 0.0 for size, error in (own, other))
+    return 2.0 * (1.0 - NormalDist().cdf(min(abs(first), abs(second)) if first * second > 0.0 else 0.0))
+
+
+def _strata(scores: Sequence[float]) -> list[list[float]]:
+    """Columns that hold a score fixed: the fifth that it belongs to, and the score itself."""
+    ordered = sorted(scores)
+    ends = sorted({ordered[len(ordered) * part // _PARTS] for part in range(1, _PARTS)})
+    return [[float(score >= end) for score in scores] for end in ends] + [list(scores)]
 
 
 Column = tuple[str, list[float]]
@@ -110,9 +137,12 @@ def _length(pairs: Sequence[JudgedPair]) -> list[Column]:
     known = [pair.tokens for pair in pairs if pair.tokens is not None]
     if len(known) < _KNOWN * len(pairs) or len(set(known)) < 2 or len(by_conversation(pairs)) < 2 * FEWEST:
         return []
-    usual = sum(known) / len(known)
+    ordered, usual = sorted(known), sum(known) / len(known)
+    low, high = ordered[len(ordered) // 10], ordered[-1 - len(ordered) // 10]
+    if low == high:
+        return []
     lengths = (usual if pair.tokens is None else pair.tokens for pair in pairs)
-    return [(f"{_UNIT:g} more tokens to read", [tokens / _UNIT for tokens in lengths])]
+    return [(f"{high:.0f} tokens to read instead of {low:.0f}", [tokens / (high - low) for tokens in lengths])]
 
 
 def _values(pairs: Sequence[JudgedPair]) -> list[Column]:
@@ -137,29 +167,36 @@ def _freedom(pairs: Sequence[JudgedPair], values: Sequence[float]) -> float:
     return len(by_conversation(pairs)) / 2.0 - 1.0
 
 
-def _fit(pairs: Sequence[JudgedPair], columns: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """The size and the standard error of each column; (0, 0) of one that others make up."""
+def _fit(
+    pairs: Sequence[JudgedPair], given: Sequence[Sequence[float]], columns: Sequence["Column"], noise: float
+) -> list[tuple[float, float]]:
+    """The size and the standard error of each column with `given` fixed; (0, 0) of one that others make up.
+
+    `noise` is the share of the variance of the first of `given` that is error.
+    """
     total = sum(pair.weight for pair in pairs)
-    means = [sum(pair.weight * x for pair, x in zip(pairs, column, strict=True)) / total for column in columns]
-    middle = sum(pair.weight * pair.difference for pair in pairs) / total
-    rows = [[x - mean for x, mean in zip(row, means, strict=True)] for row in zip(*columns, strict=True)]
-    size = range(len(columns))
-    squares = [
-        [sum(p.weight * row[i] * row[j] for p, row in zip(pairs, rows, strict=True)) for j in size] for i in size
+    table = [[pair.judge for pair in pairs], *given, *(values for _, values in columns)]
+    means = [sum(pair.weight * x for pair, x in zip(pairs, column, strict=True)) / total for column in table]
+    rows = [[x - mean for x, mean in zip(row, means, strict=True)] for row in zip(*table, strict=True)]
+    size = range(1, len(table))
+    sums, *squares = [
+        [sum(p.weight * row[i] * row[j] for p, row in zip(pairs, rows, strict=True)) for j in size] for i in (0, *size)
     ]
+    error = noise * squares[0][0]
+    squares[0][0] -= error
     inverse = _inverse(squares)
-    sums = [sum(p.weight * row[i] * (p.difference - middle) for p, row in zip(pairs, rows, strict=True)) for i in size]
-    sizes = [sum(inverse[i][j] * sums[j] for j in size) for i in size]
+    sizes = [sum(a * b for a, b in zip(row, sums, strict=True)) for row in inverse]
     scores: dict[object, list[float]] = {}
-    for place, (pair, row) in enumerate(zip(pairs, rows, strict=True)):
-        left = pair.difference - middle - sum(b * x for b, x in zip(sizes, row, strict=True))
-        whole = scores.setdefault(pair.conversation or place, [0.0] * len(columns))
-        for i in size:
-            whole[i] += pair.weight * left * row[i]
-    corrected = len(scores) / max(1, len(scores) - len(columns) - 1)
-    influences = ([sum(inverse[i][j] * score[j] for j in size) for i in size] for score in scores.values())
+    for place, (pair, (over, *row)) in enumerate(zip(pairs, rows, strict=True)):
+        residual = over - sum(b * x for b, x in zip(sizes, row, strict=True))
+        whole = scores.setdefault(pair.conversation or place, [0.0] * len(row))
+        whole[0] += pair.weight * error / total * sizes[0]
+        for i, x in enumerate(row):
+            whole[i] += pair.weight * residual * x
+    corrected = len(scores) / max(1, len(scores) - len(table))
+    influences = ([sum(a * b for a, b in zip(row, score, strict=True)) for row in inverse] for score in scores.values())
     errors = [hypot(*of_column) * sqrt(corrected) for of_column in zip(*influences, strict=True)]
-    return list(zip(sizes, errors, strict=True))
+    return list(zip(sizes, errors, strict=True))[len(given) :]
 
 
 def _inverse(matrix: Sequence[Sequence[float]]) -> list[list[float]]:

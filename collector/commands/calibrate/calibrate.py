@@ -25,7 +25,7 @@ from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.agreement import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
 from collector.statistics.audited_sums import CorrectedMean, sums_of_scores
-from collector.statistics.bias import JudgedPair, biases, labels_of
+from collector.statistics.bias import AUDIT_NOISE, PEOPLE_NOISE, JudgedPair, biases, labels_of
 from collector.statistics.bounded_sums import Sums
 from collector.statistics.certificate import Certificate, JudgedVerdict, VerdictPair, certify
 from collector.statistics.conversations import by_conversation
@@ -164,13 +164,13 @@ def _bias_notes(labels: Sequence[HumanLabel], scored: Sequence[_Scored]) -> Iter
     )
     by_audits = [
         JudgedPair(
-            one.judged.score - one.audit.score, one.judged.weight / one.audit.probability, one.judged.conversation,
+            one.judged.score, one.audit.score, one.judged.weight / one.audit.probability, one.judged.conversation,
             one.tokens, labels_of(one.attributes),
         )
         for one in scored if one.audit is not None
     ]  # fmt: skip
-    for pairs, whom in ((by_people, "people"), (by_audits, "audits")):
-        yield from biases(pairs).sentences(whom)
+    for pairs, whom, noise in ((by_people, "people", PEOPLE_NOISE), (by_audits, "audits", AUDIT_NOISE)):
+        yield from biases(pairs, noise).sentences(whom)
 
 
 def _page_labels(version: Version, ledger: _Ledger) -> tuple[list[HumanLabel], tuple[str, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -171,8 +172,8 @@ def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path:
     asyncio.run(fill(of, made, labels))
     notes = json.loads(calibrate(of, CalibrateOptions(labels=None, evaluator="helpful", json=True)))["notes"]
     biased = [note for note in notes if note.startswith("Biased")]
-    assert [note.split(",")[0] for note in biased] == ["Biased: beside people", "Biased: beside audits"]
+    assert [note.split(",")[0] for note in biased] == ["Biased: at the same score by people", "Biased: at the same score by audits"]
     for note in biased:
         size, _, more = note.split("the judge scores ")[1].partition(" ± ")
-        assert 0.06 < float(size) < 0.09
-        assert more.endswith("higher for 100 more tokens to read.")
+        high, low = map(int, re.findall(r"(\d+) tokens to read instead of (\d+)\.$", more)[0])
+        assert 0.06 < 100.0 * float(size) / (high - low) < 0.09
