@@ -237,6 +237,8 @@ class AgreementWatcher:
         self._book = LabelIndex([name for (name, _), scale in judged.items() if scale.lower_is_better])
         self._reading = FailureLog("reading the labels log")
         self._published: set[tuple[Version, str]] = set()
+        for measured in (series.AGREEMENT_LABELS, series.AGREEMENT, series.AGREEMENT_BOUND):
+            telemetry.replace(measured, {})  # versions of an earlier configuration get no labels any more
 
     async def run_forever(self) -> None:
         """Measure until cancelled."""

@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -20,6 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from collector.backoff import Backoff
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, LogUnavailable, Record, RecordTooLarge
+from collector.logs.memory import MemoryLog
 from collector.otlp.decode import Signal
 from collector.receive.feedback_ingest import ParsedDocuments, parse_feedback, parse_references
 from collector.receive.otlp_ingest import IngestRules
@@ -140,6 +142,18 @@ async def read_files(
     return FileCount(reader.requests, reader.items, reader.unreadable)
 
 
+def first_unreadable(path: Path) -> str | None:
+    """The first of the first hundred requests of a file that cannot be read, and why."""
+    spans, turns, labels = (_Batch(MemoryLog(name, 1), name, name, Backoff()) for name in ("spans", "turns", "labels"))
+    reader = _Reader(spans, turns, labels, Telemetry(), IngestRules())
+    for request in islice(requests_in(path), 100):
+        try:
+            reader.parse(request)
+        except BadInput as error:
+            return f"{request.place} cannot be read: {error}"
+    return None
+
+
 class _Batch:
     """Gathers records into appends of a few megabytes."""
 
@@ -206,7 +220,7 @@ class _Reader:
     def _add(self, request: FileRequest) -> None:
         self.requests += 1
         try:
-            parsed = self._parse(request)
+            parsed = self.parse(request)
         except BadInput as error:
             self._skip(request.place, str(error))
             return
@@ -229,7 +243,8 @@ class _Reader:
             return self.labels
         return self.spans if isinstance(parsed, ParsedRequest) else self.turns
 
-    def _parse(self, request: FileRequest) -> _Parsed:
+    def parse(self, request: FileRequest) -> _Parsed:
+        """The request's records. Raises BadInput: it cannot be read."""
         redactor = self.rules.redactor_of(request.body)
         if request.signal == "feedback":
             if self.labels is None:

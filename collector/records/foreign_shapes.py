@@ -70,6 +70,8 @@ class _ObjectNames:
     def _unknown(self, name: str, path: str) -> str:
         printable = name if _NAME.fullmatch(name) else "a key"  # else it may be what somebody questions
         place = f"{path}.{printable}" if path else printable
+        if "attributes" in self.ours and not is_like(name, self.ours):
+            return f'{place}: unknown key in {self.what}; write what is your own as "attributes": {{"{printable}": …}}'
         return f"{place}: unknown key in {self.what}; {suggestion(name, sorted(self.ours))}"
 
 

@@ -110,8 +110,8 @@ def _terms(
     pairs: Sequence[JudgedPair], columns: Sequence["Column"], noise: float
 ) -> list[tuple[float, BiasTerm, "Column"]]:
     """Each column with its effect and the chance of it without a bias, the larger one of both fits."""
-    reference = [pair.reference for pair in pairs]
-    fits = [_fit(pairs, given, columns, share) for given, share in ((_strata(reference), 0.0), ([reference], noise))]
+    held = [pair.reference for pair in pairs]
+    fits = _fit(pairs, _strata(held), columns, 0.0), _fit(pairs, [held], columns, noise)
     return [
         (_chance(own, other, _freedom(pairs, column[1])), BiasTerm(column[0], *own), column)
         for column, own, other in zip(columns, *fits, strict=True)
@@ -134,15 +134,13 @@ Column = tuple[str, list[float]]
 
 
 def _length(pairs: Sequence[JudgedPair]) -> list[Column]:
-    known = [pair.tokens for pair in pairs if pair.tokens is not None]
-    if len(known) < _KNOWN * len(pairs) or len(set(known)) < 2 or len(by_conversation(pairs)) < 2 * FEWEST:
+    known = sorted(pair.tokens for pair in pairs if pair.tokens is not None)
+    tenth = len(known) // 10
+    if len(by_conversation(pairs)) < 2 * FEWEST or len(known) < _KNOWN * len(pairs) or known[tenth] == known[~tenth]:
         return []
-    ordered, usual = sorted(known), sum(known) / len(known)
-    low, high = ordered[len(ordered) // 10], ordered[-1 - len(ordered) // 10]
-    if low == high:
-        return []
-    lengths = (usual if pair.tokens is None else pair.tokens for pair in pairs)
-    return [(f"{high:.0f} tokens to read instead of {low:.0f}", [tokens / (high - low) for tokens in lengths])]
+    low, high, usual = known[tenth], known[~tenth], sum(known) / len(known)
+    lengths = [(usual if pair.tokens is None else pair.tokens) / (high - low) for pair in pairs]
+    return [(f"{high:.0f} tokens to read instead of {low:.0f}", lengths)]
 
 
 def _values(pairs: Sequence[JudgedPair]) -> list[Column]:
@@ -155,27 +153,24 @@ def _values(pairs: Sequence[JudgedPair]) -> list[Column]:
 
 
 def _smaller_side(pairs: Sequence[JudgedPair], values: Sequence[float]) -> int:
-    sides = (
-        {pair.conversation or place for place, pair in enumerate(pairs) if values[place] == side} for side in (0, 1)
-    )
-    return min(map(len, sides))
+    names = [pair.conversation or place for place, pair in enumerate(pairs)]
+    return min(len({name for name, value in zip(names, values, strict=True) if value == side}) for side in (0, 1))
 
 
 def _freedom(pairs: Sequence[JudgedPair], values: Sequence[float]) -> float:
-    if set(values) <= {0.0, 1.0}:
-        return _smaller_side(pairs, values) - 1.0
-    return len(by_conversation(pairs)) / 2.0 - 1.0
+    is_length = not set(values) <= {0.0, 1.0}
+    return (len(by_conversation(pairs)) / 2.0 if is_length else _smaller_side(pairs, values)) - 1.0
 
 
 def _fit(
-    pairs: Sequence[JudgedPair], given: Sequence[Sequence[float]], columns: Sequence["Column"], noise: float
+    pairs: Sequence[JudgedPair], fixed: Sequence[Sequence[float]], columns: Sequence["Column"], noise: float
 ) -> list[tuple[float, float]]:
-    """The size and the standard error of each column with `given` fixed; (0, 0) of one that others make up.
+    """The size and the standard error of each column beside those that are `fixed`; (0, 0) of one that others make up.
 
-    `noise` is the share of the variance of the first of `given` that is error.
+    `noise` is the share of the variance of the first of `fixed` that is error.
     """
     total = sum(pair.weight for pair in pairs)
-    table = [[pair.judge for pair in pairs], *given, *(values for _, values in columns)]
+    table = [[pair.judge for pair in pairs], *fixed, *(values for _, values in columns)]
     means = [sum(pair.weight * x for pair, x in zip(pairs, column, strict=True)) / total for column in table]
     rows = [[x - mean for x, mean in zip(row, means, strict=True)] for row in zip(*table, strict=True)]
     size = range(1, len(table))
@@ -183,8 +178,7 @@ def _fit(
         [sum(p.weight * row[i] * row[j] for p, row in zip(pairs, rows, strict=True)) for j in size] for i in (0, *size)
     ]
     error = noise * squares[0][0]
-    squares[0][0] -= error
-    inverse = _inverse(squares)
+    inverse = _inverse([[squares[0][0] - error, *squares[0][1:]], *squares[1:]])
     sizes = [sum(a * b for a, b in zip(row, sums, strict=True)) for row in inverse]
     scores: dict[object, list[float]] = {}
     for place, (pair, (over, *row)) in enumerate(zip(pairs, rows, strict=True)):
@@ -196,7 +190,7 @@ def _fit(
     corrected = len(scores) / max(1, len(scores) - len(table))
     influences = ([sum(a * b for a, b in zip(row, score, strict=True)) for row in inverse] for score in scores.values())
     errors = [hypot(*of_column) * sqrt(corrected) for of_column in zip(*influences, strict=True)]
-    return list(zip(sizes, errors, strict=True))[len(given) :]
+    return list(zip(sizes, errors, strict=True))[len(fixed) :]
 
 
 def _inverse(matrix: Sequence[Sequence[float]]) -> list[list[float]]:

@@ -45,8 +45,8 @@ LogLevel = Literal["info", "warning", "error"]
 
 _TALKATIVE = ("httpx2", "openai", "kafka")
 """Libraries that write a line for each request to a judge, or each step of a connection; with passwords, at DEBUG."""
-_REPETITIVE = ("kafka",)
-"""Libraries that write the same line again and again, many times a second in an outage."""
+_REPETITIVE = ("kafka", "collector.receive.files")
+"""Those that write the same line again and again: a library many times a second in an outage, files for each line."""
 _VARIES = re.compile(r"\d++|'[^']{0,99}'|<[^>]{0,99}>|\([^()]{0,99}\)")
 """The parts in which two lines of one kind differ."""
 _MOST_KINDS = 500
@@ -78,7 +78,7 @@ class JsonLines(logging.Formatter):
 
 
 class OncePerMinute(logging.Filter):
-    """Lets a library write one line of a kind in a minute; the next one says how many were left out."""
+    """Lets a repetitive logger write one line of a kind in a minute; the next one says how many were left out."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class OncePerMinute(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line is written."""
-        if record.name.partition(".")[0] not in _REPETITIVE:
+        if not record.name.startswith(_REPETITIVE):
             return True
         message, now = record.getMessage(), self._clock()
         kind = record.name, _VARIES.sub("", message)

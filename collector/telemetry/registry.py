@@ -121,6 +121,7 @@ class Telemetry:
         parent = self._parents[of.name]
         assert isinstance(parent, Gauge), of.name
         parent.clear()
+        self._children = {key: child for key, child in self._children.items() if key[0] != of.name}
         for labels, value in values.items():
             parent.labels(*labels).set(value)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -250,6 +251,23 @@ async def test_what_was_made_again_after_a_failure_did_not_change(world: World) 
     new = world.configure("new.yaml", evaluators=world.settings["evaluators"] | {"helpful": changed})
     done = await world.replay("--with", new)
     assert f"making {2 * CONVERSATIONS} evaluations again" in done.stderr, done.stderr
+
+
+async def test_a_second_configuration_that_changes_nothing_is_not_paid_for(world: World) -> None:
+    new = world.configure("new.yaml", evaluators=world.settings["evaluators"])
+    done = await world.replay("--with", new)
+    assert done.exit_code == 1
+    assert "; --evaluator NAME repeats one" in str(done.exception or done.stderr)
+
+
+async def test_the_price_is_that_of_the_log_where_the_judge_is_the_same(world: World) -> None:
+    changed = {**world.settings["evaluators"]["helpful"], "evaluation_steps": ["Does it solve it?"]}
+    new = world.configure("new.yaml", evaluators=world.settings["evaluators"] | {"helpful": changed})
+    done = await world.replay("--with", new)
+    assert (price := re.search(r"for roughly ([0-9.]+) USD \(the old ones cost ([0-9.]+) USD\)", done.stderr)), (
+        done.stderr
+    )
+    assert price[1] == price[2]
 
 
 async def test_the_money_ends_it(world: World) -> None:

@@ -257,10 +257,9 @@ def _notes_on_mean(why: Withheld, at_random: Sequence[HumanLabel], ledger: Seque
     if why in WITHHELD:
         yield WITHHELD[why]
     elif at_random and why:
-        yield (
-            f"No corrected mean: {plural(len(at_random), 'drawn label')} tell as much as "
-            f"{people_sums(at_random).audits:.0f} conversations of equal weight, and {FEWEST_AUDITS} are needed."
-        )
+        effective = people_sums(at_random).audits
+        few = f"No corrected mean: {plural(len(at_random), 'drawn label')} count as {effective:.0f} of equal weight"
+        yield f"{few}; label about {math.ceil(len(at_random) * (FEWEST_AUDITS / effective - 1.0)) + 1} more."
     elif at_random and not ledger:
         yield "No corrected mean: the log has no score by this version of the evaluator."
 

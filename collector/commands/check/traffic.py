@@ -19,6 +19,7 @@ from collector.commands.normalize import describe_unread, pieces_in
 from collector.config.configured import Config
 from collector.config.section_hashes import differences, section_hashes
 from collector.errors import ConfigError
+from collector.receive.files import files_in, first_unreadable
 from collector.service.assembly_builder import build_assembler
 from collector.telemetry.series import (
     CONFIG_SECTION_INFO,
@@ -216,17 +217,23 @@ def trace_lines(config: Config, named: Sequence[Path] = ()) -> Iterator[str]:
         yield f"traces     of {len(first)} traces no text is unread" if first else "traces     there are none"
     if unread:
         yield f"           {describe_unread(unread)}"
+    files = () if named else _files_of(map(Path, settings.receive.files))
+    yield from (f"files      {mistake}" for mistake in filter(None, map(first_unreadable, files)))
 
 
 def _pieces_of_received(paths: Iterable[Path]) -> dict[str, list[TracePiece]]:
     """The pieces of traces in files that may also hold other things, or not be there yet: those are passed over."""
     traces: dict[str, list[TracePiece]] = {}
-    for path in paths:
-        files = sorted(path.iterdir()) if path.is_dir() else [path]
-        for file in files:
-            if not file.is_file() or file.stat().st_size > _LARGEST or file.stem.endswith(_NO_TRACES):
-                continue
-            with suppress(ConfigError):
-                for trace_id, pieces in pieces_in([file]).items():
-                    traces.setdefault(trace_id, []).extend(pieces)
+    for file in _files_of(paths):
+        if file.stem.endswith(_NO_TRACES):
+            continue
+        with suppress(ConfigError):
+            for trace_id, pieces in pieces_in([file]).items():
+                traces.setdefault(trace_id, []).extend(pieces)
     return traces
+
+
+def _files_of(paths: Iterable[Path]) -> Iterator[Path]:
+    with suppress(ConfigError):
+        files = files_in([path for path in paths if path.exists()])
+        yield from (file for file in files if file.is_file() and file.stat().st_size <= _LARGEST)

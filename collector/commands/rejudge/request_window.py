@@ -128,7 +128,7 @@ class RequestWindow:
         self._silent += _POLL
         self._idle = 0.0 if len(self._outstanding) < before else self._idle + _POLL
         if self._idle and abs(self._idle - _HINT) < _POLL / 2:
-            self.say("no evaluation is made: is the service running, and its judge available?")
+            self.say("no evaluation is made: does the service run with this configuration, and is its judge available?")
         if self._silent >= _TALK and not self._idle:
             self._silent = 0.0
             self.say(f"made {self.progress.made:,}, {self.progress.spent_usd:.2f} USD so far")

@@ -354,7 +354,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
                 "choose a later time range, or name files with the turns"
             )
         run = await stack.enter_async_context(guarded_run(new, from_logs=True))
-        _say_price(priced, wanted, jobs)
+        _say_price(config, priced, jobs)
         made = await run_jobs(
             [job for _, job in jobs],
             output=options.output,
@@ -451,7 +451,13 @@ def _jobs(
 
 
 def _changed(jobs: list[PastJob], config: Config, new: Config) -> list[PastJob]:
-    """The jobs of new definitions, unless there are none: the others would pay to make the same again."""
+    """The jobs of new definitions: the others would pay to make the same again.
+
+    Without a second configuration, and another judge, all are made again: it shows how steady the judge is.
+
+    Raises:
+        ConfigError: the second configuration changes none of them.
+    """
 
     def is_same(past: PastEvaluation, job: Job) -> bool:
         name = past.evaluation.evaluator
@@ -459,6 +465,8 @@ def _changed(jobs: list[PastJob], config: Config, new: Config) -> list[PastJob]:
         return unchanged and job.assignment.version == past.evaluation.evaluator_version
 
     changed = [job for job in jobs if not is_same(*job)]
+    if not changed and new is not config:
+        raise ConfigError(f"{new.source}: no evaluator differs from {config.source}; --evaluator NAME repeats one")
     if not changed or len(changed) == len(jobs):
         return jobs
     same = {past.evaluation.evaluator for past, _ in jobs} - {past.evaluation.evaluator for past, _ in changed}
@@ -475,14 +483,21 @@ def _job(old: Evaluation, turns: Turns, assignment: Assignment) -> Job | None:
     return command_job(monitor, assignment, case, sampling=old.sampling, attributes=attributes)
 
 
-def _say_price(new: Config, past: Sequence[PastEvaluation], jobs: Sequence[PastJob]) -> None:
-    costs = [judged.evaluation.cost_usd for judged in past if judged.evaluation.cost_usd is not None]
+def _say_price(config: Config, new: Config, jobs: Sequence[PastJob]) -> None:
+    costs = [past.evaluation.cost_usd for past, _ in jobs if past.evaluation.cost_usd is not None]
     before = f" (the old ones cost {sum(costs):.2f} USD)" if costs else ""
-    guess = sum(job.assignment.expected_usd for _, job in jobs)
+    guess = sum(_expected_usd(past.evaluation, job, config, new) for past, job in jobs)
     about = f", for roughly {guess:.2f} USD" if guess else ""
     if any(known_usd(new, name) is None for name in {job.assignment.evaluator.name for _, job in jobs}):
         about = ", at an unknown cost (a judge has no price)"
     show(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}", err=True)
+
+
+def _expected_usd(old: Evaluation, job: Job, config: Config, new: Config) -> float:
+    """The cost of the old evaluation where the same judge is asked at the same price, else a guess."""
+    known, judging = config.evaluators.get(old.evaluator), new.evaluators[job.assignment.evaluator.name]
+    same = known and known.judge == judging.judge and config.settings.judges == new.settings.judges
+    return (same and old.cost_usd) or job.assignment.expected_usd
 
 
 def _report(

@@ -172,7 +172,10 @@ def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path:
     asyncio.run(fill(of, made, labels))
     notes = json.loads(calibrate(of, CalibrateOptions(labels=None, evaluator="helpful", json=True)))["notes"]
     biased = [note for note in notes if note.startswith("Biased")]
-    assert [note.split(",")[0] for note in biased] == ["Biased: at the same score by people", "Biased: at the same score by audits"]
+    assert [note.split(",")[0] for note in biased] == [
+        "Biased: at the same score by people",
+        "Biased: at the same score by audits",
+    ]
     for note in biased:
         size, _, more = note.split("the judge scores ")[1].partition(" ± ")
         high, low = map(int, re.findall(r"(\d+) tokens to read instead of (\d+)\.$", more)[0])

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from evaluation_samples import label, scored
+from prometheus_client import generate_latest
 
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.logs.log import Record
@@ -49,5 +50,20 @@ async def test_a_language_and_a_length_are_named() -> None:
 
 async def test_a_judge_without_a_bias_has_none_and_picked_labels_say_nothing() -> None:
     (said,) = await sentences(probability=0.5, by_language=0.0, by_length=0.0)
-    assert said.startswith("No bias against people found (2 % false alarms in all) by: 795 tokens to read instead of 193")
+    assert said.startswith(
+        "No bias against people found (2 % false alarms in all) by: 795 tokens to read instead of 193"
+    )
     assert await sentences(probability=None, by_language=0.2, by_length=0.03) == []
+
+
+async def test_metrics_of_a_version_end_with_its_configuration() -> None:
+    log, telemetry = MemoryLog("labels", 1), Telemetry()
+    for number in range(12):
+        judged = scored(number, subject=replace(scored().subject, conversation_id=f"c{number}"))
+        given = label_of(judged, f"{number:032x}", label().given_at, score=1.0, label_probability=0.5)
+        await log.append([Record(b"k", label_to_json(given))])
+    watcher = AgreementWatcher(log, {VERSION: ScoreScale.of(ExactMatch(name="helpful"))}, telemetry)
+    await watcher.measure_changes()
+    assert b"\nevalstream_judge_agreement_labels{" in generate_latest(telemetry.registry)
+    await AgreementWatcher(log, {}, telemetry).measure_changes()
+    assert b"\nevalstream_judge_agreement" not in generate_latest(telemetry.registry)

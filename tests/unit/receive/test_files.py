@@ -7,7 +7,7 @@ from log_doubles import FailingLog, PickyLog, stored
 from otlp_samples import logs_request, trace_id, traces_request
 
 from collector.errors import ConfigError
-from collector.receive.files import read_files
+from collector.receive.files import first_unreadable, read_files
 from collector.records.shared_records import divide_records
 from collector.telemetry.registry import Telemetry
 
@@ -60,3 +60,14 @@ async def test_wrong_paths_are_configuration_errors(tmp_path: Path, name: str):
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(ConfigError, match=name):
         await read_files([tmp_path / name], FailingLog(), FailingLog(), Telemetry())
+
+
+def test_the_first_line_that_cannot_be_read_is_known_before_the_service_runs(tmp_path: Path) -> None:
+    path = tmp_path / "qa.jsonl"
+    path.write_text('{"input": "q", "actual_output": "a", "category": "c"}\n' * 150)
+    assert first_unreadable(path) == (
+        f'{path}:1 cannot be read: category: unknown key in a turn; write what is your own as "attributes": '
+        '{"category": …}'
+    )
+    path.write_text('{"input": "q", "actual_output": "a", "attributes": {"category": "c"}}\n' * 150)
+    assert first_unreadable(path) is None

@@ -50,7 +50,7 @@ def noisy(chance: np.random.Generator, number: int, flips: float, *, graded: boo
 @pytest.mark.parametrize("wrong", [0.0, 0.05])
 @pytest.mark.parametrize("graded", [False, True])
 @pytest.mark.parametrize("flips", [0.05, 0.2, 0.35])
-def test_a_judge_that_is_merely_noisy_is_not_accused(flips: float, graded: bool, wrong: float) -> None:  # noqa: FBT001
+def test_a_judge_that_is_merely_noisy_is_not_accused(flips: float, graded: bool, wrong: float) -> None:
     chance = np.random.default_rng(5)
     named = [bool(biases(noisy(chance, 150, flips, graded=graded, wrong=wrong)).named) for _ in range(40)]
     assert sum(named) <= 3, "2 % are meant"
@@ -61,7 +61,9 @@ def test_a_bias_by_length_is_found_and_not_taken_for_the_language_that_is_longer
     reports = [biases(pairs(chance, number=600, per_token=0.0007)) for _ in range(20)]
     lengths = [bias.size for report in reports for bias in report.named if "tokens" in bias.cause]
     assert len(lengths) >= 19
-    assert np.mean(lengths) == pytest.approx(0.19, abs=0.04), "0.07 per 100 of 310 tokens, less what the scale's ends take"
+    assert np.mean(lengths) == pytest.approx(0.19, abs=0.04), (
+        "0.07 per 100 of 310 tokens, less what the scale's ends take"
+    )
     assert sum("language=de" in {bias.cause for bias in report.named} for report in reports) <= 1
 
 

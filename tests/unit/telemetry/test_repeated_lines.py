@@ -29,6 +29,16 @@ def test_an_outage_of_brokers_is_a_line_a_kind_and_minute() -> None:
     assert sum("(2,999 more since the line before)" in text for text in written) == 2 * 3
 
 
+def test_lines_of_a_file_that_cannot_be_read_are_one_line() -> None:
+    lines = OncePerMinute(lambda: 0.0)
+    text = "qa.jsonl:%d is skipped: category: unknown key in a turn"
+    assert [lines.filter(line("collector.receive.files", text, number)) for number in (1, 2, 150)] == [
+        True,
+        False,
+        False,
+    ]
+
+
 def test_our_own_lines_and_other_kinds_are_written() -> None:
     lines = OncePerMinute(lambda: 0.0)
     assert all(lines.filter(line("collector.backoff", "writing to turns failed")) for _ in range(3))
