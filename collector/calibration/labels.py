@@ -123,6 +123,8 @@ def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_bet
         for row in rows
         if (judged := _judged(row, scores)) is not None
     ]
+    if not rows:
+        raise ConfigError(f"{path}: no label is filled in; write true, false or a number from 0 to 1 as human")
     if not labels:
         raise ConfigError(
             f"{path}: no judge's score is known for its {plural(len(rows), 'label')}; write score beside human, or "

@@ -145,6 +145,7 @@ def _remedy(detail: ErrorDetails) -> str:
     if isinstance(value, int | float):
         in_percent = detail.get("ctx", {}).get("le") == 1 and 1 < value <= 100
         as_share = f"; for {value:g} % write {value / 100:g}" if in_percent else ""
+        as_share += f", for {value:g} of 10 {value / 10:g}" if as_share and value <= 10 else ""
         return f'; write "{value}" in quotes' if detail["type"] == "string_type" else as_share
     if not isinstance(value, str):
         return ""

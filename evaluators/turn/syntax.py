@@ -213,7 +213,7 @@ def sql_parser(dialect: str | None) -> tuple[Any, Any]:
         ValueError: sqlglot is not there, cannot be stopped, or does not know the dialect.
     """
     if util.find_spec("sqlglot") is None:
-        raise ValueError("language: sql needs sqlglot: pip install 'evalstream[sql]'")
+        raise ValueError("language: sql needs sqlglot: pip install '.[sql]'")
     from sqlglot import Dialect, parser
 
     if not parser.__file__.endswith(".py"):

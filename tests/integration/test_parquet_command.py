@@ -344,5 +344,5 @@ def test_without_the_extra_a_sentence_names_it(monkeypatch: pytest.MonkeyPatch) 
         raise ImportError
 
     monkeypatch.setattr(day_files.importlib, "import_module", missing)
-    with pytest.raises(ConfigError, match=r"evalstream\[parquet\]"):
+    with pytest.raises(ConfigError, match=r"\.\[parquet\]"):
         day_files.DayFiles("out")

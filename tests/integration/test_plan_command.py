@@ -184,7 +184,7 @@ def test_an_error_out_of_reach_and_too_few_audits_are_said(tmp_path: Path) -> No
     path = write(tmp_path, configuration(tmp_path))
     fill(path, list(evaluations(audits=False)))
     said = run(path, "--error", "0.0001")
-    assert "0 audits, and 30 are needed; planned for the mean of its own scores" in said
+    assert "0 audits of this version, 30 are needed; planned for the mean of its scores" in said
     assert "0.0001 is out of reach in a day: scoring everything gives 0.00" in said
     assert "monitors:" not in said
 

@@ -99,7 +99,7 @@ async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_l
         asked = world.judge.calls - calls
         again = await rejudge(world, "--max-usd", "1")
         assert "there is nothing to make" in again.stdout
-        assert "USD spent on this stretch by earlier runs" in again.stdout
+        assert "USD spent on this period by earlier runs" in again.stdout
         assert world.judge.calls - calls == asked
         async with asyncio.timeout(30):
             while value(service, "evalstream_evaluations_backfilled_total") < 2 * len(drawn):
@@ -135,7 +135,7 @@ async def test_the_limit_is_kept_over_runs_and_says_how_far_it_came(world: World
     async with world.serving():
         first = await rejudge(world, "--max-usd", "0.004")
         assert first.exit_code == 1
-        assert "stopped by --max-usd 0.004; the stretch is judged up to" in first.stdout, first.output
+        assert "stopped by --max-usd 0.004; judged are subjects that ended by" in first.stdout, first.output
         made = of(await world.ledger(), "helpful")
         assert 0 < len(made) < PAST
         assert sum(each.cost_usd or 0.0 for each in made) <= 0.004

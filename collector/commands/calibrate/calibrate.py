@@ -363,10 +363,10 @@ def _conclusions(result: Calibration) -> Iterator[str]:
     if result.fitting_threshold is None:
         yield f"No threshold fails {result.target:.0%} of what people label as bad."
     else:
-        threshold = f"{result.fitting_threshold:.3f}"
+        fits = "Suggested threshold" if result.good_failed < 0.5 else "No threshold fits, the best"
         yield (
-            f"Suggested threshold: {threshold}; it fails at least {result.target:.0%} of what people label as bad, and "
-            f"{result.good_failed:.0%} of what they label as good."
+            f"{fits}: {result.fitting_threshold:.3f}; it fails at least {result.target:.0%} of what people label as bad"
+            f", and {result.good_failed:.0%} of what they label as good."
         )
     if result.raw_mean is not None and result.corrected_mean is not None:
         corrected_mean = result.corrected_mean

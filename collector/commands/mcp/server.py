@@ -137,7 +137,7 @@ def make_server(options: McpOptions) -> Any:
         types: Any = importlib.import_module("mcp_types")
         exceptions: Any = importlib.import_module("mcp.server.mcpserver.exceptions")
     except ImportError:
-        raise ConfigError("mcp needs the extra `mcp`; install evalstream[mcp]") from None
+        raise ConfigError("mcp needs the extra `mcp`; pip install '.[mcp]' in a clone") from None
     tools = Tools(PageReader(options.page, options.token), CommandRunner(options.config))
     server: Any = library.MCPServer("evalstream", instructions=INSTRUCTIONS, log_level="WARNING")
     read_only = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)

@@ -357,7 +357,7 @@ class DayFiles:
             self._parquet: Any = importlib.import_module("pyarrow.parquet")
             fs: Any = importlib.import_module("pyarrow.fs")
         except ImportError:
-            raise ConfigError("parquet needs the extra `parquet`; install evalstream[parquet]") from None
+            raise ConfigError("parquet needs the extra `parquet`; pip install '.[parquet]' in a clone") from None
         self._fs: Any
         try:
             if "://" in destination:

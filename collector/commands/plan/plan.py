@@ -234,7 +234,7 @@ def _labelled(labels: LabelIndex, evaluator: str, version: str, monitor: str) ->
 
 def _too_few(day: DayFigures, number: int, noun: str) -> Iterator[str]:
     if day.second is None:
-        yield f"{plural(number, noun)}, and {FEWEST_AUDITS} are needed; planned for the mean of its own scores"
+        yield f"{plural(number, noun)} of this version, {FEWEST_AUDITS} are needed; planned for the mean of its scores"
 
 
 def _allocation(day: DayFigures, rates: Sequence[float], share: float) -> Allocation:

@@ -156,7 +156,7 @@ def _summary(
     if outstanding:
         lines.append(f"{plural(len(outstanding), 'evaluation')} requested before and not made yet")
     if spent:
-        lines.append(f"{spent:.2f} USD spent on this stretch by earlier runs")
+        lines.append(f"{spent:.2f} USD spent on this period by earlier runs")
     return lines
 
 
@@ -179,7 +179,7 @@ def _notes(left_out: LeftOut) -> list[str]:
 def _conclusion(progress: Progress, wanted: int, options: RejudgeOptions) -> str:
     outcomes = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(progress.outcomes.items()))
     made = f"made {progress.made:,} of {wanted:,}{f' ({outcomes})' if outcomes else ''}"
-    spent = f", {progress.spent_usd:.4g} USD spent on this stretch" if progress.spent_usd else ""
+    spent = f", {progress.spent_usd:.4g} USD spent on this period" if progress.spent_usd else ""
     if progress.stalled:
         return (
             f"{made}{spent}; no evaluation came for {options.patience:g} s: what is requested stays in the log for the "
@@ -187,7 +187,7 @@ def _conclusion(progress: Progress, wanted: int, options: RejudgeOptions) -> str
         )
     if progress.out_of_money:
         until = progress.covered_until
-        covered = f"; the stretch is judged up to {until:%Y-%m-%dT%H:%M:%SZ}" if until is not None else ""
+        covered = f"; judged are subjects that ended by {until:%Y-%m-%dT%H:%M:%SZ}" if until is not None else ""
         return f"{made}{spent}: stopped by --max-usd {options.max_usd:g}{covered}; raise it and run the command again"
     too_large = progress.too_large
     large = f"; {plural(too_large, 'subject')} larger than a record of the log may be" if too_large else ""

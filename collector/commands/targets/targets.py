@@ -324,7 +324,7 @@ def _proposal_lines(made: Proposal) -> Iterator[str]:
     history, of = made.history, made.of
     yield (
         f"{of.monitor}/{of.evaluator}: mean {mean_text(history.mean, history.error, history.conversations)} of "
-        f"{plural(history.scores, 'score')} in {history.hours:.0f} h ({history.per_hour:.3g}/h), "
+        f"{plural(history.scores, 'score')} in {max(1.0, history.hours):.0f} h ({history.per_hour:.3g}/h), "
         f"daily wave {history.wave:.3f} up and down, {history.clustering:.1f} times the variance of independent scores"
     )
     if history.end - history.begin < 2 * DAY:
@@ -339,11 +339,12 @@ def _trial(trial: Trial, made: Proposal) -> str:
     would = "would not have paged" if not count else f"would have paged {plural(count, 'time')}"
     last = "" if not count else f", last at {datetime.fromtimestamp(trial.pages[-1], UTC):%Y-%m-%d %H:%M}"
     word = "rise" if made.of.lower_is_better else "fall"
-    falls = "; ".join(f"of {delay.fall:g}: {_span(delay.half)}, {_span(delay.most)}" for delay in trial.delays)
-    return f"{would}{last}; hours until half, and 9 of 10, of such {word}s are noticed: {falls}"
+    times = ((delay.fall, dict.fromkeys((_span(delay.half), _span(delay.most)))) for delay in trial.delays)
+    falls = "; ".join(f"of {fall:g}: {', '.join(spans)}" for fall, spans in times)
+    return f"{would}{last}; time until half, and 9 of 10, of {word}s are noticed: {falls}"
 
 
 def _span(hours: float | None) -> str:
     if hours is None:
-        return "never in a week"
+        return "not within a week"
     return f"{hours * 60:.0f} min" if hours < 1 else f"{hours:.1f} h"

@@ -145,7 +145,7 @@ def test_a_receiver_whose_extra_is_not_installed_says_how_to_get_it(monkeypatch:
     assert check(configuration(receive=receive), "my.yaml").settings.receive.otlp_grpc is not None
     monkeypatch.setitem(sys.modules, "grpc", None)
     assert mistakes(receive=receive) == [
-        "my.yaml: receive.otlp_grpc: the extra grpc is not installed: pip install 'evalstream[grpc]'"
+        "my.yaml: receive.otlp_grpc: the extra grpc is not installed: pip install '.[grpc]'"
     ]
 
 

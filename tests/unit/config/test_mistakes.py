@@ -47,6 +47,11 @@ IN_MONITOR = (
 )
 CHANGED = (
     ("api_key: k", "api_key_file: no", "judges.main.api_key_file: must be the path of a file; yes, no, on and off are"),
+    (
+        "criteria: x",
+        "criteria: x, threshold: 6",
+        "evaluators.good.threshold: must be at most 1.0; for 6 % write 0.06, for 6 of 10 0.6",
+    ),
     ("criteria: x", "criteria: x, threshold: 60%", "evaluators.good.threshold: must be a number; for 60% write 0.6"),
     ("criteria: x", "criteria: x, threshold: 5", "evaluators.good.threshold: must be at most 1"),
     ("criteria: x", "criteria: x, judge: big", "evaluators.good.judge: unknown judge 'big'; choose from main"),
