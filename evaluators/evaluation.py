@@ -272,7 +272,8 @@ async def _unguarded(
     if (reason := _not_judgeable(evaluator, case)) is not None:
         return Skipped(reason=reason)
     if (field := evaluator.lowest_if_trivial) is not None and _says_nothing(case, field):
-        return _finished(evaluator, _worthless(evaluator, field), judge, {})
+        higher = evaluator.direction == "higher_is_better"
+        return _finished(evaluator, worst_score(field, evaluator.score_range, higher_is_better=higher), judge, {})
     view = view_of(case, judge) if evaluator.needs_judge else NO_VIEW
     if skip_unseen and view.unseen:
         return Skipped(reason=SkipReason.UNSEEN_MEDIA.text(*sorted(set(view.unseen))))
@@ -343,11 +344,6 @@ def _not_judgeable(evaluator: Evaluator[Any], case: Turn | Conversation) -> str 
 def _has_failed(turn: Turn) -> bool:
     """Whether the application failed and answered nothing."""
     return turn.error is not None and not turn.actual_output
-
-
-def _worthless(evaluator: Evaluator[Any], field: str) -> Score:
-    higher = evaluator.direction == "higher_is_better"
-    return worst_score(field, evaluator.score_range, higher_is_better=higher)
 
 
 def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered, gaps: Mapping[str, Json]) -> Score:

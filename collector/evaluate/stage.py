@@ -252,7 +252,8 @@ class PartitionProcessor:
         await self._apply_control(ControlRecord(offset=offset, rates=rates, budget=saved))
 
     def _retain(self, offset: int) -> None:
-        if released := self.state.windows.take_released():
+        windows = self.state.windows
+        if (windows.by_monitor or windows.released) and (released := windows.take_released()):
             self._retained.retain(released, offset)
 
     async def _submit(self, jobs: Collection[Job], *, resumed: bool = False) -> None:

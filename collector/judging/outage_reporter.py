@@ -136,7 +136,7 @@ class UnusableAnswers:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self._in_a_row = 0
+        self.in_a_row = 0
         self._reported_at: float | None = None
 
     def add(self, error: JudgeReplyInvalid, *, steps: bool = False) -> None:
@@ -144,12 +144,12 @@ class UnusableAnswers:
 
         That to a question for evaluation `steps` is reported at once: all evaluations by them wait for it, and fail.
         """
-        self._in_a_row += 1
+        self.in_a_row += 1
         now = self.clock()
         is_due = self._reported_at is None or now - self._reported_at >= self.repeat_after
-        if (steps or self._in_a_row >= REPORT_AT) and is_due:
+        if (steps or self.in_a_row >= REPORT_AT) and is_due:
             self._reported_at = now
-            which = "evaluation steps" if steps else f"last {self._in_a_row:,} answers"
+            which = "evaluation steps" if steps else f"last {self.in_a_row:,} answers"
             self.report(
                 f"{self.subject} answers, but its {which} are of no use ({error}), "
                 f"so their evaluations fail; {_remedy_of_answers(error, self.name)}"
@@ -157,10 +157,10 @@ class UnusableAnswers:
 
     def end(self) -> None:
         """The judge gave an answer that can be used."""
-        if self._in_a_row and self._reported_at is not None:
-            self.report(f"judge {self.name} gives usable answers again, after {self._in_a_row:,} that were of no use")
+        if self._reported_at is not None:
+            self.report(f"judge {self.name} gives usable answers again, after {self.in_a_row:,} that were of no use")
             self._reported_at = None
-        self._in_a_row = 0
+        self.in_a_row = 0
 
 
 def _remedy_of_answers(error: JudgeReplyInvalid, name: str) -> str:
@@ -250,7 +250,8 @@ class OutageReporter(JudgeWrapper):
             if timer is not None:
                 timer.cancel()
         self._record_success()
-        self._unusable.end()
+        if self._unusable.in_a_row:
+            self._unusable.end()
         return verdict
 
     def _record_success(self) -> None:

@@ -32,7 +32,6 @@ from collector.config.configured import Config
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Plan
 from collector.evaluate.references.subject import OUTCOME
-from collector.evaluate.scheduling.dispatch import utc_now
 from collector.export.prometheus import PrometheusSettings, share_name
 from collector.golden.own_past import OwnPast
 from collector.golden.runner import GoldenCase, GoldenRules, GoldenRuns, GoldenTarget, ReportedJudges, read_cases
@@ -47,7 +46,7 @@ from collector.service.tasks import Work
 from collector.statistics.agreement import ScoreScale
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.judge_change import JudgeVerdict
-from evaluators.evaluation import Result
+from evaluators.evaluation import Result, utc_now
 from evaluators.judges.audited import Audited
 from evaluators.wire.http_client import HttpClient
 

@@ -107,14 +107,6 @@ def sanitize_json(value: Json, depth: int = 0) -> Json:
     return [sanitize_json(item, depth + 1) for item in cast("Sequence[Json]", value)]
 
 
-@dataclass(frozen=True, slots=True)
-class IsolatedMaterial:
-    """Material as a user message, and the key that the message requires of its answer."""
-
-    message: str
-    key: str
-
-
 def wrap_untrusted(material: Mapping[str, Json], nonce: str | None = None) -> str:
     """The material as a user message: clause, opening marker, JSON, closing marker, reminder.
 
@@ -131,8 +123,8 @@ def wrap_for_decision(material: Mapping[str, Json], secret: bytes) -> str:
     return _fenced(body, hmac.digest(secret, body.encode(), "sha512").hex()[:_MARKER_DIGITS])
 
 
-def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes) -> IsolatedMaterial:
-    """The same, with marker and answer key made of the question and a secret: one question always reads the same.
+def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes) -> tuple[str, str]:
+    """The same with the key that it requires of its answer, marker and answer key made of the question and a secret: one question always reads the same.
 
     The key comes last, behind all that a provider's prompt cache may know already.
     """
@@ -140,7 +132,7 @@ def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes
     question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
     digits = hmac.digest(secret, question, "sha512").hex()
     key = _key_among(digits[_MARKER_DIGITS:], body)
-    return IsolatedMaterial(f"{_between_markers(body, digits[:_MARKER_DIGITS])} {key_request(key)}", key)
+    return f"{_between_markers(body, digits[:_MARKER_DIGITS])} {key_request(key)}", key
 
 
 def _key_among(digits: str, body: str) -> str:
@@ -199,15 +191,9 @@ def subject_text(material: Mapping[str, Json]) -> str:
     return _as_json(common or material)
 
 
-@dataclass(frozen=True, slots=True)
-class PackMaterial:
-    """Material as a user message, and the key of each question that is asked about it."""
-
-    message: str
-    keys: tuple[str, ...]
-
-
-def wrap_with_keys(instructions: str, material: Mapping[str, Json], secret: bytes, count: int) -> PackMaterial:
+def wrap_with_keys(
+    instructions: str, material: Mapping[str, Json], secret: bytes, count: int
+) -> tuple[str, tuple[str, ...]]:
     """The same with a key for each of several questions, no two of them alike; the requests for them come later."""
     body = _as_json(material)
     question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
@@ -219,7 +205,7 @@ def wrap_with_keys(instructions: str, material: Mapping[str, Json], secret: byte
         key = hmac.digest(secret, f"{number}\x1f{digits}".encode(), "sha512").hex()[:_KEY_DIGITS]
         if key not in body:
             keys[key] = None
-    return PackMaterial(_between_markers(body, digits[:_MARKER_DIGITS]), tuple(keys))
+    return _between_markers(body, digits[:_MARKER_DIGITS]), tuple(keys)
 
 
 def keys_request(keys: Mapping[str, str]) -> str:

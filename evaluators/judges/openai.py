@@ -136,7 +136,10 @@ class OpenAIJudge(EndpointJudge):
             else:
                 question = question_with_subject_first(prompt, self._subject_secret, keyed=self._secret is not None)
             request = self._request(prompt, question, reply, logprobs=logprobs, samples=samples)
-            choices = await self._choices(question.chat, request, samples, bill)
+            if samples == 1:
+                choices = (await self._complete(question.chat, request, 1, bill)).choices[:1]
+            else:
+                choices = await self._choices(question.chat, request, samples, bill)
             answers, broken = _read_all(choices, reply, question.key)
             if not answers and broken is not None:
                 choice, error = broken
@@ -191,8 +194,6 @@ class OpenAIJudge(EndpointJudge):
 
     async def _choices(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Sequence[Choice]:
         """As many answers as asked for, in one request where the endpoint can, else in as many as needed."""
-        if samples == 1:
-            return (await self._complete(chat, request, 1, bill)).choices[:1]
         choices = list((await self._complete(chat, request, samples, bill)).choices)
         missing = samples - len(choices)
         if missing and self._learnt.current.multiple_choices:

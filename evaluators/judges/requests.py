@@ -173,26 +173,19 @@ def question_of(prompt: Prompt, secret: bytes | None = None, marker: str | None 
         return _question(prompt, GO)
     if secret is None:
         return _question(prompt, wrap_untrusted(prompt.material, marker))
-    isolated = wrap_with_key(prompt.instructions, prompt.material, secret)
-    return _question(prompt, isolated.message, isolated.key)
+    return _question(prompt, *wrap_with_key(prompt.instructions, prompt.material, secret))
 
 
-@dataclass(frozen=True, slots=True)
-class PackMessages:
-    """The messages of a pack, and the key of each of its questions; None if they have none."""
-
-    chat: Chat
-    keys: tuple[str, ...] | None = None
-
-
-def messages_of_pack(pack: PackPrompt, secret: bytes | None = None, marker: str | None = None) -> PackMessages:
-    """The same for the questions of a pack: the case once, each question with a key of its own."""
+def messages_of_pack(
+    pack: PackPrompt, secret: bytes | None = None, marker: str | None = None
+) -> tuple[Chat, tuple[str, ...] | None]:
+    """The same for the questions of a pack: the case once, each question with a key of its own, None without keys."""
     if secret is None:
-        return PackMessages(_question(pack, wrap_untrusted(pack.material, marker)).chat)
-    isolated = wrap_with_keys(pack.instructions, pack.material, secret, len(pack.questions))
-    keys = keys_request(dict(zip(pack.names, isolated.keys, strict=True)))
-    chat = _question(pack, isolated.message).chat
-    return PackMessages([*chat[:-1], {**chat[-1], "content": f"{chat[-1]['content']} {keys}"}], isolated.keys)
+        return _question(pack, wrap_untrusted(pack.material, marker)).chat, None
+    message, keys = wrap_with_keys(pack.instructions, pack.material, secret, len(pack.questions))
+    request = keys_request(dict(zip(pack.names, keys, strict=True)))
+    *before, last = _question(pack, message).chat
+    return [*before, {**last, "content": f"{last['content']} {request}"}], keys
 
 
 def _question(prompt: Prompt, message: str, key: str | None = None) -> Question:

@@ -24,16 +24,16 @@ async def ask_pack(
     Raises:
         JudgeReplyInvalid: the judge refused the whole of it, of type `judge_refused`.
     """
-    messages = messages_of_pack(pack, secret, marker)
-    questions = pack.named(messages.keys)
-    choice = await complete(messages.chat, questions)
+    chat, keys = messages_of_pack(pack, secret, marker)
+    questions = pack.named(keys)
+    choice = await complete(chat, questions)
     if choice.refused:
         raise JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
     cut = choice.finish_reason == "length"
     entries = dict(read_pack(choice.text, choice.tokens, questions, cut=cut))
     broken = [question for question in questions if _may_be_repaired(entries.get(question.name))]
     if broken:
-        again = await complete(_complaint(messages.chat, choice.text, broken, entries), broken)
+        again = await complete(_complaint(chat, choice.text, broken, entries), broken)
         if not again.refused:
             entries |= read_pack(again.text, again.tokens, broken, cut=again.finish_reason == "length")
     truncated = JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")

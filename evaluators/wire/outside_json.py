@@ -6,6 +6,8 @@ first, in the bytes. Depth is bounded because what reads a value may follow it b
 
 from itertools import accumulate
 
+import orjson
+
 from evaluators.cases import Json
 from evaluators.texts.exact_json import parse_json
 
@@ -38,7 +40,10 @@ def read_outside(content: bytes) -> Json:
         len(content) > MOST_ELEMENTS and opened + content.count(b",") > MOST_ELEMENTS
     ):
         _check(content)
-    return parse_json(content)
+    try:
+        return orjson.loads(content)
+    except ValueError:  # halves of characters, perhaps, or a byte order mark
+        return parse_json(content)
 
 
 def may_be_unbounded(content: bytes) -> bool:

@@ -17,12 +17,11 @@ from collector.errors import ConfigError
 from collector.evaluate.budget.controller import charge_of
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Assignment, Job, evaluation_of
-from collector.evaluate.scheduling.dispatch import utc_now
 from collector.redact.open_redactor import open_redactors
 from collector.telemetry.plain import show
 from collector.telemetry.registry import Telemetry
 from collector.wording import plural
-from evaluators.evaluation import Result
+from evaluators.evaluation import Result, utc_now
 from evaluators.packs.evaluate_pack import run_pack
 from evaluators.progress import progress_bar
 from evaluators.results import Evaluation

@@ -445,10 +445,6 @@ class BudgetReservation:
         """Whether it was refused for other reservations alone: it may be granted when they are settled."""
         return self.budget.may_be_freed(self.job, self.clock())
 
-    def on_settled(self, callback: Callable[[], None]) -> None:
-        """Call back once, when the next reservation is settled."""
-        self.budget.on_settled(callback)
-
     def settle(self, usd: float | None) -> None:
         """Replace the reservation by the real cost; None if the call was not made."""
         self.budget.settle(self.job, self.partition, usd, self.clock())
@@ -475,9 +471,6 @@ class FixedReservation:
     def may_be_freed(self) -> bool:
         """Never."""
         return False
-
-    def on_settled(self, callback: Callable[[], None]) -> None:
-        """Nothing ends."""
 
     def settle(self, usd: float | None) -> None:
         """Nothing was reserved."""
@@ -516,10 +509,6 @@ class DeferredReservation:
     def may_be_freed(self) -> bool:
         """See `BudgetReservation`."""
         return self._reservation.may_be_freed()
-
-    def on_settled(self, callback: Callable[[], None]) -> None:
-        """See `BudgetReservation`."""
-        self._reservation.on_settled(callback)
 
     def settle(self, usd: float | None) -> None:
         """It costs so much; None if it has not ended."""

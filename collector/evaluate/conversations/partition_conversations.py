@@ -114,13 +114,13 @@ class PartitionConversations:
         self.retries = RetriedEvaluations()
         self._uses_fallback = uses_fallback
         self._populations: dict[str, Population] = {}
-        self._released: list[ReplayPoint] = []  # by monitors that a later plan does not have
+        self.released: list[ReplayPoint] = []  # by monitors that a later plan does not have
         self._snapshot_validity: dict[int, bool] = {}
 
     def watch(self, settings_by_monitor: Mapping[str, SessionWindowSettings]) -> None:
         """From the next record on these monitors count. Open windows stay, but those of monitors that are left out."""
         for name in sorted(self.by_monitor.keys() - settings_by_monitor.keys()):
-            self._released += self.by_monitor.pop(name).abandon()
+            self.released += self.by_monitor.pop(name).abandon()
             del self._populations[name]
         before = dict(self.by_monitor)
         self.by_monitor.clear()
@@ -146,8 +146,8 @@ class PartitionConversations:
     def take_released(self) -> Sequence[ReplayPoint]:
         """The replay points that conversations have stopped needing since the last call."""
         released: Sequence[ReplayPoint] = ()
-        if self._released:
-            released, self._released = self._released, []
+        if self.released:
+            released, self.released = self.released, []
         for sessions in self.by_monitor.values():
             if sessions.has_released:
                 released = [*released, *sessions.take_released()]

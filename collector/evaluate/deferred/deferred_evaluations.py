@@ -137,19 +137,11 @@ class DeferredEvaluations:
             self.batched.count_undeferred(job.monitor.name)
 
     def admit(self, jobs: Sequence[Job], *, resumed: bool) -> bool:
-        """Let one or a pack wait, if there is room, or it was `resumed` and had room before; then call `leave`."""
+        """Let one or a pack wait, if there is room, or it was `resumed` and had room before, until it leaves."""
         if self.waiting_room.full and not resumed:
             return False
         self.waiting_room.enter(jobs, max(job.size for job in jobs))
         return True
-
-    def leave(self, jobs: Sequence[Job]) -> None:
-        """These wait no more."""
-        self.waiting_room.leave(jobs)
-
-    async def shed(self, jobs: Sequence[Job]) -> Sequence[Evaluation]:
-        """Skip them, as there is no room."""
-        return await self.dispatcher.execute(jobs, self.partition, has_slot=False)
 
     async def make(self, jobs: Sequence[Job]) -> Sequence[Evaluation]:
         """Make an evaluation that was admitted, or those of a pack, however long that takes."""

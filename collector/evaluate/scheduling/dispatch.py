@@ -11,7 +11,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TypeAlias
 from weakref import WeakValueDictionary
@@ -36,7 +36,7 @@ from collector.otlp.evaluation_spans import judging
 from collector.records.epochs import stamped
 from collector.records.json import evaluation_from_json, evaluation_to_json
 from evaluators.cases import Conversation, Turn
-from evaluators.evaluation import Result
+from evaluators.evaluation import Result, utc_now
 from evaluators.packs.evaluate_pack import run_pack
 from evaluators.results import Evaluation, Failure, Skipped, SkipReason
 
@@ -179,11 +179,6 @@ logger = logging.getLogger(__name__)
 _WAITS = "waits"
 
 
-def utc_now() -> datetime:
-    """The time of day, for the records' timestamps."""
-    return datetime.now(UTC)
-
-
 @dataclass(frozen=True, slots=True)
 class Clocks:
     """`now` is for the records; `seconds` (since the epoch) measures waiting and spending, and should not jump."""
@@ -257,7 +252,7 @@ class Dispatcher:
         ended: dict[int, Evaluation] = {}
         while len(ended) < len(jobs):
             granted: list[tuple[int, Job, Reservation]] = []
-            waiting: list[Reservation] = []
+            waits = False
             for number, (job, reservation) in enumerate(zip(jobs, reservations, strict=True)):
                 if number in ended:
                     continue
@@ -268,15 +263,17 @@ class Dispatcher:
                 if reason is None:
                     granted.append((number, job, reservation))
                 elif reason == _WAITS:
-                    waiting.append(reservation)
+                    waits = True
                 else:
                     ended[number] = evaluation_of(job, case, self._unasked(Skipped(reason=reason)))
             if granted:
                 numbers, made, reserved = zip(*granted, strict=True)
                 for number, job, result in zip(numbers, made, await self._evaluate(made, case, reserved), strict=True):
                     ended[number] = evaluation_of(job, case, result)
-            elif waiting:  # most of what is reserved may be freed again: before the first cost it is a guess
-                await _settled(waiting[0])
+            elif waits and self.budget is not None:  # of what is reserved most may be freed: it is a guess at first
+                settled = asyncio.Event()
+                self.budget.on_settled(settled.set)
+                await settled.wait()
         return list(map(ended.__getitem__, range(len(jobs))))
 
     def _unasked(self, outcome: Skipped | Failure) -> Result:
@@ -375,10 +372,3 @@ def _trace_of(job: Job, case: Turn | Conversation) -> str | None:
         return None
     turns = (case,) if isinstance(case, Turn) else case.turns[-1:]
     return turns[0].trace_id if turns else None
-
-
-async def _settled(reservation: Reservation) -> None:
-    """Wait for the next reservation that ends."""
-    settled = asyncio.Event()
-    reservation.on_settled(settled.set)
-    await settled.wait()

@@ -143,7 +143,7 @@ class PartitionJobs:
         task = self.task_group.create_task(self._run_deferred(jobs, deferred, has_room=has_room))
         self._job_tasks.add(task)
         self._deferred_tasks.add(task)
-        task.add_done_callback(partial(self._end, jobs, partial(deferred.leave, jobs)))
+        task.add_done_callback(partial(self._end, jobs, partial(deferred.waiting_room.leave, jobs)))
 
     def _remove_pending(self, name: str) -> None:
         job = self._pending.pop(name)
@@ -173,7 +173,10 @@ class PartitionJobs:
         task = asyncio.current_task()
         assert task is not None
         async with self.dispatcher.verdicts.in_turn(jobs):
-            evaluations = await (deferred.make(jobs) if has_room else deferred.shed(jobs))
+            if has_room:
+                evaluations = await deferred.make(jobs)
+            else:
+                evaluations = await self.dispatcher.execute(jobs, self.partition, has_slot=False)
             self._running.add(task)
             await self._record(task, jobs, evaluations)
         deferred.forget(jobs)

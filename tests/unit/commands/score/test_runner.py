@@ -16,12 +16,11 @@ from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment, Job, evaluation_of
-from collector.evaluate.scheduling.dispatch import utc_now
 from collector.records.ready_made import turns_in
 from collector.redact.documents import redact_document
 from collector.redact.open_redactor import RedactSettings, open_redactor
 from evaluators.cases import Turn
-from evaluators.evaluation import Result
+from evaluators.evaluation import Result, utc_now
 from evaluators.judge import NoJudge
 from evaluators.results import Evaluation, Failure, Score
 from evaluators.testing import ScriptedJudge
