@@ -124,9 +124,9 @@ def wrap_for_decision(material: Mapping[str, Json], secret: bytes) -> str:
 
 
 def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes) -> tuple[str, str]:
-    """The same with the key that it requires of its answer, marker and answer key made of the question and a secret: one question always reads the same.
+    """The same and the key of its answer, with marker and key made of the question and a secret.
 
-    The key comes last, behind all that a provider's prompt cache may know already.
+    So one question always reads the same. The key comes last, behind all that a provider's prompt cache may know already.
     """
     body = _as_json(material)
     question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()

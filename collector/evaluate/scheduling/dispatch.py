@@ -270,7 +270,8 @@ class Dispatcher:
                 numbers, made, reserved = zip(*granted, strict=True)
                 for number, job, result in zip(numbers, made, await self._evaluate(made, case, reserved), strict=True):
                     ended[number] = evaluation_of(job, case, result)
-            elif waits and self.budget is not None:  # of what is reserved most may be freed: it is a guess at first
+            elif waits:  # most of what is reserved may be freed again: before the first cost it is a guess
+                assert self.budget is not None
                 settled = asyncio.Event()
                 self.budget.on_settled(settled.set)
                 await settled.wait()
