@@ -126,7 +126,7 @@ def wrap_for_decision(material: Mapping[str, Json], secret: bytes) -> str:
 def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes) -> tuple[str, str]:
     """The same and the key of its answer, with marker and key made of the question and a secret.
 
-    So one question always reads the same. The key comes last, behind all that a provider's prompt cache may know already.
+    So one question always reads the same. The key comes last, behind all that a provider's prompt cache may know.
     """
     body = _as_json(material)
     question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
