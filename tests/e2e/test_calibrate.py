@@ -66,6 +66,7 @@ def test_a_table_for_people(tmp_path: Path) -> None:
     [
         ("{nonsense", "labels.jsonl: line 1: not a label"),
         ('{"human": 7, "score": 0.5}', "labels.jsonl: line 1: not a label"),
+        ('{"human": null, "score": 0.7}', "labels.jsonl: no label is filled in; write true, false or a number"),
         ('{"human": true, "turn_id": "t"}', "labels.jsonl: no judge's score is known for its 1 label"),
     ],
 )

@@ -259,7 +259,7 @@ def _notes_on_mean(why: Withheld, at_random: Sequence[HumanLabel], ledger: Seque
     elif at_random and why:
         effective = people_sums(at_random).audits
         few = f"No corrected mean: {plural(len(at_random), 'drawn label')} count as {effective:.0f} of equal weight"
-        yield f"{few}; label about {math.ceil(len(at_random) * (FEWEST_AUDITS / effective - 1.0)) + 1} more."
+        yield f"{few}; label at least {math.ceil(FEWEST_AUDITS - effective)} more."
     elif at_random and not ledger:
         yield "No corrected mean: the log has no score by this version of the evaluator."
 

@@ -17,14 +17,16 @@ from typer.testing import CliRunner
 
 from collector.calibration.labels import HumanLabel
 from collector.cli import app
-from collector.commands.calibrate.calibrate import CalibrateOptions, mean_by_people, measure, printed
+from collector.commands.calibrate.calibrate import CalibrateOptions, calibration, mean_by_people, measure, printed
 from collector.config.configured import Config
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
+from collector.statistics.agreement import ScoreScale
 from collector.statistics.correction import WeightedScore
 from evaluators.results import Evaluation, Label, Sampling, Usage
+from evaluators.turn.exact_match import ExactMatch
 
 
 def calibrate(config: Config, options: CalibrateOptions) -> str:
@@ -180,3 +182,16 @@ def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path:
         size, _, more = note.split("the judge scores ")[1].partition(" ± ")
         high, low = map(int, re.findall(r"(\d+) tokens to read instead of (\d+)\.$", more)[0])
         assert 0.06 < 100.0 * float(size) / (high - low) < 0.09
+
+
+@pytest.mark.parametrize(("number", "more"), [(10, 22), (20, 12), (30, 2), (31, 1), (32, 0)])
+def test_how_many_more_drawn_labels_a_mean_needs(number: int, more: int) -> None:
+    labels = [
+        HumanLabel(float(n % 4 > 0), float(n % 5 > 0), "all", probability=1.0, conversation=f"c{n}")
+        for n in range(number)
+    ]
+    scores = [WeightedScore(label.judge, 1.0, label.conversation) for label in labels]
+    scale = ScoreScale.of(ExactMatch(name="helpful"))
+    notes = calibration(CalibrateOptions(labels=None, evaluator="helpful"), labels, scores, scale).notes
+    few = [note for note in notes if note.startswith(f"No corrected mean: {number} drawn labels")]
+    assert [note.rpartition(";")[2] for note in few] == ([f" label at least {more} more."] if more else [])
