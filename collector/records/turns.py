@@ -28,25 +28,25 @@ def turn_key(turn: Turn) -> bytes:
 def without_content(turn: Turn) -> Turn:
     """The record of a turn that no monitor can want: its id, its conversation, and its time."""
     tenant = tenant_of(turn)
-    kept: dict[str, Any] = dict(zip(_KEPT, _VALUES(turn), strict=True))
-    return Turn(**kept | _NO_CONTENT, attributes={ATTRIBUTE: tenant} if tenant else {})
+    fields: dict[str, Any] = dict(zip(_BARE_FIELDS, _VALUES(turn), strict=True))
+    return Turn(**fields | _NO_CONTENT, attributes={ATTRIBUTE: tenant} if tenant else {})
 
 
 def bare_turn_record(turn: Turn) -> Record:
     """The record of a turn of which no more is there than `without_content` leaves: the same bytes, sooner."""
-    pairs = zip(_KEPT, _VALUES(turn), strict=True)
+    pairs = zip(_BARE_FIELDS, _VALUES(turn), strict=True)
     plain: dict[str, Any] = {name: value for name, value in pairs if value is not None or name in _ALWAYS}
     if turn.attributes:
         plain["attributes"] = turn.attributes
     return Record(turn_key(turn), turn_fields_to_json(plain))
 
 
-_KEPT = (
+_BARE_FIELDS = (
     "turn_id", "conversation_id", "trace_id", "span_id", "service", "dialect", "started_at", "ended_at", "input",
     "actual_output", "incomplete", "trace_state", "agent_run_of",
 )  # fmt: skip
 """The fields of a turn without content, in the order of a turn's."""
-_VALUES = attrgetter(*_KEPT)
+_VALUES = attrgetter(*_BARE_FIELDS)
 _NO_CONTENT: dict[str, Any] = {"input": None, "actual_output": None, "incomplete": "unwanted"}
 _ALWAYS = frozenset(("conversation_id", "trace_id", "input", "actual_output"))
 
