@@ -35,6 +35,7 @@ from collector.logs.log import Log, LogError, LogUnavailable
 from collector.logs.sqlite_shares import PartitionShare
 from collector.page.score_series import RETENTION
 from collector.service.assembly_builder import follow_wanted, start_assemble, start_link
+from collector.service.copy_notes import require_not_copied
 from collector.service.evaluate import Evaluating
 from collector.service.export import Exporters, open_exporters, serving_metrics, start_exporters, start_feedback_exports
 from collector.service.gauges import show_build
@@ -202,23 +203,20 @@ def _journal_prefix(settings: LogSettings) -> Path | None:
 _KEY = "log.kafka.partitions"
 
 
-async def require_partitions(notes: GeneratedStepsStore, settings: KafkaLogSettings) -> None:
-    """See that the topics have the partitions that they had before, or that a change is meant.
+async def require_partitions(notes: GeneratedStepsStore, settings: KafkaLogSettings, *, noted: bool = True) -> None:
+    """See that the topics have the partitions that they had before, or that a change is meant, which is then `noted`.
 
     Raises:
         ConfigError: somebody has added partitions to the topics.
     """
     before = await _noted(notes)
-    if before is None:
-        await notes.save(_key(None), str(settings.partitions))
-    elif before != settings.partitions:
-        if settings.repartitioned_from != before:
-            raise ConfigError(
-                f"log.kafka.partitions: the topics had {before} partitions and have {settings.partitions}: "
-                "conversations that are open would be judged in two halves, and turns that come again twice; stop the "
-                "senders until evalstream_open_conversations and evalstream_evaluations_in_flight are 0 with the old "
-                f"configuration, or use another prefix; then, or to accept it, set repartitioned_from: {before}"
-            )
+    if before not in (None, settings.partitions, settings.repartitioned_from):
+        raise ConfigError(
+            f"log.kafka.partitions: the topics had {before} partitions and have {settings.partitions}: conversations "
+            "that are open would be judged in two halves, and turns that come again twice; use another "
+            f"log.kafka.prefix, or, to accept that, set repartitioned_from: {before}"
+        )
+    if noted and before != settings.partitions:
         await notes.save(_key(before), str(settings.partitions))
 
 
@@ -335,7 +333,8 @@ def _opening_logs(
 
 
 async def _open_steps(logs: Logs, config: Config) -> GeneratedStepsStore:
-    """Open the definitions log, and see that the topics have the partitions that they had."""
+    """Open the definitions log; see that the logs were not copied, and that topics have the partitions they had."""
+    await require_not_copied(logs.definitions)
     steps = await logs.generated_steps()
     if config.settings.log.kind == "kafka" and config.settings.log.kafka is not None:
         await require_partitions(steps, config.settings.log.kafka)

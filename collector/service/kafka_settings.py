@@ -8,6 +8,9 @@ from collector.logs.kafka_security import KafkaSecuritySettings
 DEFAULT_GROUP = "evalstream"
 """The first part of a source's groups if logs are not in Kafka."""
 
+SERVICE_RIGHTS = ("READ", "WRITE", "DESCRIBE_CONFIGS")
+"""Operations that a service needs of the topics of its logs."""
+
 if TYPE_CHECKING:
     from collector.logs.kafka import KafkaSettings
 
@@ -43,9 +46,6 @@ def group_of(source: KafkaSourceSettings, log: LogSettings) -> str:
 
 def security_of(source: KafkaSourceSettings, log: LogSettings) -> KafkaSecuritySettings | None:
     """A source's own security; that of the logs if it has none and its brokers are theirs."""
-    same = (
-        log.kind == "kafka"
-        and log.kafka is not None
-        and set(log.kafka.bootstrap_servers) & set(source.bootstrap_servers)
-    )
-    return source.security or (log.kafka.security if same and log.kafka is not None else None)
+    own = log.kafka
+    same = own is not None and set(own.bootstrap_servers) & set(source.bootstrap_servers)
+    return source.security or (own.security if own is not None and same else None)

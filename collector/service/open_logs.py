@@ -18,7 +18,7 @@ from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import Log, LogError, LogUnavailable
 from collector.otlp.own_items import OwnItems
 from collector.page.score_series import RETENTION
-from collector.service.kafka_settings import settings_of_log
+from collector.service.kafka_settings import SERVICE_RIGHTS, settings_of_log
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECORDS_LOST
 
@@ -189,6 +189,7 @@ async def _open_topics(settings: KafkaLogSettings, names: Sequence[str], telemet
         replication_factor=settings.replication_factor,
         configs=topic_configs(settings, names),
         on_lost=loss_counter(telemetry),
+        rights=() if telemetry is None else SERVICE_RIGHTS,  # commands may have fewer
     )
     return Logs(**{name: opened[name] for name in names})
 
@@ -212,10 +213,11 @@ def loss_counter(telemetry: Telemetry | None) -> "Callable[[LostRecords], None]"
     return count
 
 
-_KEY = "own items/key"
+OWN_KEY = "own items/key"
+"""Copies of the logs have the same."""
 
 
 async def own_items(definitions: GeneratedStepsStore) -> OwnItems:
     """Recognises what this deployment has exported; waits while the log is unavailable."""
-    key = await definitions.load(_KEY) or await definitions.save(_KEY, secrets.token_hex(32))
+    key = await definitions.load(OWN_KEY) or await definitions.save(OWN_KEY, secrets.token_hex(32))
     return OwnItems(key.encode())

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import pytest
 from broker import Broker, free_ports
-from broker_security import grant
+from broker_security import grant, revoke
 from kafka import KafkaAdminClient
 from kafka_logs import fresh
 from test_kafka_security import TOPIC_RIGHTS, user_of
 from typer.testing import CliRunner
 
 from collector.cli import app
+from collector.commands.erase.erase import EraseOptions, erase
+from collector.commands.log_copy.log_copy import copy_logs
 from collector.config.loading import load
 from collector.errors import ConfigError
+from collector.logs.kafka import topics
 from collector.logs.kafka.topics import delete, empty, set_timestamps, states
 from collector.logs.log import LogRefused
+from collector.records.turns import turn_record
+from collector.service.app import running
 from collector.service.kafka_settings import settings_of_log
-from collector.service.open_logs import open_logs
+from collector.service.open_logs import NAMES, open_logs
+from collector.telemetry.registry import Telemetry
+from evaluators.cases import Turn
 
 pytestmark = pytest.mark.kafka
 
@@ -129,6 +139,120 @@ def test_a_broker_that_does_not_answer_is_a_mistake_unless_nobody_is_asked(clust
     assert "kafka      not checked: --offline" in shown
 
 
+@pytest.mark.parametrize("right", ["READ", "WRITE", "DESCRIBE_CONFIGS"])
+async def test_a_right_that_is_taken_from_topics_that_exist_is_a_mistake(
+    cluster: Cluster, tmp_path: Path, right: str
+) -> None:
+    """Without WRITE it was valid, and the service ready; without DESCRIBE_CONFIGS it was a traceback."""
+    cluster.grant("TOPIC", f"{cluster.name}.", *TOPIC_RIGHTS)
+    path = cluster.file(tmp_path, partitions=1)
+    async with open_logs(load(path).settings.log):
+        pass
+    assert await asyncio.to_thread(said, path) == ""
+    revoke(cluster.broker.bootstrap, cluster.user, "TOPIC", f"{cluster.name}.", right)
+    sentence = f"Kafka does not permit this user {right} of the topic {cluster.name}.spans, "
+    assert sentence in await asyncio.to_thread(said, path)
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        async with open_logs(load(path).settings.log, telemetry=Telemetry()):
+            pass
+
+
+def test_a_source_or_a_destination_that_may_only_be_described_is_a_mistake(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.grant("TOPIC", f"{cluster.name}.", *TOPIC_RIGHTS)
+    topic = fresh("seen")
+    cluster.make(topic, 1)
+    cluster.grant("TOPIC", topic, "DESCRIBE")
+    path = cluster.file(tmp_path, source=topic)
+    assert f"does not permit this user READ of the topic {topic}: grant it" in said(path)
+    config = json.loads(cluster.file(tmp_path).read_text())
+    spans = {
+        "bootstrap_servers": [cluster.broker.secure],
+        "topic": topic,
+        "security": config["log"]["kafka"]["security"],
+    }
+    path.write_text(json.dumps({**config, "export": {"spans": {"kafka": spans}}}))
+    assert f"does not permit this user WRITE of the topic {topic}: grant it" in said(path)
+    cluster.grant("TOPIC", topic, "WRITE")
+    assert f"does not permit this user DESCRIBE_CONFIGS of the topic {topic}: grant it" in said(path)
+    cluster.grant("TOPIC", topic, "DESCRIBE_CONFIGS")
+    assert said(path) == ""
+
+
+async def test_notes_in_the_logs_that_a_start_refuses_are_mistakes(cluster: Cluster, tmp_path: Path) -> None:
+    """Partitions that were added, and logs that were copied: `check` was valid, and the service judged again."""
+    cluster.grant("TOPIC", f"{cluster.name}.", *TOPIC_RIGHTS)
+    path = cluster.file(tmp_path, partitions=1)
+    async with running(load(path), {"watch"}):
+        pass
+    admin = KafkaAdminClient(bootstrap_servers=cluster.broker.bootstrap)
+    admin.create_partitions({f"{cluster.name}.{name}": 2 for name in NAMES})
+    admin.close()
+    assert "has 2 partitions, not 1: set log.kafka.partitions: 2" in await asyncio.to_thread(said, path)
+    path = cluster.file(tmp_path, partitions=2)
+    assert "set repartitioned_from: 1" in await asyncio.to_thread(said, path)
+    path = cluster.file(tmp_path, partitions=2, repartitioned_from=1)
+    assert await asyncio.to_thread(said, path) == ""
+    to = tmp_path / "to.yaml"
+    to.write_text(
+        json.dumps(json.loads(path.read_text()) | {"log": {"kind": "sqlite", "path": str(tmp_path / "l.db")}})
+    )
+    async with running(load(path), {"watch"}):
+        pass
+    assert await copy_logs(load(path), load(to), print) == 0
+    assert f"these logs were copied for {to}" in await asyncio.to_thread(said, path)
+    with pytest.raises(ConfigError, match="these logs were copied for"):
+        async with running(load(path), {"watch"}):
+            pass
+    async with running(load(to), {"watch"}):
+        pass
+
+
+async def test_erasing_asks_for_its_rights_first_and_can_be_run_again(cluster: Cluster, tmp_path: Path) -> None:
+    """It copied, was refused when it deleted, and refused to go on: the person stayed."""
+    old = cluster.file(tmp_path, partitions=1)
+    config = json.loads(old.read_text())
+    cluster.grant("TOPIC", f"{cluster.name}.", *TOPIC_RIGHTS)
+    cluster.grant("TOPIC", f"{cluster.name}-", *TOPIC_RIGHTS)
+    cluster.grant("GROUP", f"{cluster.name}-", "READ")
+    files = {"": old}
+    for name in ("-two", "-three"):
+        kafka = config["log"]["kafka"] | {"prefix": cluster.name + name}
+        files[name] = tmp_path / f"{name[1:]}.yaml"
+        files[name].write_text(json.dumps(config | {"log": {"kind": "kafka", "kafka": kafka}}))
+    async with running(load(old), {"watch"}) as service:
+        turns = [Turn(f"{user}-1", input="Hello there.", actual_output="An answer.", conversation_id=f"c-{user}", user_id=user) for user in ("alice-7", "bob-8")]  # fmt: skip
+        await service.logs.turns.append([turn_record(turn) for turn in turns])
+    told: list[str] = []
+
+    async def erased(source: str, to: str) -> int:
+        return await erase(load(files[source]), EraseOptions(users=["alice-7"], to=load(files[to])), told.append)
+
+    with pytest.raises(ConfigError, match=f"ALTER_CONFIGS of the topic {cluster.name}-two.spans"):
+        await copy_logs(load(old), load(files["-two"]), told.append)
+    cluster.grant("TOPIC", f"{cluster.name}-", "ALTER_CONFIGS", "DELETE")
+    assert await copy_logs(load(old), load(files["-two"]), told.append) == 0
+    with pytest.raises(ConfigError, match="hold a whole copy already"):
+        await copy_logs(load(old), load(files["-two"]), told.append)
+    revoke(cluster.broker.bootstrap, cluster.user, "TOPIC", f"{cluster.name}-", "DELETE")
+    cluster.grant("TOPIC", f"{cluster.name}-three", "DELETE")
+    told.clear()
+    with pytest.raises(ConfigError, match=f"DELETE of the topic {cluster.name}-two.spans"):
+        await erased("-two", "-three")
+    assert not told, "nothing is copied"
+    cluster.grant("TOPIC", f"{cluster.name}-", "DELETE")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topics, "delete", Mock(side_effect=LogRefused("just taken")))
+        with pytest.raises(ConfigError, match="just taken; correct that, then run this again"):
+            await erased("-two", "-three")
+    assert not any("Next:" in line for line in told)
+    told.clear()
+    assert await erased("-two", "-three") == 1
+    [copy] = [line for line in told if "an earlier copy" in line]
+    assert copy.startswith(f"  topics {cluster.name}.*: "), "the first copy has her still"
+    assert told[-1] == f"Next: evalstream run -c {files['-three']}"
+    delete(settings_of_log(load(old).settings.log.kafka), [f"{cluster.name}.{name}" for name in NAMES])
+
+
 def test_the_rights_of_a_copy_are_named_in_one_sentence(cluster: Cluster, tmp_path: Path) -> None:
     """`erase` waited a minute for a change that was refused, and repeated a refusal for each partition."""
     cluster.grant("TOPIC", f"{cluster.name}.", *TOPIC_RIGHTS)
@@ -138,11 +262,13 @@ def test_the_rights_of_a_copy_are_named_in_one_sentence(cluster: Cluster, tmp_pa
     assert log is not None
     settings = settings_of_log(log)
     began = time.monotonic()
-    with pytest.raises(LogRefused, match=f"{topic}: grant this user ALTER_CONFIGS of the new topics$"):
+    with pytest.raises(LogRefused, match=f"user ALTER_CONFIGS of the topic {topic}: grant it$"):
         set_timestamps(settings, [topic], "CreateTime")
     assert time.monotonic() - began < 10
     for remove in (lambda: delete(settings, [topic]), lambda: empty(settings, states(settings, [topic]))):
-        with pytest.raises(LogRefused, match="deletes nothing for this user: grant it DELETE of the topics") as said:
+        with pytest.raises(
+            LogRefused, match=f"does not permit this user DELETE of the topic {topic}: grant it$"
+        ) as said:
             remove()
         assert len(str(said.value)) < 350
     cluster.grant("TOPIC", topic, "ALTER_CONFIGS", "DELETE")

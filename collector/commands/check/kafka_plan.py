@@ -4,6 +4,7 @@ retention is to what the service still needs, and what it has deleted already.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,12 +16,15 @@ from collector.commands.check.traffic import running_metrics
 from collector.config.configured import Config
 from collector.config.settings import KafkaLogSettings, KafkaSourceSettings
 from collector.errors import ConfigError, EvalstreamError
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.judged_spans.destinations import JudgedSpansSettings, topic_of
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import feedback_group_of
 from collector.logs.log import LogError, LogRefused, LogUnavailable
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
-from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source
+from collector.service.app import require_partitions
+from collector.service.copy_notes import require_not_copied
+from collector.service.kafka_settings import SERVICE_RIGHTS, group_of, settings_of_log, settings_of_source
 from collector.service.open_logs import names_of, topic_configs
 from collector.telemetry.series import RECORDS_LOST
 from collector.wording import listed, plural
@@ -86,12 +90,29 @@ def _log_lines(config: Config, log: KafkaLogSettings, look: Look) -> Iterator[st
     settings = settings_of_log(log)
 
     def see() -> None:
-        from collector.logs.kafka.topics import ensure_topics
+        from collector.logs.kafka.topics import ensure_topics, states
 
-        copies = log.replication_factor
-        ensure_topics(settings, topics, log.partitions, replication_factor=copies, configs=own, validate_only=True)
+        ensure_topics(
+            settings, topics, log.partitions, replication_factor=log.replication_factor, configs=own,
+            validate_only=True, rights=SERVICE_RIGHTS,
+        )  # fmt: skip
+        definitions = f"{log.prefix}.definitions"
+        if definitions in states(settings, [definitions]):
+            asyncio.run(_see_notes(log, settings, definitions))
 
     yield from look(f"{config.source}: log", settings, topics, groups, see)
+
+
+async def _see_notes(log: KafkaLogSettings, settings: KafkaSettings, topic: str) -> None:
+    """Refuse what a start refuses because of the notes in the logs."""
+    from collector.logs.kafka import KafkaLog
+
+    definitions = (await KafkaLog.open(settings, {"definitions": topic}, log.partitions))["definitions"]
+    try:
+        await require_not_copied(definitions)
+        await require_partitions(await GeneratedStepsStore.open(definitions), log, noted=False)
+    finally:
+        await definitions.close()
 
 
 def _source_lines(config: Config, number: int, source: KafkaSourceSettings, look: Look) -> Iterator[str]:

@@ -5,11 +5,13 @@ Records that concern a person are found by the ids of that person's traffic, and
 
 import asyncio
 import base64
+import hashlib
 import os
 import re
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,11 +20,13 @@ import orjson
 
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.trace import Assembler
-from collector.commands.log_copy.log_copy import copy_logs, require_unused
+from collector.commands.log_copy.log_copy import WholeAlready, copy_logs, require_unused
 from collector.config.configured import Config, OptionalLogs
+from collector.config.settings import KafkaLogSettings
 from collector.errors import ConfigError
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.jsonl import JsonlSettings
-from collector.logs.log import TICK, Log, LogUnavailable, StoredRecord
+from collector.logs.log import TICK, Log, LogError, LogUnavailable, StoredRecord
 from collector.logs.sqlite import SqliteLog
 from collector.logs.whole_log import read_partitions
 from collector.records.epochs import CONTROL_HEADERS
@@ -32,8 +36,9 @@ from collector.records.tenants import in_tenant, tenant_in_key
 from collector.records.turns import conversation_key
 from collector.redact.open_redactor import open_redactors
 from collector.service.assembly_builder import build_assembler
+from collector.service.copy_notes import CopyNote, copy_note
 from collector.service.kafka_settings import settings_of_log
-from collector.service.open_logs import Logs, names_of, open_logs, require_topics_of
+from collector.service.open_logs import OWN_KEY, Logs, names_of, open_logs, require_topics_of
 from collector.wording import listed, plural
 from evaluators.private_files import open_private
 
@@ -221,8 +226,8 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
     Raises:
         ConfigError: a process consumes the logs, they cannot be read, or `to` does not fit.
     """
-    kafka = config.settings.log.kind == "kafka"
-    _check(options, kafka=kafka)
+    kafka = config.settings.log.kafka
+    _check(options, kafka=kafka is not None)
     await asyncio.to_thread(require_topics_of, config.settings.log, **config.optional_logs)
     person = Person()
     person.ids["user_id"].update(_as_stored(config, options.users))
@@ -233,24 +238,29 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
         # A file may have logs that another configuration has written.
         wanted = config.optional_logs if kafka else OptionalLogs(linking=True, judged_spans=True)
         async with open_logs(config.settings.log, **wanted) as logs:
+            if options.to is not None and kafka is not None:
+                await asyncio.to_thread(_require_deletable, config, kafka)
             if not options.dry_run:
                 await require_unused(config, logs)
             await person.find(logs, build_assembler(config.settings.assemble, config.settings.dialects))
             changed = await _rewrite(logs, person, write=not (kafka or options.dry_run))
             changed |= {str(path): _erase_lines(path, person, options) for path in files if path.exists()}
             mentions = Counter[str]() if kafka or options.dry_run else await _search_file(config, logs, person)
+            note, key = await copy_note(logs.definitions), await (await logs.generated_steps()).load(OWN_KEY)
         if options.to is not None and not options.dry_run:
-            if await copy_logs(config, options.to, say, lambda log: cast("Log", _Without(log, person))):
-                raise ConfigError("log: the copy does not add up, so the old topics are kept; see what is said above")
+            await _copy_rest(config, options.to, person, note, say)
             async with open_logs(options.to.settings.log, **config.optional_logs) as logs:
                 _, mentions = await _count(logs, person)
             await asyncio.to_thread(_delete_topics, config)  # also if others mention an id: that is in the copy, too
+        if kafka is not None and key is not None:
+            copied = options.to and options.to.settings.log.kafka
+            mentions += await _count_copies(kafka, {kafka.prefix, (copied or kafka).prefix}, key, person)
     except LogUnavailable as error:
         raise ConfigError(f"log: {error}; correct that, then run this again") from error
     if not options.dry_run:
         mentions += _left_in(files, person)
-    _report(config, options, person, changed, mentions, say)
-    return LEFT if mentions else CLEAN
+    _report(config, options, person, changed, +mentions, say)
+    return LEFT if +mentions and not options.dry_run else CLEAN
 
 
 def _check(options: EraseOptions, *, kafka: bool) -> None:
@@ -336,7 +346,7 @@ def _needles(person: Person) -> tuple[list[bytes], list[bytes]]:
     return in_place, [text.encode() for text in person.texts]
 
 
-async def _count(logs: Logs, person: Person) -> tuple[Counter[bytes], Counter[str]]:
+async def _count(logs: Iterable[Log], person: Person) -> tuple[Counter[bytes], Counter[str]]:
     """How often ids and texts stand in records; and the records with an id, by log."""
     ids, texts = _needles(person)
     counts, places = Counter[bytes](), Counter[str]()
@@ -380,16 +390,72 @@ def _occurrences(file: Path, needle: bytes) -> int:
     return count
 
 
+async def _copy_rest(config: Config, to: Config, person: Person, note: CopyNote | None, say: Say) -> None:
+    """Copy the logs without the person; a whole copy of a run before, which could not delete the old topics, is used.
+
+    Raises:
+        ConfigError: the copy does not add up, or the target holds something else.
+    """
+    ids = sorted(person.ids["user_id"] | person.ids["conversation_id"])
+    erased = hashlib.sha256(orjson.dumps(ids)).hexdigest()
+    try:
+        if await copy_logs(config, to, say, lambda log: cast("Log", _Without(log, person)), erased):
+            raise ConfigError("log: the copy does not add up, so the old topics are kept; see what is said above")
+    except WholeAlready:
+        if note != CopyNote(to.source, erased):
+            raise
+
+
+async def _count_copies(log: KafkaLogSettings, own: Collection[str], key: str, person: Person) -> Counter[str]:
+    """The records with an id in copies of the same logs, in topics whose prefix is not one of our `own`, by place."""
+    from collector.logs.kafka import KafkaLog
+    from collector.logs.kafka.topics import CREATE_TIME, prefixes, states
+
+    settings, counts = settings_of_log(log), Counter[str]()
+    for prefix in sorted(set(await asyncio.to_thread(prefixes, settings, ".definitions")) - set(own)):
+        topics = {name: f"{prefix}.{name}" for name in names_of(linking=True, page=True, judged_spans=True)}
+        with suppress(LogError):  # topics of others, which this user may not read
+            there = await asyncio.to_thread(states, settings, list(topics.values()))
+            first = there[topics["definitions"]]
+            named = {name: topic for name, topic in topics.items() if topic in there}
+            copying = first.timestamps == CREATE_TIME
+            logs = await KafkaLog.open(settings, named, first.partitions, copying=copying)
+            try:
+                if await (await GeneratedStepsStore.open(logs["definitions"])).load(OWN_KEY) == key:
+                    counts[f"{_TOPICS}{prefix}.*"] += (await _count(logs.values(), person))[1].total()
+            finally:
+                for opened in logs.values():
+                    await opened.close()
+    return counts
+
+
+_TOPICS = "topics "
+
+
+def _require_deletable(config: Config, log: KafkaLogSettings) -> None:
+    from collector.logs.kafka.topics import require_rights
+
+    require_rights(settings_of_log(log), _topics(config, log), "DELETE")
+
+
 def _delete_topics(config: Config) -> None:
     from collector.logs.kafka.topics import delete
 
     assert config.settings.log.kafka is not None  # the configuration is checked
-    names = names_of(page=True, **config.optional_logs)
-    delete(settings_of_log(config.settings.log.kafka), [f"{config.settings.log.kafka.prefix}.{name}" for name in names])
+    delete(settings_of_log(config.settings.log.kafka), _topics(config, config.settings.log.kafka))
+
+
+def _topics(config: Config, log: KafkaLogSettings) -> list[str]:
+    return [f"{log.prefix}.{name}" for name in names_of(page=True, **config.optional_logs)]
 
 
 def _report(
-    config: Config, options: EraseOptions, person: Person, changed: Counter[str], mentions: Counter[str], say: Say
+    config: Config,
+    options: EraseOptions,
+    person: Person,
+    changed: Counter[str],
+    mentions: Counter[str],
+    say: Say,
 ) -> None:
     beyond = list(_out_of_reach(config, options))
     numbers = {name: len(person.ids[f"{name}_id"]) for name in ("conversation", "turn", "trace", "evaluation")}
@@ -408,11 +474,16 @@ def _report(
         searched = f"{plural(len(ids), 'id')} and {plural(len(texts), 'text')}"
         outcome = "found nothing" if not mentions else "still found some"
         say(f"Searched all bytes for {searched}: {outcome}.")
-        for place, number in mentions.items():
-            say(f"  {place}: {number}; records of other people that mention an id are kept: look at them yourself")
+    for place, number in mentions.items():
+        other = "records of other people that mention an id are kept: look at them yourself"
+        say(
+            f"  {place}: {number}; {'an earlier copy of these logs: delete it' if place.startswith(_TOPICS) else other}"
+        )
     say("Out of reach of this command:")
     for each in beyond:
         say(f"  - {each}")
+    if options.to is not None and not options.dry_run:
+        say(f"Next: evalstream run -c {options.to.source}")
 
 
 def _out_of_reach(config: Config, options: EraseOptions) -> Iterator[str]:
@@ -426,5 +497,6 @@ def _out_of_reach(config: Config, options: EraseOptions) -> Iterator[str]:
         yield f"judges.{name}: what its endpoint keeps of questions and of files of batches"
     if options.to is not None:
         yield "Kafka: brokers delete the files of a topic some time after it (file.delete.delay.ms)"
+        yield "Kafka: earlier copies on other clusters, and in topics that this user may not read"
     yield "Parquet and other files that commands have written, rotated files and backups; --file takes those of JSONL"
     yield "Prometheus: sums and exemplars, which have no texts and no users"

@@ -31,11 +31,16 @@ from collector.logs.kafka.topics import (
 )
 from collector.logs.log import GroupInUse, Log, LogError, LogUnavailable, RecordTooLarge
 from collector.service.assembly_builder import trace_limits
-from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source
+from collector.service.copy_notes import note_copied
+from collector.service.kafka_settings import SERVICE_RIGHTS, group_of, settings_of_log, settings_of_source
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import Logs, names_of, open_logs, require_topics_of, topic_configs
 from collector.service.plan_builder import build_unasked_plan
 from collector.wording import listed, plural
+
+
+class WholeAlready(ConfigError):
+    """The topics of the target hold a whole copy."""
 
 
 @asynccontextmanager
@@ -67,6 +72,7 @@ async def kafka_target(log: KafkaLogSettings, to: Config) -> AsyncGenerator[Logs
             replication_factor=log.replication_factor,
             configs=topic_configs(log, names),
             copying=True,
+            rights=(*SERVICE_RIGHTS, "ALTER_CONFIGS", "DELETE"),
         )
     except LogError as error:
         raise ConfigError(f"{where}: log.kafka: {error}") from error
@@ -98,7 +104,7 @@ async def _require_unfinished(
     finally:
         await log.close()
     if all(state.timestamps == APPEND_TIME for state in before.values()):
-        raise ConfigError(f"{key}: topics of this name hold a whole copy already; use them, or another prefix")
+        raise WholeAlready(f"{key}: topics of this name hold a whole copy already; use them, or another prefix")
 
 
 async def _was_begun_by_copy(log: Log) -> bool:
@@ -176,12 +182,16 @@ _COMMITTING = Backoff(cap=2.0, deadline=60.0)
 
 
 async def copy_logs(
-    config: Config, to: Config, say: Callable[[str], None], seen: Callable[[Log], Log] = lambda log: log
+    config: Config,
+    to: Config,
+    say: Callable[[str], None],
+    seen: Callable[[Log], Log] = lambda log: log,
+    erased: str = "",
 ) -> int:
     """Copy all logs of a configuration into those of another one; the exit status: 1 if the copy does not add up.
 
     The target is usable when all is done, and not before: what is interrupted can be run again. `seen` is what the copy
-    sees of a log.
+    sees of a log, and `erased` a name of what it does not see, which the note in the source has.
 
     Raises:
         ConfigError: the source is in use, the target is not empty, or one of them cannot be read or written.
@@ -191,14 +201,20 @@ async def copy_logs(
     async with open_logs(config.settings.log, **config.optional_logs) as logs:
         await require_unused(config, logs)
         source = Logs(**{log.name: seen(log) for log in logs})
-        async with _target(to) as target:
-            try:
+        try:
+            async with _target(to) as target:
                 status = await _copy(config, to, source, target, say)
-            except RecordTooLarge as error:
-                raise ConfigError(f"{to.source}: log: {error}; it cannot take what {config.source} has") from error
-            except LogUnavailable as error:
-                raise ConfigError(f"log: {error}; when that is mended, run this again") from error
-    say(f"The copy is whole. Next: evalstream run -c {to.source}")
+                # Before the copy can be used: from now on no service starts on the source.
+                await note_copied(logs.definitions, to.source, "" if status else erased)
+        except RecordTooLarge as error:
+            raise ConfigError(f"{to.source}: log: {error}; it cannot take what {config.source} has") from error
+        except LogUnavailable as error:
+            raise ConfigError(f"log: {error}; when that is mended, run this again") from error
+    if not erased:
+        say(f"The copy is whole. Next: evalstream run -c {to.source}")
+        say(
+            f"Once that runs, delete what {config.source} stores: it still holds everything, and erase leaves it alone."
+        )
     return status
 
 

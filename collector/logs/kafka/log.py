@@ -87,13 +87,14 @@ class KafkaLog:
         on_lost: OnLost = log_lost,
         on_stall: Callable[[], None] = exit_stalled,
         copying: bool = False,
+        rights: Sequence[str] = (),
     ) -> "dict[str, KafkaLog]":
         """Open logs, by name; `topics` has the topic of each; missing ones are created.
 
         `configs` are further configs of new topics, by topic. `on_unreadable` is called, in a thread, for a range that
         cannot be read, `on_lost` for one that retention has deleted although a group needed it, `on_stall` when reading
         hangs. With `copying` records have the times that they are given, and no service uses such topics. Close every
-        log; the last one closes the connections.
+        log; the last one closes the connections. `rights` are operations that this user must be allowed.
 
         Raises:
             LogError: a topic has another number of partitions, or kafka-python lacks its C checksum.
@@ -109,6 +110,7 @@ class KafkaLog:
                 replication_factor=replication_factor,
                 configs=configs,
                 timestamps=CREATE_TIME if copying else APPEND_TIME,
+                rights=rights,
             )
 
         await asyncio.to_thread(ensure)

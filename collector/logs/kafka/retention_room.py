@@ -5,14 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.admin import ConfigResource
 from kafka.protocol.consumer import OffsetSpec
 from kafka.structs import TopicPartition
 
 from collector.logs.kafka.settings import KafkaSettings, milliseconds
-from collector.logs.kafka.topics import RETENTION, administrating, committed_by
+from collector.logs.kafka.topics import RETENTION, administrating, committed_by, described, shown_values
 
-_Resource: Any = ConfigResource  # wrongly typed
 _BYTES = "retention.bytes"
 _SHARES = (0.25, 0.5, 0.75, 0.9)
 """Shares of the age at which a topic deletes that are told apart: each costs a question."""
@@ -62,7 +60,7 @@ def retention_rooms(
     """
     now = time.time() if now is None else now
     with administrating(settings) as admin:
-        there = {topic["name"]: topic for topic in admin.describe_topics(list(groups)) if topic["error_code"] == 0}
+        there = described(admin, list(groups))
         known = {list_group["group_id"] for list_group in admin.list_groups()} & {
             name for group in groups.values() for name in group
         }
@@ -85,8 +83,7 @@ def retention_rooms(
 
 
 def _topic(admin: Any, topic: str, partitions: Sequence[TopicPartition], now: float) -> _Topic:
-    configs = admin.describe_configs([_Resource("topic", topic, {RETENTION: None, _BYTES: None})], config_filter="all")
-    values = {name: int(config["value"]) for name, config in configs["topic"][topic].items()}
+    values = {name: int(value) for name, value in shown_values(admin, [topic], RETENTION, _BYTES)[topic].items()}
     age = None if values.get(RETENTION, -1) < 0 else values[RETENTION] / 1000
     size = values.get(_BYTES, -1)
     ends = _offsets(admin, partitions, OffsetSpec.LATEST)

@@ -94,6 +94,12 @@ def require_crc32c() -> None:
 _LONGEST = 300
 """Characters of an error of the client; it may repeat its request, or have one line for each partition."""
 _REFUSAL = re.compile(r"([A-Za-z]{1,50})AuthorizationFailedError")
+_RIGHTS = {
+    "topic": "READ of a source's topic; READ, WRITE, CREATE and DESCRIBE_CONFIGS of topics that begin with the prefix",
+    "group": "READ of groups that begin with the prefix, or with the group of the source",
+    "cluster": "WRITE of topics that begin with the prefix: it may write to none",
+}
+"""The missing rights, by the kind that a refusal names; the cluster refuses a producer that may write to no topic."""
 _NAMED = re.compile(r"(?:GROUP/|name=')([^':]{1,300})")
 """The group or topic, in the client's words for a refusal."""
 
@@ -109,11 +115,9 @@ def translate(error: BaseException) -> LogError:
     if isinstance(error, _TOO_LARGE):
         return RecordTooLarge(text)
     if refusal := _REFUSAL.search(text):  # the client does not always raise the error that it names
-        what = " ".join([refusal[1].lower(), *_named(error)])
-        return LogRefused(
-            f"Kafka does not permit it ({what}); grant this user the ACLs: READ, WRITE, CREATE and "
-            "DESCRIBE_CONFIGS on topics that begin with the prefix, READ on such groups and on source topics"
-        )
+        kind = refusal[1].lower()
+        what = " ".join([kind, *_named(error)])
+        return LogRefused(f"Kafka does not permit it ({what}); grant this user {_RIGHTS.get(kind, _RIGHTS['topic'])}")
     if isinstance(error, _LOGIN):
         return LogRefused(f"Kafka refuses the login ({type(error).__name__}); correct the keys under security")
     return LogError(text) if isinstance(error, _FATAL) else LogUnavailable(text)

@@ -1,7 +1,7 @@
 """The topics themselves: looked at as a user would, made, checked, and cut off at the front. Everything here blocks."""
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from kafka.admin import ConfigResource
 from kafka.admin.client import KafkaAdminClient
 from kafka.errors import (
-    AuthorizationError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     KafkaError,
@@ -50,8 +49,9 @@ def ensure_topics(
     configs: Mapping[str, Mapping[str, str]] | None = None,
     timestamps: str = APPEND_TIME,
     validate_only: bool = False,
+    rights: Sequence[str] = (),
 ) -> None:
-    """Make the topics that are not there; see that the others are as wanted.
+    """Make the topics that are not there; see that the others are as wanted, and that this user has rights of all.
 
     `configs` are further topic configs by topic, like `retention.ms`; they are given to new topics only. With
     `validate_only` brokers say whether they would make them, and nothing changes.
@@ -73,34 +73,58 @@ def ensure_topics(
             _await_topics(admin, missing)
         if known := list(there) if validate_only else topics:
             _check(admin, settings, known, partitions, timestamps)
+            _require(described(admin, known), *rights)
 
 
 def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
-    """See that the topics of a source are there.
+    """See that the topics of a source are there, and may be read.
 
     Raises:
         LogError: one is not.
         LogUnavailable: no broker answers.
     """
     with administrating(settings) as admin:
-        there = _partitions(admin, topics)
+        there = described(admin, topics)
+    _require(there, "READ")
     missing = [topic for topic in topics if topic not in there]
     if missing:
         where = ", ".join(settings.bootstrap_servers)
         raise LogError(f"{absent(missing)} at {where}")
 
 
+def require_rights(settings: KafkaSettings, topics: Sequence[str], *rights: str) -> None:
+    """See that this user has rights of those of the topics that are there, as far as brokers say which it has.
+
+    Raises:
+        LogRefused: it lacks one.
+    """
+    with administrating(settings) as admin:
+        _require(described(admin, topics), *rights)
+
+
+def _require(there: Mapping[str, Any], *rights: str) -> None:
+    for right in rights:
+        lacking = [
+            name for name, topic in there.items() if right not in (topic.get("authorized_operations") or [right])
+        ]
+        if lacking:
+            raise lacks(right, lacking)
+
+
+def lacks(right: str, topics: Sequence[str]) -> LogRefused:
+    """The refusal of an operation on topics."""
+    return LogRefused(f"Kafka does not permit this user {right} of the topic {', '.join(topics)}: grant it")
+
+
 def retention(settings: KafkaSettings, topic: str) -> float | None:
     """Seconds after which a topic deletes a record by its age; None if it never does.
 
     Raises:
-        LogUnavailable: no broker says so: there is no such topic at present, or its configuration may not be read.
+        LogUnavailable: no broker answers.
+        LogRefused: there is no such topic at present, or its configuration may not be read.
     """
-    try:
-        with administrating(settings) as admin:
-            value = int(_described(admin, [topic], RETENTION)[topic][RETENTION]["value"])
-    except (KeyError, TypeError, ValueError):
-        raise LogUnavailable(f"brokers do not say for how long the topic {topic} keeps records") from None
+    with administrating(settings) as admin:
+        value = int(_values(admin, [topic], RETENTION)[topic][RETENTION])
     return None if value < 0 else value / 1000
 
 
@@ -190,7 +214,7 @@ def states(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, TopicSta
         for topic, partitions in there.items():
             every = [TopicPartition(topic, number) for number in range(partitions)]
             starts, ends = _offsets(admin, every, OffsetSpec.EARLIEST), _offsets(admin, every, OffsetSpec.LATEST)
-            timestamps = _described(admin, [topic], TIMESTAMPS)[topic][TIMESTAMPS]["value"]
+            timestamps = _values(admin, [topic], TIMESTAMPS)[topic][TIMESTAMPS]
             result[topic] = TopicState(partitions, sum(ends[where] - starts[where] for where in every), timestamps)
     return result
 
@@ -206,24 +230,31 @@ class TopicRoom:
 def room_of(settings: KafkaSettings, topic: str) -> TopicRoom | None:
     """The partitions of a topic of others and what fits into it; None if it is not there."""
     with administrating(settings) as admin:
-        there = _partitions(admin, [topic])
+        there = described(admin, [topic])
         if topic not in there:
             return None
-        largest = _described(admin, [topic], LARGEST)[topic][LARGEST]["value"]
-        return TopicRoom(there[topic], int(largest) - _BATCH_OVERHEAD)
+        _require(there, "WRITE")
+        largest = _values(admin, [topic], LARGEST)[topic][LARGEST]
+        return TopicRoom(len(there[topic]["partitions"]), int(largest) - _BATCH_OVERHEAD)
+
+
+def prefixes(settings: KafkaSettings, ending: str) -> list[str]:
+    """The names, without an ending, of the topics that end so and that this user may see."""
+    with administrating(settings) as admin:
+        return [name.removesuffix(ending) for name in described(admin, None) if name.endswith(ending)]
 
 
 @contextmanager
-def _deleting() -> Generator[None]:
+def _deleting(topics: Iterable[str]) -> Generator[None]:
     try:
         yield
     except LogRefused as error:
-        raise LogRefused(f"Kafka deletes nothing for this user: grant it DELETE of the topics ({error})") from error
+        raise lacks("DELETE", list(topics)) from error
 
 
 def empty(settings: KafkaSettings, topics: Mapping[str, TopicState]) -> None:
     """Delete all records of topics."""
-    with _deleting(), administrating(settings) as admin:
+    with _deleting(topics), administrating(settings) as admin:
         every = [
             TopicPartition(topic, partition) for topic, state in topics.items() for partition in range(state.partitions)
         ]
@@ -232,7 +263,7 @@ def empty(settings: KafkaSettings, topics: Mapping[str, TopicState]) -> None:
 
 def delete(settings: KafkaSettings, topics: Sequence[str]) -> None:
     """Delete those of the topics that are there, with all records."""
-    with _deleting(), administrating(settings) as admin:
+    with _deleting(topics), administrating(settings) as admin:
         if there := list(_partitions(admin, topics)):
             admin.delete_topics(there)
 
@@ -244,11 +275,10 @@ def set_timestamps(settings: KafkaSettings, topics: Sequence[str], timestamps: s
     with administrating(settings) as admin:
         answers = admin.alter_configs([_Resource("topic", topic, {TIMESTAMPS: timestamps}) for topic in topics])
         if refused := [topic for topic, answer in answers["topic"].items() if "AuthorizationFailed" in str(answer)]:
-            raise LogRefused(f"{', '.join(refused)}: grant this user ALTER_CONFIGS of the new topics")
+            raise lacks("ALTER_CONFIGS", refused)
         give_up_at = time.monotonic() + KNOWN_WITHIN
         while time.monotonic() < give_up_at:
-            described = _described(admin, topics, TIMESTAMPS)
-            if all(described[topic][TIMESTAMPS]["value"] == timestamps for topic in topics):
+            if all(now[TIMESTAMPS] == timestamps for now in _values(admin, topics, TIMESTAMPS).values()):
                 return
             time.sleep(0.1)
     raise LogUnavailable(f"the topics {', '.join(topics)} cannot be given {TIMESTAMPS}={timestamps}")
@@ -264,16 +294,34 @@ def _copies(replication_factor: int) -> dict[str, str]:
     return {"min.insync.replicas": "2"} if replication_factor > 2 else {}
 
 
+def described(admin: Any, topics: Sequence[str] | None) -> dict[str, Any]:
+    """What brokers say of those of the topics that are there, by name; None for all topics that this user may see."""
+    found = admin.describe_topics(None if topics is None else list(topics))
+    return {topic["name"]: topic for topic in found if topic["error_code"] == 0}
+
+
 def _partitions(admin: Any, topics: Sequence[str]) -> dict[str, int]:
     """How many partitions the topics have that are there."""
-    described = admin.describe_topics(list(topics))
-    return {topic["name"]: len(topic["partitions"]) for topic in described if topic["error_code"] == 0}
+    return {name: len(topic["partitions"]) for name, topic in described(admin, topics).items()}
 
 
-def _described(admin: Any, topics: Sequence[str], *names: str) -> Any:
-    """The configs of these names by topic and name, each with its `value`."""
+def shown_values(admin: Any, topics: Sequence[str], *names: str) -> dict[str, dict[str, str]]:
+    """The configs of these names by topic and name; brokers leave them out where this user may not see them."""
     resources = [_Resource("topic", topic, dict.fromkeys(names)) for topic in topics]
-    return admin.describe_configs(resources, config_filter="all")["topic"]
+    found = admin.describe_configs(resources, config_filter="all").get("topic", {})
+    return {topic: {name: str(config["value"]) for name, config in found.get(topic, {}).items()} for topic in topics}
+
+
+def _values(admin: Any, topics: Sequence[str], *names: str) -> dict[str, dict[str, str]]:
+    """The same, all of them.
+
+    Raises:
+        LogRefused: a broker leaves one out.
+    """
+    values = shown_values(admin, topics, *names)
+    if hidden := [topic for topic in topics if not values[topic].keys() >= set(names)]:
+        raise lacks("DESCRIBE_CONFIGS", hidden)
+    return values
 
 
 def _await_topics(admin: Any, topics: Sequence[str]) -> None:
@@ -285,20 +333,20 @@ def _await_topics(admin: Any, topics: Sequence[str]) -> None:
 
 def _check(admin: Any, settings: KafkaSettings, topics: Sequence[str], partitions: int, timestamps: str) -> None:
     there = _partitions(admin, topics)
-    described = _described(admin, topics, TIMESTAMPS, LARGEST)
-    for topic in topics:
-        if topic not in there:
-            raise LogError(f"the topic {topic} was made and is not there; is it being deleted?")
+    if gone := [topic for topic in topics if topic not in there]:
+        raise LogError(f"{absent(gone)}; or was it made just now, and is being deleted?")
+    for topic, values in _values(admin, topics, TIMESTAMPS, LARGEST).items():
         if there[topic] != partitions:
             raise LogError(
-                f"the topic {topic} has {there[topic]} partitions, not {partitions}; the number cannot change"
+                f"the topic {topic} has {there[topic]} partitions, not {partitions}: set log.kafka.partitions: "
+                f"{there[topic]}, or use another log.kafka.prefix"
             )
-        if described[topic][TIMESTAMPS]["value"] != timestamps:
+        if values[TIMESTAMPS] != timestamps:
             raise LogError(
                 f"the topic {topic} needs the config {TIMESTAMPS}={timestamps}; "
                 "if evalstream log copy was interrupted, run that again"
             )
-        if int(described[topic][LARGEST]["value"]) < settings.max_record_bytes:
+        if int(values[LARGEST]) < settings.max_record_bytes:
             raise LogError(f"the topic {topic} needs the config {LARGEST}={_config(settings)[LARGEST]}")
 
 
@@ -352,12 +400,9 @@ def inspect(settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str
     if not any(map(is_reachable, settings.bootstrap_servers)):  # before files are looked for, which may be elsewhere
         raise LogUnavailable(f"no Kafka broker answers at {', '.join(settings.bootstrap_servers)}")
     with administrating(settings) as admin:
-        described = {
-            describe_topic["name"]: describe_topic
-            for describe_topic in admin.describe_topics(list(topics))
-            if describe_topic["error_code"] == 0
-        }
-        states = {name: _sizes(topic) | _configs(admin, name) for name, topic in described.items()}
+        there = described(admin, topics)
+        shown = shown_values(admin, list(there), *_CONFIGS) if there else {}  # sources need not permit it
+        states = {name: _sizes(topic) | shown[name] for name, topic in there.items()}
         committed_by(admin, groups)  # refused without READ, while what describes groups only says less
         return ClusterState(
             states, {group: _members(describe_group) for group, describe_group in admin.describe_groups(groups).items()}
@@ -370,15 +415,6 @@ def _sizes(topic: Mapping[str, Any]) -> dict[str, str]:
         "partitions": str(len(partitions)),
         "copies": str(min((len(partition["replica_nodes"]) for partition in partitions), default=0)),
     }
-
-
-def _configs(admin: Any, topic: str) -> dict[str, str]:
-    resource = _Resource("topic", topic, dict.fromkeys(_CONFIGS))
-    try:
-        described = admin.describe_configs([resource], config_filter="all")["topic"][topic]
-    except (AuthorizationError, KeyError):  # sources need not permit it
-        return {}
-    return {name: str(described[name]["value"]) for name in _CONFIGS if name in described}
 
 
 def _members(group: Mapping[str, Any]) -> list[str]:

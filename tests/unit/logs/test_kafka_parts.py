@@ -186,7 +186,7 @@ def test_another_kafka_python_is_refused() -> None:
 )
 def test_errors_say_whether_trying_again_may_help(error: Exception, ours: type[LogError]) -> None:
     assert type(translate(error)) is ours
-    named = "grant this user the ACLs" if ours is LogRefused else type(error).__name__
+    named = "grant this user READ of" if ours is LogRefused else type(error).__name__
     assert named in str(translate(error))
 
 
