@@ -83,6 +83,7 @@ _HTTP = len("^https?://")
 _FORMS = {
     "^https?://": "must begin with http:// or https://",
     "^[a-zA-Z_]": "a name here has letters, digits and _ alone, like team_x",
+    "^[A-Za-z0-": "a name here has letters, digits, - and _ alone (a prefix of topics may have . too), like team-x",
 }
 """Requirements, by the beginning of their pattern."""
 
@@ -151,7 +152,7 @@ def _remedy(detail: ErrorDetails) -> str:
         return ""
     if percent := _PERCENT.fullmatch(value):
         return f"; for {value} write {float(percent[1]) / 100:g}"
-    if amount := _AMOUNT.fullmatch(value):
+    if (amount := _AMOUNT.fullmatch(value)) and amount[1] != value:
         return f"; for {value} write {amount[1].replace(',', '.')}"
     if detail["type"] == "int_parsing" and (address := _ADDRESS.fullmatch(value)):
         return f"; write host: {address[1]} and port: {address[2]}"

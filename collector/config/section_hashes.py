@@ -14,7 +14,7 @@ _NAMED = ("judges", "juries", "cascades", "evaluators", "monitors")
 """Sections whose entries have names: each has a hash of its own."""
 _UNUSED_BY_THE_SERVICE = ("traffic",)
 _OF_A_PROCESS: Any = {
-    "log": {"kafka": {"group_instance_id": True}},
+    "log": {"kafka": {"group_instance_id": True, "state_directory": True}},
     "receive": {"kafka": {"__all__": {"group_instance_id": True}}},
 }
 
@@ -22,7 +22,7 @@ _OF_A_PROCESS: Any = {
 def section_hashes(config: Config) -> dict[str, str]:
     """12 hex digits by section (`receive`, `monitors.chatbot`); secrets are masked before hashing.
 
-    Names of processes are left out: each process of a service has another.
+    Names and folders of processes are left out: each process of a service may have another.
     """
     values: dict[str, Any] = config.settings.model_dump(mode="json", exclude=_OF_A_PROCESS)
     sections: dict[str, Any] = {

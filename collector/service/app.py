@@ -35,7 +35,6 @@ from collector.logs.log import Log, LogError, LogUnavailable
 from collector.logs.sqlite_shares import PartitionShare
 from collector.page.score_series import RETENTION
 from collector.service.assembly_builder import follow_wanted, start_assemble, start_link
-from collector.service.copy_notes import require_not_copied
 from collector.service.evaluate import Evaluating
 from collector.service.export import Exporters, open_exporters, serving_metrics, start_exporters, start_feedback_exports
 from collector.service.gauges import show_build
@@ -43,7 +42,7 @@ from collector.service.live.exchange import OpenedJudges
 from collector.service.live.history import ConfigurationHistory
 from collector.service.live.reload import Reload, start_reload
 from collector.service.live.status import ConfigurationStatus
-from collector.service.open_logs import Logs, open_logs, own_items
+from collector.service.open_logs import COPIED, Logs, open_logs, own_items
 from collector.service.page import start_page
 from collector.service.process import PrepareChange, Process, unprepared
 from collector.service.process_resources import ProcessResources
@@ -186,18 +185,14 @@ async def open_guard(
 
 def _journal_prefix(settings: LogSettings) -> Path | None:
     """How the paths of the journals begin; None if there can be none."""
-    match settings.kind:
-        case "memory":
-            return None
-        case "sqlite":
-            path = Path(settings.path)
-            return path.with_name(f"{path.name}-in-process")
-        case "kafka":
-            assert settings.kafka is not None  # the configuration is checked
-            if settings.kafka.state_directory is not None:
-                return Path(settings.kafka.state_directory) / f"{settings.kafka.prefix}-in-process"
-            folder = private_folder(settings.kafka.prefix, *settings.kafka.bootstrap_servers)
-            return None if folder is None else folder / "in-process"
+    kafka = settings.kafka
+    if kafka is None:
+        path = Path(settings.path)
+        return None if settings.kind == "memory" else path.with_name(f"{path.name}-in-process")
+    if kafka.state_directory is not None:
+        return Path(kafka.state_directory) / f"{kafka.prefix}-in-process"
+    folder = private_folder(kafka.prefix, *kafka.bootstrap_servers)
+    return None if folder is None else folder / "in-process"
 
 
 _KEY = "log.kafka.partitions"
@@ -220,6 +215,21 @@ async def require_partitions(notes: GeneratedStepsStore, settings: KafkaLogSetti
         await notes.save(_key(before), str(settings.partitions))
 
 
+async def require_startable(notes: GeneratedStepsStore, settings: LogSettings, *, noted: bool = True) -> None:
+    """See that the logs were not copied, and that topics have the partitions that they had.
+
+    Raises:
+        ConfigError: they were, or have not.
+    """
+    if to := await notes.load(COPIED):
+        raise ConfigError(
+            f"log: these logs were copied for {to}, and both services would judge: start with that file; to go on with "
+            "these logs after all, copy them to a new log.path or log.kafka.prefix"
+        )
+    if settings.kafka is not None:
+        await require_partitions(notes, settings.kafka, noted=noted)
+
+
 async def _noted(notes: GeneratedStepsStore) -> int | None:
     """The number after all changes that were meant; None before the first start."""
     number: int | None = None
@@ -229,8 +239,8 @@ async def _noted(notes: GeneratedStepsStore) -> int | None:
 
 
 def is_note(key: bytes | None) -> bool:
-    """Whether a record of the definitions log says how many partitions the topics had."""
-    return key is not None and key.startswith(_KEY.encode())
+    """Whether a record of the definitions log says how many partitions the topics had, or that they were copied."""
+    return key is not None and key.startswith((_KEY.encode(), COPIED.encode()))
 
 
 def _key(before: int | None) -> str:
@@ -333,11 +343,9 @@ def _opening_logs(
 
 
 async def _open_steps(logs: Logs, config: Config) -> GeneratedStepsStore:
-    """Open the definitions log; see that the logs were not copied, and that topics have the partitions they had."""
-    await require_not_copied(logs.definitions)
+    """Open the definitions log, and see that a service may go on with these logs."""
     steps = await logs.generated_steps()
-    if config.settings.log.kind == "kafka" and config.settings.log.kafka is not None:
-        await require_partitions(steps, config.settings.log.kafka)
+    await require_startable(steps, config.settings.log)
     return steps
 
 

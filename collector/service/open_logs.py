@@ -163,19 +163,16 @@ def _exists(path: str) -> bool:
 async def _open(
     settings: LogSettings, names: Sequence[str], telemetry: Telemetry | None, share: "PartitionShare | None"
 ) -> Logs:
-    match settings.kind:
-        case "memory":
-            from collector.logs.memory import MemoryLog
+    if settings.kafka is not None:
+        return await _open_topics(settings.kafka, names, telemetry)
+    if settings.kind == "memory":
+        from collector.logs.memory import MemoryLog
 
-            return Logs(**{name: MemoryLog(name, partitions=1) for name in names})
-        case "sqlite":
-            from collector.logs.sqlite import SqliteLog
+        return Logs(**{name: MemoryLog(name, partitions=1) for name in names})
+    from collector.logs.sqlite import SqliteLog
 
-            opened = await SqliteLog.open(settings.path, names, settings.partitions, share=share)
-            return Logs(**{name: opened[name] for name in names})
-        case "kafka":
-            assert settings.kafka is not None  # the configuration is checked
-            return await _open_topics(settings.kafka, names, telemetry)
+    opened = await SqliteLog.open(settings.path, names, settings.partitions, share=share)
+    return Logs(**{name: opened[name] for name in names})
 
 
 async def _open_topics(settings: KafkaLogSettings, names: Sequence[str], telemetry: Telemetry | None) -> Logs:
@@ -215,6 +212,10 @@ def loss_counter(telemetry: Telemetry | None) -> "Callable[[LostRecords], None]"
 
 OWN_KEY = "own items/key"
 """Copies of the logs have the same."""
+
+
+COPIED = "log copied"
+"""The key of the note that these logs were copied, for the configuration that it names."""
 
 
 async def own_items(definitions: GeneratedStepsStore) -> OwnItems:

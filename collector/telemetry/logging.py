@@ -45,6 +45,8 @@ LogLevel = Literal["info", "warning", "error"]
 
 _TALKATIVE = ("httpx2", "openai", "kafka")
 """Libraries that write a line for each request to a judge, or each step of a connection; with passwords, at DEBUG."""
+_ABOUT_ITSELF = ("kafka.net.selector", "kafka.coordinator.assignors")
+"""Loggers with warnings about a library's own pace, and about topics whose metadata has not come yet."""
 _REPETITIVE = ("kafka", "collector.receive.files")
 """Those that write the same line again and again: a library many times a second in an outage, files for each line."""
 _VARIES = re.compile(r"\d++|'[^']{0,99}'|<[^>]{0,99}>|\([^()]{0,99}\)")
@@ -113,6 +115,8 @@ def set_level(level: int) -> None:
     logging.getLogger().setLevel(level)
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
+    for name in _ABOUT_ITSELF:
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def log_as_json(level: int = logging.INFO) -> None:

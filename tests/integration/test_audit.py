@@ -183,7 +183,7 @@ async def test_a_deleted_turn_is_a_hole(world: World) -> None:
     result = await world.audit()
     assert result.exit_code == 1
     assert "turns[0]: 1 record (offsets 4 to 4) is gone from the middle of the log" in result.output
-    assert "brief of all: 11 = 11 scored (1 more, which an earlier configuration or a replay made)" in result.output
+    assert "brief of all: 11 = 11 scored (1 more, of an earlier configuration, a replay or before a copy)" in result.output
 
 
 async def test_an_exporter_that_is_behind_is_in_flight_and_wrong_once_all_is_over(world: World) -> None:
@@ -287,7 +287,7 @@ async def test_an_evaluation_that_was_made_again_counts_once(tmp_path: Path) -> 
             await until_made(service, 6)
         after = await world.audit("--drained")
     assert after.exit_code == 0, after.output
-    assert "due        kind of all: 3 = 3 scored; 3 of them made again after a failure\n" in after.output
+    assert "due        kind of all: 3 = 3 scored; they replace 3 failed evaluations\n" in after.output
 
 
 async def test_ticks_that_nobody_has_read_are_no_work(world: World) -> None:

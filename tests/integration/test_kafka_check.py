@@ -23,7 +23,6 @@ from collector.commands.erase.erase import EraseOptions, erase
 from collector.commands.log_copy.log_copy import copy_logs
 from collector.config.loading import load
 from collector.errors import ConfigError
-from collector.logs.kafka import topics
 from collector.logs.kafka.topics import delete, empty, set_timestamps, states
 from collector.logs.log import LogRefused
 from collector.records.turns import turn_record
@@ -150,7 +149,7 @@ async def test_a_right_that_is_taken_from_topics_that_exist_is_a_mistake(
         pass
     assert await asyncio.to_thread(said, path) == ""
     revoke(cluster.broker.bootstrap, cluster.user, "TOPIC", f"{cluster.name}.", right)
-    sentence = f"Kafka does not permit this user {right} of the topic {cluster.name}.spans, "
+    sentence = f"Kafka does not permit this user {right} of the topic {cluster.name}.dead_letters, "
     assert sentence in await asyncio.to_thread(said, path)
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         async with open_logs(load(path).settings.log, telemetry=Telemetry()):
@@ -207,6 +206,7 @@ async def test_notes_in_the_logs_that_a_start_refuses_are_mistakes(cluster: Clus
         pass
 
 
+@pytest.mark.long
 async def test_erasing_asks_for_its_rights_first_and_can_be_run_again(cluster: Cluster, tmp_path: Path) -> None:
     """It copied, was refused when it deleted, and refused to go on: the person stayed."""
     old = cluster.file(tmp_path, partitions=1)
@@ -220,14 +220,14 @@ async def test_erasing_asks_for_its_rights_first_and_can_be_run_again(cluster: C
         files[name] = tmp_path / f"{name[1:]}.yaml"
         files[name].write_text(json.dumps(config | {"log": {"kind": "kafka", "kafka": kafka}}))
     async with running(load(old), {"watch"}) as service:
-        turns = [Turn(f"{user}-1", input="Hello there.", actual_output="An answer.", conversation_id=f"c-{user}", user_id=user) for user in ("alice-7", "bob-8")]  # fmt: skip
+        turns = [Turn(turn_id=f"{user}-1", input="Hello there.", actual_output="An answer.", conversation_id=f"c-{user}", user_id=user) for user in ("alice-7", "bob-8")]  # fmt: skip
         await service.logs.turns.append([turn_record(turn) for turn in turns])
     told: list[str] = []
 
     async def erased(source: str, to: str) -> int:
         return await erase(load(files[source]), EraseOptions(users=["alice-7"], to=load(files[to])), told.append)
 
-    with pytest.raises(ConfigError, match=f"ALTER_CONFIGS of the topic {cluster.name}-two.spans"):
+    with pytest.raises(ConfigError, match=f"ALTER_CONFIGS of the topic {cluster.name}-two.dead_letters, "):
         await copy_logs(load(old), load(files["-two"]), told.append)
     cluster.grant("TOPIC", f"{cluster.name}-", "ALTER_CONFIGS", "DELETE")
     assert await copy_logs(load(old), load(files["-two"]), told.append) == 0
@@ -236,12 +236,12 @@ async def test_erasing_asks_for_its_rights_first_and_can_be_run_again(cluster: C
     revoke(cluster.broker.bootstrap, cluster.user, "TOPIC", f"{cluster.name}-", "DELETE")
     cluster.grant("TOPIC", f"{cluster.name}-three", "DELETE")
     told.clear()
-    with pytest.raises(ConfigError, match=f"DELETE of the topic {cluster.name}-two.spans"):
+    with pytest.raises(ConfigError, match=f"DELETE of the topic {cluster.name}-two.dead_letters, "):
         await erased("-two", "-three")
     assert not told, "nothing is copied"
     cluster.grant("TOPIC", f"{cluster.name}-", "DELETE")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topics, "delete", Mock(side_effect=LogRefused("just taken")))
+        patch.setattr("collector.commands.erase.erase.delete", Mock(side_effect=LogRefused("just taken")))
         with pytest.raises(ConfigError, match="just taken; correct that, then run this again"):
             await erased("-two", "-three")
     assert not any("Next:" in line for line in told)
@@ -250,7 +250,6 @@ async def test_erasing_asks_for_its_rights_first_and_can_be_run_again(cluster: C
     [copy] = [line for line in told if "an earlier copy" in line]
     assert copy.startswith(f"  topics {cluster.name}.*: "), "the first copy has her still"
     assert told[-1] == f"Next: evalstream run -c {files['-three']}"
-    delete(settings_of_log(load(old).settings.log.kafka), [f"{cluster.name}.{name}" for name in NAMES])
 
 
 def test_the_rights_of_a_copy_are_named_in_one_sentence(cluster: Cluster, tmp_path: Path) -> None:

@@ -119,8 +119,8 @@ def _balance(balance: Balance) -> str:
         ("MISSING", balance.missing),
     ):
         parts += [f"{number:,} {name}"] if number else []
-    again = f"; {balance.retried:,} of them made again after a failure" if balance.retried else ""
-    others = f" ({balance.others:,} more, which an earlier configuration or a replay made)" if balance.others else ""
+    again = f"; they replace {plural(balance.retried, 'failed evaluation')}" if balance.retried else ""
+    others = f" ({balance.others:,} more, of an earlier configuration, a replay or before a copy)" if balance.others else ""
     return (f" = {listed(parts)}" if parts else "") + again + others
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
 from collector.commands.check.traffic import running_metrics
 from collector.config.configured import Config
-from collector.config.settings import KafkaLogSettings, KafkaSourceSettings
+from collector.config.settings import KafkaLogSettings, KafkaSourceSettings, LogSettings
 from collector.errors import ConfigError, EvalstreamError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.judged_spans.destinations import JudgedSpansSettings, topic_of
@@ -22,8 +23,7 @@ from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import feedback_group_of
 from collector.logs.log import LogError, LogRefused, LogUnavailable
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
-from collector.service.app import require_partitions
-from collector.service.copy_notes import require_not_copied
+from collector.service.app import require_startable
 from collector.service.kafka_settings import SERVICE_RIGHTS, group_of, settings_of_log, settings_of_source
 from collector.service.open_logs import names_of, topic_configs
 from collector.telemetry.series import RECORDS_LOST
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Look = Callable[[str, KafkaSettings, Sequence[str], Sequence[str], Callable[[], None]], Iterator[str]]
     """The state of topics and groups: place, cluster, topics, groups, and what raises where a start would."""
     from collector.logs.kafka.retention_room import RetentionRoom
+    from collector.logs.kafka.topics import TopicState
 
 
 def kafka_lines(config: Config, *, offline: bool = False) -> Iterator[str]:
@@ -97,22 +98,18 @@ def _log_lines(config: Config, log: KafkaLogSettings, look: Look) -> Iterator[st
             validate_only=True, rights=SERVICE_RIGHTS,
         )  # fmt: skip
         definitions = f"{log.prefix}.definitions"
-        if definitions in states(settings, [definitions]):
-            asyncio.run(_see_notes(log, settings, definitions))
+        if there := states(settings, [definitions]):
+            asyncio.run(_see_notes(config.settings.log, settings, definitions, there))
 
     yield from look(f"{config.source}: log", settings, topics, groups, see)
 
 
-async def _see_notes(log: KafkaLogSettings, settings: KafkaSettings, topic: str) -> None:
+async def _see_notes(log: LogSettings, settings: KafkaSettings, topic: str, there: Mapping[str, TopicState]) -> None:
     """Refuse what a start refuses because of the notes in the logs."""
-    from collector.logs.kafka import KafkaLog
+    from collector.commands.log_copy.log_copy import opened_as_they_are
 
-    definitions = (await KafkaLog.open(settings, {"definitions": topic}, log.partitions))["definitions"]
-    try:
-        await require_not_copied(definitions)
-        await require_partitions(await GeneratedStepsStore.open(definitions), log, noted=False)
-    finally:
-        await definitions.close()
+    async with opened_as_they_are(settings, {"definitions": topic}, there) as logs:
+        await require_startable(await GeneratedStepsStore.open(logs["definitions"]), log, noted=False)
 
 
 def _source_lines(config: Config, number: int, source: KafkaSourceSettings, look: Look) -> Iterator[str]:
@@ -122,12 +119,9 @@ def _source_lines(config: Config, number: int, source: KafkaSourceSettings, look
     yield f"kafka      source {', '.join(topics)}: groups {', '.join(groups)}"
     yield "           permissions: READ of each"
     settings = settings_of_source(source, log)
+    from collector.logs.kafka.topics import require_topics
 
-    def see() -> None:
-        from collector.logs.kafka.topics import require_topics
-
-        require_topics(settings, topics)
-
+    see = partial(require_topics, settings, topics)
     yield from look(f"{config.source}: receive.kafka[{number}]", settings, topics, groups, see)
 
 

@@ -20,12 +20,14 @@ import orjson
 
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.trace import Assembler
-from collector.commands.log_copy.log_copy import WholeAlready, copy_logs, require_unused
+from collector.commands.log_copy.log_copy import WholeAlready, copy_logs, opened_as_they_are, require_unused
 from collector.config.configured import Config, OptionalLogs
 from collector.config.settings import KafkaLogSettings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.jsonl import JsonlSettings
+from collector.logs.kafka import KafkaSettings
+from collector.logs.kafka.topics import delete, prefixes, require_rights, states
 from collector.logs.log import TICK, Log, LogError, LogUnavailable, StoredRecord
 from collector.logs.sqlite import SqliteLog
 from collector.logs.whole_log import read_partitions
@@ -36,9 +38,8 @@ from collector.records.tenants import in_tenant, tenant_in_key
 from collector.records.turns import conversation_key
 from collector.redact.open_redactor import open_redactors
 from collector.service.assembly_builder import build_assembler
-from collector.service.copy_notes import CopyNote, copy_note
 from collector.service.kafka_settings import settings_of_log
-from collector.service.open_logs import OWN_KEY, Logs, names_of, open_logs, require_topics_of
+from collector.service.open_logs import COPIED, OWN_KEY, Logs, names_of, open_logs, require_topics_of
 from collector.wording import listed, plural
 from evaluators.private_files import open_private
 
@@ -61,6 +62,12 @@ class Person:
     ids: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     texts: set[str] = field(default_factory=set[str])
     """Parts of what was said, by which copies are looked for."""
+
+    @property
+    def note(self) -> str:
+        """The key of the note that a copy without them was made, which does not name them."""
+        ids = orjson.dumps(sorted(self.ids["user_id"] | self.ids["conversation_id"]))
+        return f"{COPIED} without {hashlib.sha256(ids).hexdigest()}"
 
     async def find(self, logs: Logs, assembler: Assembler) -> None:
         """Add the conversations, traces, turns and evaluations that are in the logs. Raises LogUnavailable."""
@@ -239,22 +246,24 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
         wanted = config.optional_logs if kafka else OptionalLogs(linking=True, judged_spans=True)
         async with open_logs(config.settings.log, **wanted) as logs:
             if options.to is not None and kafka is not None:
-                await asyncio.to_thread(_require_deletable, config, kafka)
+                await asyncio.to_thread(require_rights, *_old_topics(config, kafka), "DELETE")
             if not options.dry_run:
                 await require_unused(config, logs)
             await person.find(logs, build_assembler(config.settings.assemble, config.settings.dialects))
             changed = await _rewrite(logs, person, write=not (kafka or options.dry_run))
             changed |= {str(path): _erase_lines(path, person, options) for path in files if path.exists()}
             mentions = Counter[str]() if kafka or options.dry_run else await _search_file(config, logs, person)
-            note, key = await copy_note(logs.definitions), await (await logs.generated_steps()).load(OWN_KEY)
-        if options.to is not None and not options.dry_run:
-            await _copy_rest(config, options.to, person, note, say)
+            notes = await logs.generated_steps()
+            key, copied = await notes.load(OWN_KEY), await notes.load(person.note)
+        if options.to is not None and kafka is not None and not options.dry_run:
+            await _copy_rest(config, options.to, person, copied, say)
             async with open_logs(options.to.settings.log, **config.optional_logs) as logs:
                 _, mentions = await _count(logs, person)
-            await asyncio.to_thread(_delete_topics, config)  # also if others mention an id: that is in the copy, too
+            # Also if records of others mention an id: they are in the copy, too.
+            await asyncio.to_thread(delete, *_old_topics(config, kafka))
         if kafka is not None and key is not None:
-            copied = options.to and options.to.settings.log.kafka
-            mentions += await _count_copies(kafka, {kafka.prefix, (copied or kafka).prefix}, key, person)
+            target = options.to and options.to.settings.log.kafka
+            mentions += await _count_copies(kafka, {kafka.prefix, (target or kafka).prefix}, key, person)
     except LogUnavailable as error:
         raise ConfigError(f"log: {error}; correct that, then run this again") from error
     if not options.dry_run:
@@ -390,72 +399,39 @@ def _occurrences(file: Path, needle: bytes) -> int:
     return count
 
 
-async def _copy_rest(config: Config, to: Config, person: Person, note: CopyNote | None, say: Say) -> None:
-    """Copy the logs without the person; a whole copy of a run before, which could not delete the old topics, is used.
+async def _copy_rest(config: Config, to: Config, person: Person, copied: str | None, say: Say) -> None:
+    """Copy the logs without the person, unless they are `copied` to the same target: deletion has failed then.
 
     Raises:
         ConfigError: the copy does not add up, or the target holds something else.
     """
-    ids = sorted(person.ids["user_id"] | person.ids["conversation_id"])
-    erased = hashlib.sha256(orjson.dumps(ids)).hexdigest()
     try:
-        if await copy_logs(config, to, say, lambda log: cast("Log", _Without(log, person)), erased):
+        if await copy_logs(config, to, say, lambda log: cast("Log", _Without(log, person)), person.note):
             raise ConfigError("log: the copy does not add up, so the old topics are kept; see what is said above")
     except WholeAlready:
-        if note != CopyNote(to.source, erased):
+        if copied != to.source:
             raise
 
 
 async def _count_copies(log: KafkaLogSettings, own: Collection[str], key: str, person: Person) -> Counter[str]:
     """The records with an id in copies of the same logs, in topics whose prefix is not one of our `own`, by place."""
-    from collector.logs.kafka import KafkaLog
-    from collector.logs.kafka.topics import CREATE_TIME, prefixes, states
-
     settings, counts = settings_of_log(log), Counter[str]()
     for prefix in sorted(set(await asyncio.to_thread(prefixes, settings, ".definitions")) - set(own)):
         topics = {name: f"{prefix}.{name}" for name in names_of(linking=True, page=True, judged_spans=True)}
         with suppress(LogError):  # topics of others, which this user may not read
             there = await asyncio.to_thread(states, settings, list(topics.values()))
-            first = there[topics["definitions"]]
-            named = {name: topic for name, topic in topics.items() if topic in there}
-            copying = first.timestamps == CREATE_TIME
-            logs = await KafkaLog.open(settings, named, first.partitions, copying=copying)
-            try:
+            async with opened_as_they_are(settings, topics, there) as logs:
                 if await (await GeneratedStepsStore.open(logs["definitions"])).load(OWN_KEY) == key:
-                    counts[f"{_TOPICS}{prefix}.*"] += (await _count(logs.values(), person))[1].total()
-            finally:
-                for opened in logs.values():
-                    await opened.close()
+                    counts[f"topics {prefix}.*"] += (await _count(logs.values(), person))[1].total()
     return counts
 
 
-_TOPICS = "topics "
-
-
-def _require_deletable(config: Config, log: KafkaLogSettings) -> None:
-    from collector.logs.kafka.topics import require_rights
-
-    require_rights(settings_of_log(log), _topics(config, log), "DELETE")
-
-
-def _delete_topics(config: Config) -> None:
-    from collector.logs.kafka.topics import delete
-
-    assert config.settings.log.kafka is not None  # the configuration is checked
-    delete(settings_of_log(config.settings.log.kafka), _topics(config, config.settings.log.kafka))
-
-
-def _topics(config: Config, log: KafkaLogSettings) -> list[str]:
-    return [f"{log.prefix}.{name}" for name in names_of(page=True, **config.optional_logs)]
+def _old_topics(config: Config, log: KafkaLogSettings) -> tuple[KafkaSettings, list[str]]:
+    return settings_of_log(log), [f"{log.prefix}.{name}" for name in names_of(page=True, **config.optional_logs)]
 
 
 def _report(
-    config: Config,
-    options: EraseOptions,
-    person: Person,
-    changed: Counter[str],
-    mentions: Counter[str],
-    say: Say,
+    config: Config, options: EraseOptions, person: Person, changed: Counter[str], mentions: Counter[str], say: Say
 ) -> None:
     beyond = list(_out_of_reach(config, options))
     numbers = {name: len(person.ids[f"{name}_id"]) for name in ("conversation", "turn", "trace", "evaluation")}
@@ -476,9 +452,7 @@ def _report(
         say(f"Searched all bytes for {searched}: {outcome}.")
     for place, number in mentions.items():
         other = "records of other people that mention an id are kept: look at them yourself"
-        say(
-            f"  {place}: {number}; {'an earlier copy of these logs: delete it' if place.startswith(_TOPICS) else other}"
-        )
+        say(f"  {place}: {number}; {'an earlier copy of these logs: delete it' if place.endswith('.*') else other}")
     say("Out of reach of this command:")
     for each in beyond:
         say(f"  - {each}")

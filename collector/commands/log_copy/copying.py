@@ -31,7 +31,6 @@ from collector.logs.log import TICK, Committed, CopyableLog, Log, Record, Stored
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
 from collector.records.epochs import CONTROL_HEADERS, Fence, unstamped
 from collector.service.app import is_note
-from collector.service.copy_notes import COPIED
 from collector.service.open_logs import Logs
 
 COPY_NOTE = b"log copy"
@@ -236,7 +235,7 @@ class LogCopy:
         """They are looked for in partition 0. How many partitions the topics have is noted newly."""
         source, writer = self._sources["definitions"], self._writers["definitions"]
         async for record in in_order(source.log, [PartitionStretch(0, source.starts[0], source.ends[0])]):
-            if record.key in (COPY_NOTE, COPIED, RATES_KEY) or is_note(record.key):
+            if record.key in (COPY_NOTE, RATES_KEY) or is_note(record.key):
                 source.left_out["notes, written again"] += 1
             elif self._is_wanted("definitions", record, read=True):
                 await writer.add(Record(record.key, record.value, record.headers, 0, record.timestamp))

@@ -26,15 +26,15 @@ from collector.logs.kafka.topics import (
     commit_with,
     committed_by,
     empty,
+    inspect,
     set_timestamps,
     states,
 )
 from collector.logs.log import GroupInUse, Log, LogError, LogUnavailable, RecordTooLarge
 from collector.service.assembly_builder import trace_limits
-from collector.service.copy_notes import note_copied
 from collector.service.kafka_settings import SERVICE_RIGHTS, group_of, settings_of_log, settings_of_source
 from collector.service.live.history import ConfigurationHistory
-from collector.service.open_logs import Logs, names_of, open_logs, require_topics_of, topic_configs
+from collector.service.open_logs import COPIED, Logs, names_of, open_logs, require_topics_of, topic_configs
 from collector.service.plan_builder import build_unasked_plan
 from collector.wording import listed, plural
 
@@ -84,6 +84,21 @@ async def kafka_target(log: KafkaLogSettings, to: Config) -> AsyncGenerator[Logs
     await asyncio.to_thread(set_timestamps, settings, list(topics.values()), APPEND_TIME)
 
 
+@asynccontextmanager
+async def opened_as_they_are(
+    settings: KafkaSettings, topics: Mapping[str, str], there: Mapping[str, TopicState]
+) -> AsyncGenerator[Mapping[str, KafkaLog]]:
+    """The logs of those of the topics that are there, by name, also if they are of a copy that was interrupted."""
+    named = {name: topic for name, topic in topics.items() if topic in there}
+    first = there[topics["definitions"]]
+    opened = await KafkaLog.open(settings, named, first.partitions, copying=first.timestamps == CREATE_TIME)
+    try:
+        yield opened
+    finally:
+        for log in opened.values():
+            await log.close()
+
+
 async def _require_unfinished(
     settings: KafkaSettings, topics: Mapping[str, str], before: Mapping[str, TopicState], where: str
 ) -> None:
@@ -93,16 +108,9 @@ async def _require_unfinished(
     definitions = topics["definitions"]
     if definitions not in before:
         raise problem
-    opened = await KafkaLog.open(
-        settings, {"definitions": definitions}, before[definitions].partitions,
-        copying=before[definitions].timestamps == CREATE_TIME,
-    )  # fmt: skip
-    log = opened["definitions"]
-    try:
-        if not await _was_begun_by_copy(log):
+    async with opened_as_they_are(settings, {"definitions": definitions}, before) as opened:
+        if not await _was_begun_by_copy(opened["definitions"]):
             raise problem
-    finally:
-        await log.close()
     if all(state.timestamps == APPEND_TIME for state in before.values()):
         raise WholeAlready(f"{key}: topics of this name hold a whole copy already; use them, or another prefix")
 
@@ -191,7 +199,7 @@ async def copy_logs(
     """Copy all logs of a configuration into those of another one; the exit status: 1 if the copy does not add up.
 
     The target is usable when all is done, and not before: what is interrupted can be run again. `seen` is what the copy
-    sees of a log, and `erased` a name of what it does not see, which the note in the source has.
+    sees of a log, and `erased` the key of a note in the source, if that is not all.
 
     Raises:
         ConfigError: the source is in use, the target is not empty, or one of them cannot be read or written.
@@ -204,17 +212,17 @@ async def copy_logs(
         try:
             async with _target(to) as target:
                 status = await _copy(config, to, source, target, say)
-                # Before the copy can be used: from now on no service starts on the source.
-                await note_copied(logs.definitions, to.source, "" if status else erased)
+                notes = await logs.generated_steps()
+                await notes.save(COPIED, to.source)  # before the copy can be used: no service starts on the source now
+                if erased and not status:
+                    await notes.save(erased, to.source)
         except RecordTooLarge as error:
             raise ConfigError(f"{to.source}: log: {error}; it cannot take what {config.source} has") from error
         except LogUnavailable as error:
             raise ConfigError(f"log: {error}; when that is mended, run this again") from error
     if not erased:
         say(f"The copy is whole. Next: evalstream run -c {to.source}")
-        say(
-            f"Once that runs, delete what {config.source} stores: it still holds everything, and erase leaves it alone."
-        )
+        say(f"When that runs, delete the logs of {config.source}: they hold everything still, also what you erase.")
     return status
 
 
@@ -259,10 +267,8 @@ def _require_other(config: Config, to: Config) -> None:
 
 
 def _target(to: Config) -> AbstractAsyncContextManager[Logs]:
-    if to.settings.log.kind == "sqlite":
-        return sqlite_target(to)
-    assert to.settings.log.kafka is not None  # the configuration is checked
-    return kafka_target(to.settings.log.kafka, to)
+    kafka = to.settings.log.kafka
+    return sqlite_target(to) if kafka is None else kafka_target(kafka, to)
 
 
 async def require_unused(config: Config, logs: Logs) -> None:
@@ -274,8 +280,6 @@ async def require_unused(config: Config, logs: Logs) -> None:
     log = config.settings.log
     by_log = groups_by_log(config.exporters)
     if log.kind == "kafka" and log.kafka is not None:
-        from collector.logs.kafka.topics import inspect
-
         groups = [f"{log.kafka.prefix}.{group}" for groups in by_log.values() for group in groups]
         try:
             state = await asyncio.to_thread(inspect, settings_of_log(log.kafka), [], groups)

@@ -41,7 +41,7 @@ class RejudgeOptions:
 
 
 async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], None]) -> int:
-    """Request what is missing, and follow it; the exit status: 1 if not all of it was made.
+    """Request what is missing, and follow it; the exit status: 1 if not all of it was made, or all failed.
 
     Raises:
         ConfigError: the configuration stores nothing that could be judged, or has not what is named, or no limit.
@@ -83,7 +83,8 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         )
     say(_conclusion(progress, wanted + len(outstanding), options))
     complete = not (progress.out_of_money or progress.stalled or progress.too_large)
-    return DONE if complete and not candidates.left_out.expired else FAILED
+    failed = candidates.left_out.expired or set(progress.outcomes) == {"failed"}
+    return DONE if complete and not failed else FAILED
 
 
 async def _request_all(

@@ -37,6 +37,7 @@ class JournalFile:
         """Open the journal files that begin with a path; None, said once, where that cannot be."""
         descriptors: list[int] = []
         try:
+            prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptors.extend(_locked(prefix))
             return cls(descriptors)
         except (OSError, ValueError) as error:

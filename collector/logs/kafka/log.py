@@ -101,19 +101,16 @@ class KafkaLog:
             LogUnavailable: no broker answers.
         """
         require_crc32c()
-
-        def ensure() -> None:
-            ensure_topics(
-                settings,
-                list(topics.values()),
-                partitions,
-                replication_factor=replication_factor,
-                configs=configs,
-                timestamps=CREATE_TIME if copying else APPEND_TIME,
-                rights=rights,
-            )
-
-        await asyncio.to_thread(ensure)
+        await asyncio.to_thread(
+            ensure_topics,
+            settings,
+            list(topics.values()),
+            partitions,
+            replication_factor=replication_factor,
+            configs=configs,
+            timestamps=CREATE_TIME if copying else APPEND_TIME,
+            rights=rights,
+        )
         shared = _Shared(
             settings,
             timing or ConsumerTiming(),

@@ -9,7 +9,7 @@ from kafka.protocol.consumer import OffsetSpec
 from kafka.structs import TopicPartition
 
 from collector.logs.kafka.settings import KafkaSettings, milliseconds
-from collector.logs.kafka.topics import RETENTION, administrating, committed_by, described, shown_values
+from collector.logs.kafka.topics import RETENTION, administrating, committed_by, described, offsets_at, shown_values
 
 _BYTES = "retention.bytes"
 _SHARES = (0.25, 0.5, 0.75, 0.9)
@@ -86,13 +86,13 @@ def _topic(admin: Any, topic: str, partitions: Sequence[TopicPartition], now: fl
     values = {name: int(value) for name, value in shown_values(admin, [topic], RETENTION, _BYTES)[topic].items()}
     age = None if values.get(RETENTION, -1) < 0 else values[RETENTION] / 1000
     size = values.get(_BYTES, -1)
-    ends = _offsets(admin, partitions, OffsetSpec.LATEST)
+    ends = offsets_at(admin, partitions, OffsetSpec.LATEST)
     aged: dict[float, Mapping[TopicPartition, int]] = {}
     for share in _SHARES if age is not None else ():
-        young = _offsets(admin, partitions, milliseconds(max(0.0, now - share * (age or 0.0))))
+        young = offsets_at(admin, partitions, milliseconds(max(0.0, now - share * (age or 0.0))))
         aged[share] = {where: offset if offset >= 0 else ends[where] for where, offset in young.items()}
     return _Topic(
-        starts=_offsets(admin, partitions, OffsetSpec.EARLIEST),
+        starts=offsets_at(admin, partitions, OffsetSpec.EARLIEST),
         ends=ends,
         sizes=_sizes(admin, topic) if size >= 0 else {},
         age=age,
@@ -100,11 +100,6 @@ def _topic(admin: Any, topic: str, partitions: Sequence[TopicPartition], now: fl
         aged=aged,
         readable=RETENTION in values,
     )
-
-
-def _offsets(admin: Any, partitions: Sequence[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
-    offsets = admin.list_partition_offsets(dict.fromkeys(partitions, spec))
-    return {where: offsets[where].offset for where in partitions}
 
 
 def _sizes(admin: Any, topic: str) -> dict[TopicPartition, int]:

@@ -1,7 +1,7 @@
 """The topics themselves: looked at as a user would, made, checked, and cut off at the front. Everything here blocks."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -32,6 +32,8 @@ APPEND_TIME = "LogAppendTime"
 CREATE_TIME = "CreateTime"
 """The writers stamp the records: while another log is copied into a topic, and no service may use it."""
 
+_GRANTED = "authorized_operations"
+"""What this user may do with a topic; brokers may leave it open."""
 LARGEST = "max.message.bytes"
 RETENTION = "retention.ms"
 _BATCH_OVERHEAD = 512
@@ -86,10 +88,8 @@ def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
     with administrating(settings) as admin:
         there = described(admin, topics)
     _require(there, "READ")
-    missing = [topic for topic in topics if topic not in there]
-    if missing:
-        where = ", ".join(settings.bootstrap_servers)
-        raise LogError(f"{absent(missing)} at {where}")
+    if missing := [topic for topic in topics if topic not in there]:
+        raise LogError(f"{absent(missing)} at {', '.join(settings.bootstrap_servers)}")
 
 
 def require_rights(settings: KafkaSettings, topics: Sequence[str], *rights: str) -> None:
@@ -104,16 +104,13 @@ def require_rights(settings: KafkaSettings, topics: Sequence[str], *rights: str)
 
 def _require(there: Mapping[str, Any], *rights: str) -> None:
     for right in rights:
-        lacking = [
-            name for name, topic in there.items() if right not in (topic.get("authorized_operations") or [right])
-        ]
-        if lacking:
+        if lacking := [name for name, topic in there.items() if right not in (topic.get(_GRANTED) or [right])]:
             raise lacks(right, lacking)
 
 
 def lacks(right: str, topics: Sequence[str]) -> LogRefused:
     """The refusal of an operation on topics."""
-    return LogRefused(f"Kafka does not permit this user {right} of the topic {', '.join(topics)}: grant it")
+    return LogRefused(f"Kafka does not permit this user {right} of the topic {', '.join(sorted(topics))}: grant it")
 
 
 def retention(settings: KafkaSettings, topic: str) -> float | None:
@@ -136,9 +133,9 @@ def truncate(settings: KafkaSettings, topic: str, partitions: int, before: float
     """
     with administrating(settings) as admin:
         every = [TopicPartition(topic, number) for number in range(partitions)]
-        starts = _offsets(admin, every, OffsetSpec.EARLIEST)
-        ends = _offsets(admin, every, OffsetSpec.LATEST)
-        young = _offsets(admin, every, max(0, milliseconds(before)))
+        starts = offsets_at(admin, every, OffsetSpec.EARLIEST)
+        ends = offsets_at(admin, every, OffsetSpec.LATEST)
+        young = offsets_at(admin, every, max(0, milliseconds(before)))
         needs = _needs(admin, topic)
         bounds: dict[TopicPartition, int] = {}
         for where in every:
@@ -213,7 +210,7 @@ def states(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, TopicSta
         result: dict[str, TopicState] = {}
         for topic, partitions in there.items():
             every = [TopicPartition(topic, number) for number in range(partitions)]
-            starts, ends = _offsets(admin, every, OffsetSpec.EARLIEST), _offsets(admin, every, OffsetSpec.LATEST)
+            starts, ends = offsets_at(admin, every, OffsetSpec.EARLIEST), offsets_at(admin, every, OffsetSpec.LATEST)
             timestamps = _values(admin, [topic], TIMESTAMPS)[topic][TIMESTAMPS]
             result[topic] = TopicState(partitions, sum(ends[where] - starts[where] for where in every), timestamps)
     return result
@@ -244,28 +241,22 @@ def prefixes(settings: KafkaSettings, ending: str) -> list[str]:
         return [name.removesuffix(ending) for name in described(admin, None) if name.endswith(ending)]
 
 
-@contextmanager
-def _deleting(topics: Iterable[str]) -> Generator[None]:
-    try:
-        yield
-    except LogRefused as error:
-        raise lacks("DELETE", list(topics)) from error
-
-
 def empty(settings: KafkaSettings, topics: Mapping[str, TopicState]) -> None:
     """Delete all records of topics."""
-    with _deleting(topics), administrating(settings) as admin:
+    with administrating(settings) as admin:
+        _require(described(admin, list(topics)), "DELETE")
         every = [
             TopicPartition(topic, partition) for topic, state in topics.items() for partition in range(state.partitions)
         ]
-        admin.delete_records(_offsets(admin, every, OffsetSpec.LATEST))
+        admin.delete_records(offsets_at(admin, every, OffsetSpec.LATEST))
 
 
 def delete(settings: KafkaSettings, topics: Sequence[str]) -> None:
     """Delete those of the topics that are there, with all records."""
-    with _deleting(topics), administrating(settings) as admin:
-        if there := list(_partitions(admin, topics)):
-            admin.delete_topics(there)
+    with administrating(settings) as admin:
+        if there := described(admin, topics):
+            _require(there, "DELETE")
+            admin.delete_topics(list(there))
 
 
 def set_timestamps(settings: KafkaSettings, topics: Sequence[str], timestamps: str) -> None:
@@ -273,9 +264,8 @@ def set_timestamps(settings: KafkaSettings, topics: Sequence[str], timestamps: s
     if not topics:
         return
     with administrating(settings) as admin:
-        answers = admin.alter_configs([_Resource("topic", topic, {TIMESTAMPS: timestamps}) for topic in topics])
-        if refused := [topic for topic, answer in answers["topic"].items() if "AuthorizationFailed" in str(answer)]:
-            raise lacks("ALTER_CONFIGS", refused)
+        _require(described(admin, topics), "ALTER_CONFIGS")
+        admin.alter_configs([_Resource("topic", topic, {TIMESTAMPS: timestamps}) for topic in topics])
         give_up_at = time.monotonic() + KNOWN_WITHIN
         while time.monotonic() < give_up_at:
             if all(now[TIMESTAMPS] == timestamps for now in _values(admin, topics, TIMESTAMPS).values()):
@@ -350,7 +340,8 @@ def _check(admin: Any, settings: KafkaSettings, topics: Sequence[str], partition
             raise LogError(f"the topic {topic} needs the config {LARGEST}={_config(settings)[LARGEST]}")
 
 
-def _offsets(admin: Any, partitions: Sequence[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
+def offsets_at(admin: Any, partitions: Sequence[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
+    """The offset of each partition at an end, or the first one from a time (ms) on."""
     offsets = admin.list_partition_offsets(dict.fromkeys(partitions, spec))
     return {where: offsets[where].offset for where in partitions}
 
