@@ -751,7 +751,8 @@ def copy_log(
     """Copy the logs to another file, cluster or number of partitions.
 
     Stop the service first, and start it with the configuration of the copy afterwards: it continues where it was. The
-    target must be empty, and the source is only read. If it is interrupted, run it again.
+    target must be empty. The source gets a note that it was copied, and no service starts on it again. If it is
+    interrupted, run it again.
     """
     from collector.commands.log_copy.log_copy import copy_logs
 

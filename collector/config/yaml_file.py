@@ -165,7 +165,7 @@ def substitute(value: Any, name: str, environment: Mapping[str, str], path: str 
         if replacement is None:
             raise ConfigError(
                 f"{name}: {path}: the environment variable {variable} is not set; "
-                f"set it, or write ${{env:{variable}:-default}}"
+                f"set it, or, unless it is a secret, write ${{env:{variable}:-default}}"
             )
         return replacement
 

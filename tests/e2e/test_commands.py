@@ -43,7 +43,7 @@ def written(folder: Path, text: str) -> Path:
             ("model: m", "model: '${env:NOT_SET_ANYWHERE}'"),
             (
                 "evalstream.yaml: judges.main.model: the environment variable NOT_SET_ANYWHERE is not set; "
-                "set it, or write ${env:NOT_SET_ANYWHERE:-default}"
+                "set it, or, unless it is a secret, write ${env:NOT_SET_ANYWHERE:-default}"
             ),
         ),
         (
