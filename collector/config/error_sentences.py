@@ -152,7 +152,7 @@ def _remedy(detail: ErrorDetails) -> str:
         return ""
     if percent := _PERCENT.fullmatch(value):
         return f"; for {value} write {float(percent[1]) / 100:g}"
-    if (amount := _AMOUNT.fullmatch(value)) and amount[1] != value:
+    if (amount := _AMOUNT.fullmatch(value)) and amount[1].replace(",", ".") != value:
         return f"; for {value} write {amount[1].replace(',', '.')}"
     if detail["type"] == "int_parsing" and (address := _ADDRESS.fullmatch(value)):
         return f"; write host: {address[1]} and port: {address[2]}"

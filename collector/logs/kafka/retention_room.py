@@ -9,7 +9,7 @@ from kafka.protocol.consumer import OffsetSpec
 from kafka.structs import TopicPartition
 
 from collector.logs.kafka.settings import KafkaSettings, milliseconds
-from collector.logs.kafka.topics import RETENTION, administrating, committed_by, described, offsets_at, shown_values
+from collector.logs.kafka.topics import RETENTION, administrating, committed_by, described, offsets_at, readable_configs
 
 _BYTES = "retention.bytes"
 _SHARES = (0.25, 0.5, 0.75, 0.9)
@@ -83,7 +83,7 @@ def retention_rooms(
 
 
 def _topic(admin: Any, topic: str, partitions: Sequence[TopicPartition], now: float) -> _Topic:
-    values = {name: int(value) for name, value in shown_values(admin, [topic], RETENTION, _BYTES)[topic].items()}
+    values = {name: int(value) for name, value in readable_configs(admin, [topic], RETENTION, _BYTES)[topic].items()}
     age = None if values.get(RETENTION, -1) < 0 else values[RETENTION] / 1000
     size = values.get(_BYTES, -1)
     ends = offsets_at(admin, partitions, OffsetSpec.LATEST)

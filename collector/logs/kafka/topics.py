@@ -33,7 +33,7 @@ CREATE_TIME = "CreateTime"
 """The writers stamp the records: while another log is copied into a topic, and no service may use it."""
 
 _GRANTED = "authorized_operations"
-"""What this user may do with a topic; brokers may leave it open."""
+"""The key of the operations that this user has of a topic; brokers may leave it out."""
 LARGEST = "max.message.bytes"
 RETENTION = "retention.ms"
 _BATCH_OVERHEAD = 512
@@ -285,9 +285,9 @@ def _copies(replication_factor: int) -> dict[str, str]:
 
 
 def described(admin: Any, topics: Sequence[str] | None) -> dict[str, Any]:
-    """What brokers say of those of the topics that are there, by name; None for all topics that this user may see."""
-    found = admin.describe_topics(None if topics is None else list(topics))
-    return {topic["name"]: topic for topic in found if topic["error_code"] == 0}
+    """The descriptions of those of the topics that are there, by name; None for all that this user may see."""
+    answer = admin.describe_topics(None if topics is None else list(topics))
+    return {topic["name"]: topic for topic in answer if topic["error_code"] == 0}
 
 
 def _partitions(admin: Any, topics: Sequence[str]) -> dict[str, int]:
@@ -295,11 +295,11 @@ def _partitions(admin: Any, topics: Sequence[str]) -> dict[str, int]:
     return {name: len(topic["partitions"]) for name, topic in described(admin, topics).items()}
 
 
-def shown_values(admin: Any, topics: Sequence[str], *names: str) -> dict[str, dict[str, str]]:
+def readable_configs(admin: Any, topics: Sequence[str], *names: str) -> dict[str, dict[str, str]]:
     """The configs of these names by topic and name; brokers leave them out where this user may not see them."""
     resources = [_Resource("topic", topic, dict.fromkeys(names)) for topic in topics]
-    found = admin.describe_configs(resources, config_filter="all").get("topic", {})
-    return {topic: {name: str(config["value"]) for name, config in found.get(topic, {}).items()} for topic in topics}
+    answer = admin.describe_configs(resources, config_filter="all").get("topic", {})
+    return {topic: {name: str(config["value"]) for name, config in answer.get(topic, {}).items()} for topic in topics}
 
 
 def _values(admin: Any, topics: Sequence[str], *names: str) -> dict[str, dict[str, str]]:
@@ -308,7 +308,7 @@ def _values(admin: Any, topics: Sequence[str], *names: str) -> dict[str, dict[st
     Raises:
         LogRefused: a broker leaves one out.
     """
-    values = shown_values(admin, topics, *names)
+    values = readable_configs(admin, topics, *names)
     if hidden := [topic for topic in topics if not values[topic].keys() >= set(names)]:
         raise lacks("DESCRIBE_CONFIGS", hidden)
     return values
@@ -392,8 +392,8 @@ def inspect(settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str
         raise LogUnavailable(f"no Kafka broker answers at {', '.join(settings.bootstrap_servers)}")
     with administrating(settings) as admin:
         there = described(admin, topics)
-        shown = shown_values(admin, list(there), *_CONFIGS) if there else {}  # sources need not permit it
-        states = {name: _sizes(topic) | shown[name] for name, topic in there.items()}
+        values = readable_configs(admin, list(there), *_CONFIGS) if there else {}  # sources need not permit it
+        states = {name: _sizes(topic) | values[name] for name, topic in there.items()}
         committed_by(admin, groups)  # refused without READ, while what describes groups only says less
         return ClusterState(
             states, {group: _members(describe_group) for group, describe_group in admin.describe_groups(groups).items()}
