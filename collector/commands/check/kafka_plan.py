@@ -145,7 +145,9 @@ def _state(
     for topic in topics:
         configs = state.topics.get(topic)
         state_text = (
-            "does not exist yet" if configs is None else ", ".join(f"{name} {value}" for name, value in configs.items())
+            "does not exist yet; CREATE is checked"
+            if configs is None
+            else ", ".join(f"{name} {value}" for name, value in configs.items())
         )
         yield f"           {topic}: {state_text}"
     for group in groups:
