@@ -107,9 +107,14 @@ def biases(pairs: Sequence[JudgedPair], noise: float = PEOPLE_NOISE) -> BiasRepo
 def _terms(
     pairs: Sequence[JudgedPair], columns: Sequence["Column"], noise: float
 ) -> list[tuple[float, BiasTerm, "Column"]]:
-    """Each column with its effect and the chance of it without a bias, the larger one of both fits."""
-    references = [pair.reference for pair in pairs]
-    fits = _fit(pairs, _strata(references), columns, 0.0), _fit(pairs, [references], columns, noise)
+    """Each column with its effect and the chance of it without a bias, the larger one of both fits.
+
+    The first fit holds people's score fixed by the fifth it belongs to, and the score itself.
+    """
+    people = [pair.reference for pair in pairs]
+    ends = sorted({sorted(people)[len(people) * part // 5] for part in range(1, 5)})
+    strata = [[float(score >= end) for score in people] for end in ends] + [people]
+    fits = _fit(pairs, strata, columns, 0.0), _fit(pairs, [people], columns, noise)
     return [
         (_chance(own, other, _freedom(pairs, column[1])), BiasTerm(column[0], *own), column)
         for column, own, other in zip(columns, *fits, strict=True)
@@ -119,12 +124,6 @@ def _terms(
 def _chance(own: tuple[float, float], other: tuple[float, float], freedom: float) -> float:
     first, second = (as_normal(size / error, freedom) if error else 0.0 for size, error in (own, other))
     return 2.0 * (1.0 - NormalDist().cdf(min(abs(first), abs(second)) if first * second > 0.0 else 0.0))
-
-
-def _strata(scores: Sequence[float]) -> list[list[float]]:
-    """Columns that hold a score fixed: the fifth that it belongs to, and the score itself."""
-    ends = sorted({sorted(scores)[len(scores) * part // 5] for part in range(1, 5)})
-    return [[float(score >= end) for score in scores] for end in ends] + [list(scores)]
 
 
 Column = tuple[str, list[float]]

@@ -89,6 +89,7 @@ async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_l
     drawn = {f"c{n}" for n in range(PAST) if draw(SALT, f"c{n}") < 0.5}
     dry = await rejudge(world, "--dry-run")
     assert f"all  helpful  {len(drawn)}" in dry.stdout, dry.output
+    assert "  by version " in dry.stdout
     assert f"{2 * len(drawn)} evaluations to make  (about " in dry.stdout
     assert "nothing was requested" in dry.stdout
     async with world.serving() as service:

@@ -70,9 +70,8 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         counts = Counter([(candidate.monitor, candidate.evaluator) async for candidate in candidates.all()])
         outstanding = {name: of for name, of in requested.items() if of in versions and name not in known.ids}
         unknown = {name for name in versions if not known.mean_usd.get(name) and known_usd(config, name) is None}
-        for line in _summary(counts, expected, unknown, known.spent_usd, outstanding):
-            say(line)
-        for line in _notes(candidates.left_out):
+        lines = _summary(counts, versions, expected, unknown, known.spent_usd, outstanding)
+        for line in [*lines, *_notes(candidates.left_out)]:
             say(line)
         wanted = sum(counts.values())
         if options.dry_run or not (counts or outstanding):
@@ -140,6 +139,7 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
 
 def _summary(
     counts: Mapping[tuple[str, str], int],
+    versions: Mapping[str, str],
     expected: Mapping[str, float],
     unknown: Collection[str],
     spent: float,
@@ -148,12 +148,13 @@ def _summary(
     """The evaluations to make and their cost; of the `unknown` evaluators a judge has no price."""
     lines = [
         f"{monitor}  {evaluator}  {count:,}{_usd(count * expected[evaluator], evaluator in unknown)}"
+        f"  by version {versions[evaluator]}"
         for (monitor, evaluator), count in sorted(counts.items())
     ]
-    total = sum(count * expected[evaluator] for (_, evaluator), count in counts.items())
     if counts:
-        is_unknown = any(evaluator in unknown for _, evaluator in counts)
-        lines.append(f"{plural(sum(counts.values()), 'evaluation')} to make{_usd(total, is_unknown)}")
+        total = sum(count * expected[evaluator] for (_, evaluator), count in counts.items())
+        cost = _usd(total, any(evaluator in unknown for _, evaluator in counts))
+        lines.append(f"{plural(sum(counts.values()), 'evaluation')} to make{cost}")
     if outstanding:
         lines.append(f"{plural(len(outstanding), 'evaluation')} requested before and not made yet")
     if spent:
