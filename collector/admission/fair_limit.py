@@ -55,10 +55,6 @@ class FairLimit:
         self._units: dict[str, int] = {}
         self._waiting: list[tuple[str, int, asyncio.Future[None]]] = []
 
-    def units_of(self, sender: str) -> int:
-        """The units that a sender holds."""
-        return self._units.get(sender, 0)
-
     def take(self, sender: str, amount: int) -> None:
         """Take `amount` units for a sender, at once.
 

@@ -101,7 +101,7 @@ class AssembleFold:
         self._traces = guarded.place
         self._fatal_trace = guarded.fatal
         self._labels = side_logs.labels
-        self._stored = _unchanged if side_logs.comments else without_comment
+        self._comments = side_logs.comments
         self._feedback: list[Record] = []
         self._counts = _Counts()
         self._unread = UnreadTextWatch(assembler, telemetry)
@@ -224,7 +224,7 @@ class AssembleFold:
             earlier = frozenset(trace.emitted.turn_ids) if assembly.feedback and trace.emitted else frozenset[str]()
             new_turns = _find_new_turns(assembly, trace)
             for turn_id, entry in _find_new_feedback(assembly, trace) if assembly.feedback else ():
-                self._feedback.append(feedback_record(self._stored(entry)))
+                self._feedback.append(feedback_record(entry if self._comments else without_comment(entry)))
                 self._counts.late_feedback += turn_id is None or turn_id in earlier
             if self._judged_spans is not None and new_turns:
                 wanted = {turn.span_id for turn in new_turns if turn.span_id and self._router.is_wanted(turn)}
@@ -340,10 +340,6 @@ def _in_tenant(assembly: Assembly, tenant: str) -> Assembly:
         for assembled in assembly.turns
     ]
     return assembly._replace(turns=tuple(turns))
-
-
-def _unchanged(entry: FeedbackEntry) -> FeedbackEntry:
-    return entry
 
 
 def _ignore_bad(_record: StoredRecord, _error: BadInput) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, dataclass, field
 
 from collector.assemble.fold import AssembleFold, GuardedTraces, SideLogs, time_in
 from collector.assemble.open_traces import OpenTraces, TraceLimits
@@ -14,6 +15,7 @@ from collector.logs.log import Committed, StoredRecord
 from collector.telemetry.registry import Telemetry
 
 
+@dataclass(eq=False, repr=False)
 class AssembleStage:
     """Opens the folds of the spans log's partitions.
 
@@ -22,25 +24,17 @@ class AssembleStage:
     a judged turn goes into its log before the turn does, feedback in traces into the labels log, whenever it comes.
     """
 
-    def __init__(
-        self,
-        assembler: Assembler,
-        router: TurnRouter,
-        limits: TraceLimits | None = None,
-        *,
-        telemetry: Telemetry | None = None,
-        on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None,
-        guard: Guard | None = None,
-        side_logs: SideLogs | None = None,
-    ) -> None:
-        self._assembler = assembler
-        self._router = router
-        self._limits = limits or TraceLimits()
-        self._telemetry = telemetry or Telemetry()
-        self._on_bad_record = on_bad_record
-        self._guard = guard or Guard()
-        self._side_logs = side_logs or SideLogs()
-        self._ids = ConversationIdWatch(assembler, self._telemetry)
+    assembler: Assembler
+    router: TurnRouter
+    limits: TraceLimits = TraceLimits()  # noqa: RUF009 - a frozen value
+    _: KW_ONLY
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
+    guard: Guard = field(default_factory=Guard)
+    side_logs: SideLogs = SideLogs()  # noqa: RUF009 - a frozen value
+
+    def __post_init__(self) -> None:
+        self._ids = ConversationIdWatch(self.assembler, self.telemetry)
         self._folds: dict[int, AssembleFold] = {}
 
     @property
@@ -55,16 +49,16 @@ class AssembleStage:
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[AssembleFold]:
         """Open the fold of a partition; its state comes by replay."""
-        traces = await self._guard.place(f"assemble trace {partition}")
+        traces = await self.guard.place(f"assemble trace {partition}")
         fold = AssembleFold(
-            self._assembler,
-            self._router,
-            OpenTraces(self._limits, time_in(committed)),
-            telemetry=self._telemetry,
-            on_bad_record=self._on_bad_record,
-            guarded=GuardedTraces(partition, traces, self._guard.error("trace")),
+            self.assembler,
+            self.router,
+            OpenTraces(self.limits, time_in(committed)),
+            telemetry=self.telemetry,
+            on_bad_record=self.on_bad_record,
+            guarded=GuardedTraces(partition, traces, self.guard.error("trace")),
             ids=self._ids,
-            side_logs=self._side_logs,
+            side_logs=self.side_logs,
         )
         self._folds[partition] = fold
         try:

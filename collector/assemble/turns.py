@@ -251,15 +251,13 @@ class TurnBuilder:
     def _find_trace_identity(self) -> ConversationAndUser:
         """The conversation and the user that the whole trace names, if it names only one."""
         if self._trace_identity is None:
-            self._trace_identity = _find_only(
-                [self._find_certain_ids(span) for span in self._tree.spans.values() if span.attributes]
-            )
+            certain: list[ConversationAndUser] = []
+            for span in self._tree.spans.values():
+                conversation, user = self._find_ids(span) if span.attributes else _NO_IDS
+                is_certain = conversation and not self._may_be_made_up(conversation, span.scope)
+                certain.append((conversation if is_certain else None, user))
+            self._trace_identity = _find_only(certain)
         return self._trace_identity
-
-    def _find_certain_ids(self, span: Span) -> ConversationAndUser:
-        """Find the ids that a span has, without one that a library may have made up."""
-        conversation, user = self._find_ids(span)
-        return (None if conversation and self._may_be_made_up(conversation, span.scope) else conversation), user
 
 
 def _other_spans(draft: TurnDraft, span: Span) -> list[Span]:

@@ -13,7 +13,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from math import copysign
 from operator import attrgetter
@@ -126,34 +126,29 @@ class Stream(Protocol):
         ...
 
 
+@dataclass(eq=False, repr=False)
 class PartitionFeed:
     """Feeds the fold of one partition and knows what may be committed for it.
 
     The committable position is read from the fold only between two deliveries: in the middle of one its state covers
     some of the records and not others. While one is in progress the state before it stays valid: it says that the
     records in progress will be delivered again.
+
+    `start` is the offset of the oldest record, for a group that has committed nothing. Before each delivery `confirm`
+    waits until this process certainly owns the partition; None where no other can.
     """
 
-    def __init__(
-        self,
-        partition: int,
-        committed: Committed | None,
-        start: int,
-        stream: Stream,
-        timing: ConsumerTiming,
-        confirm: Confirm | None = None,
-    ) -> None:
-        """`start` is the offset of the oldest record, for a group that has committed nothing.
+    partition: int
+    committed: Committed | None
+    start: InitVar[int]
+    stream: Stream
+    timing: ConsumerTiming
+    confirm: Confirm | None = None
 
-        Before each delivery `confirm` waits until this process certainly owns the partition; None where no other can.
-        """
-        self.partition = partition
-        self._committed = committed
+    def __post_init__(self, start: int) -> None:
+        committed, timing = self.committed, self.timing
         self._offset = committed.offset if committed else start
         self._replayed = committed is None or committed.low_watermark >= committed.offset
-        self._stream = stream
-        self._timing = timing
-        self._confirm = confirm
         self._fold: Fold | None = None
         self._stateful: Fold | None = None
         """The stage's own fold, inside of those that wrap it: it is asked again and again whether it is due."""
@@ -173,7 +168,7 @@ class PartitionFeed:
         """
         async with AsyncExitStack() as stack:
             fold = await OPENING.repeat(
-                lambda: stack.enter_async_context(open_fold(self.partition, self._committed)),
+                lambda: stack.enter_async_context(open_fold(self.partition, self.committed)),
                 LogUnavailable,
                 action=f"opening partition {self.partition}",
             )
@@ -183,10 +178,10 @@ class PartitionFeed:
             try:
                 while True:
                     try:
-                        batch = await self._stream.next()
+                        batch = await self.stream.next()
                     except LogUnavailable as error:
                         batch = await self._backoff.repeat(
-                            self._stream.next, LogUnavailable, action=action, failed=error
+                            self.stream.next, LogUnavailable, action=action, failed=error
                         )
                     await self._process(fold, batch)
                     await asyncio.sleep(0)  # while there are always more records, others are to run, too
@@ -202,20 +197,20 @@ class PartitionFeed:
     @property
     def last_uncommitted(self) -> Committed | None:
         """The last result of `uncommitted` that is not committed yet. Only reads: another thread may call it."""
-        return None if self._state == self._committed else self._state
+        return None if self._state == self.committed else self._state
 
     def mark_committed(self, state: Committed) -> None:
         """The log has accepted this commit."""
-        self._committed = state
+        self.committed = state
 
     def is_due(self, now: float) -> bool:
         """Whether the fold is due and only a tick can make it advance: everything else was delivered.
 
         A record brings the time, as a tick does: within a tick's interval after one there is none.
         """
-        if self._stateful is None or not self._replayed or not self._stream.waiting or now < self.tick_until:
+        if self._stateful is None or not self._replayed or not self.stream.waiting or now < self.tick_until:
             return False
-        if now - self._delivered_time < self._timing.tick_interval:
+        if now - self._delivered_time < self.timing.tick_interval:
             return False
         due_at = self._stateful.due_at
         return due_at is not None and due_at <= now
@@ -232,8 +227,8 @@ class PartitionFeed:
             records = records[old:]
             self._replayed = batch.end_offset >= self._offset
         if records:
-            if self._confirm is not None:
-                await self._confirm()
+            if self.confirm is not None:
+                await self.confirm()
             await fold.deliver(records)
             self._delivered_time = records[-1].timestamp
             if self.tick_until:
@@ -250,7 +245,7 @@ class PartitionFeed:
         """
         ticks = [record for record in records if record.headers == TICK]
         if ticks and self._stateful is not None:
-            now, due_at = self._timing.clock(), self._stateful.due_at
+            now, due_at = self.timing.clock(), self._stateful.due_at
             behind = due_at - ticks[-1].timestamp if due_at is not None and due_at <= now else 0.0
             self.tick_until = now + min(behind, TICK_PATIENCE) if behind > 0.0 else 0.0
 

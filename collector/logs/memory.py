@@ -4,6 +4,7 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from operator import attrgetter
 
 from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
@@ -52,23 +53,23 @@ class _Partition:
         return count
 
 
+@dataclass(eq=False)
 class _MemoryStream:
     """The records of one partition from an offset on."""
 
-    def __init__(self, partition: _Partition, offset: int, limit: int) -> None:
-        self.waiting = False
-        self._partition = partition
-        self._offset = offset
-        self._limit = limit
+    partition: _Partition
+    offset: int
+    limit: int
+    waiting: bool = False
 
     async def next(self) -> Batch:
-        while self._offset >= self._partition.end:
+        while self.offset >= self.partition.end:
             self.waiting = True
-            await self._partition.appended.wait()
+            await self.partition.appended.wait()
         self.waiting = False
-        records = self._partition.slice(self._offset, self._partition.end, self._limit)
-        self._offset = records[-1].offset + 1 if records else self._partition.end
-        return Batch(records, self._offset)
+        records = self.partition.slice(self.offset, self.partition.end, self.limit)
+        self.offset = records[-1].offset + 1 if records else self.partition.end
+        return Batch(records, self.offset)
 
 
 class MemoryLog:

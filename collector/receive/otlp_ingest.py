@@ -71,22 +71,18 @@ class SenderLimits:
     ) -> None:
         tenants = [tenant for settings in receivers for tenant in settings.tenants]
         telemetry.reserve("tenant", UNNAMED, *(tenant.name for tenant in tenants))
-        self._guaranteed = guaranteed_shares(tenants)
+        self.guaranteed = guaranteed_shares(tenants)
         self.pending = FairLimit(
             max(settings.max_pending_bytes for settings in receivers),
             "pending bytes",
             floor=max(
                 2 * settings.max_body_bytes for settings in receivers
             ),  # compressed and not: one request always fits
-            guaranteed=self._guaranteed,
+            guaranteed=self.guaranteed,
             on_change=telemetry.gauge(series.RECEIVE_PENDING_BYTES).inc,
         )
         self.turns = _Turns(clock)
         self.rates = {tenant_key(tenant.name): _Bucket(tenant.rate, clock) for tenant in tenants if tenant.rate}
-
-    def places(self, settings: OtlpSettings) -> FairLimit:
-        """A new limit on the requests of one receiver."""
-        return FairLimit(settings.max_requests, "requests", guaranteed=self._guaranteed)
 
     def require_rate(self, sender: Sender) -> None:
         """Reject a tenant that has passed its rate.
@@ -191,7 +187,7 @@ class OtlpIngest:
     def __post_init__(self, done: str, limits: SenderLimits | None) -> None:
         self.stopping = False
         self._limits = limits or SenderLimits([self.settings], self.telemetry)
-        self._places = self._limits.places(self.settings)
+        self._places = FairLimit(self.settings.max_requests, "requests", guaranteed=self._limits.guaranteed)
         for signal in ("traces", "logs"):  # at 0 from the start: Prometheus sees no rise to 1 of a new series
             self.telemetry.counter(series.RECEIVE_REQUESTS, self.source, signal, done)
             self.telemetry.counter(series.RECEIVE_ITEMS, self.source, signal, "accepted")
