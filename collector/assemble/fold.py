@@ -90,18 +90,15 @@ class AssembleFold:
         ids: ConversationIdWatch,
         side_logs: SideLogs,
     ) -> None:
-        self._judged_spans = side_logs.judged_spans
+        self._side_logs = side_logs
         self._spans: list[Record] = []
         self._assembler = assembler
         self._router = router
         self._open = open_traces
         self._telemetry = telemetry
         self._on_bad_record = on_bad_record
-        self._partition = guarded.partition
+        self._guarded = guarded
         self._traces = guarded.place
-        self._fatal_trace = guarded.fatal
-        self._labels = side_logs.labels
-        self._comments = side_logs.comments
         self._feedback: list[Record] = []
         self._counts = _Counts()
         self._unread = UnreadTextWatch(assembler, telemetry)
@@ -157,14 +154,14 @@ class AssembleFold:
     async def _append(self, outgoing: list[RoutedRecord]) -> None:
         """Append turns, before them their spans, and feedback: the same twice, after a crash, is known there."""
         self._counts.flush(self._telemetry)
-        if self._feedback and self._labels is not None:
-            append = partial(append_until_durable, self._labels)
+        if self._feedback and self._side_logs.labels is not None:
+            append = partial(append_until_durable, self._side_logs.labels)
             await self._append_what_fits(append, self._feedback, DropReason.FEEDBACK_TOO_LARGE)
         if not outgoing:
             await asyncio.sleep(0)
             return
-        if self._spans and self._judged_spans is not None:
-            append = partial(append_until_durable, self._judged_spans)
+        if self._spans and self._side_logs.judged_spans is not None:
+            append = partial(append_until_durable, self._side_logs.judged_spans)
             await self._append_what_fits(append, self._spans, DropReason.SPAN_TOO_LARGE)
         await self._append_what_fits(self._router.append, outgoing, DropReason.TOO_LARGE)
 
@@ -224,9 +221,9 @@ class AssembleFold:
             earlier = frozenset(trace.emitted.turn_ids) if assembly.feedback and trace.emitted else frozenset[str]()
             new_turns = _find_new_turns(assembly, trace)
             for turn_id, entry in _find_new_feedback(assembly, trace) if assembly.feedback else ():
-                self._feedback.append(feedback_record(entry if self._comments else without_comment(entry)))
+                self._feedback.append(feedback_record(entry if self._side_logs.comments else without_comment(entry)))
                 self._counts.late_feedback += turn_id is None or turn_id in earlier
-            if self._judged_spans is not None and new_turns:
+            if self._side_logs.judged_spans is not None and new_turns:
                 wanted = {turn.span_id for turn in new_turns if turn.span_id and self._router.is_wanted(turn)}
                 pieces = [piece.value for piece in trace.pieces if piece.signal == "traces"]
                 self._spans += span_records(trace.trace_id.encode(), pieces, wanted)
@@ -240,7 +237,7 @@ class AssembleFold:
             return None
         turn = noted_turn(piece.value)
         if piece.thin:
-            return None if self._judged_spans is not None else turn
+            return None if self._side_logs.judged_spans is not None else turn
         return None if self._router.is_key_wanted(turn.conversation, tenant_in_key(trace.trace_id)) else turn
 
     def _close_noted(self, trace: OpenTrace, noted: NotedTurn) -> Sequence[RoutedRecord]:
@@ -296,13 +293,13 @@ class AssembleFold:
 
     def _leave_out(self, trace: OpenTrace, pieces: int) -> None:
         """Dead-letter the records of a trace that ends the process."""
-        logger.error("assemble: the trace of record %d is left out: %s", trace.position, self._fatal_trace)
+        logger.error("assemble: the trace of record %d is left out: %s", trace.position, self._guarded.fatal)
         for piece in trace.pieces[:pieces]:
             headers = THIN if piece.thin else (("signal", piece.signal.encode()),)
             key = trace.trace_id.encode()
             offset, number = place_of_number(piece.offset)
-            record = StoredRecord(self._partition, offset, trace.opened_at, key, piece.value, headers, number)
-            self._on_bad_record(record, self._fatal_trace)
+            record = StoredRecord(self._guarded.partition, offset, trace.opened_at, key, piece.value, headers, number)
+            self._on_bad_record(record, self._guarded.fatal)
 
 
 def time_in(committed: Committed | None) -> float:
@@ -357,17 +354,12 @@ def parse_piece(record: StoredRecord) -> TracePiece:
     if signal is None:
         raise BadInput("the record's header `signal` is neither traces, logs nor thin")
     if signal == "traces" and has_note(record.value):
-        _require_note(record)  # its receiver has read the request, so it is not checked once more
+        # Its receiver has read the request, so it is not checked once more.
+        if noted_turn(record.value).trace.encode() != record.key.partition(b"@")[0]:
+            raise BadInput("the note is about another trace")
     else:
         request_from_protobuf(record.value, signal)
     return TracePiece(signal, record.value, record.number)
-
-
-def _require_note(record: StoredRecord) -> None:
-    """Raise BadInput if a note is not valid, or about another trace."""
-    trace_id, _, _ = (record.key or b"").partition(b"@")
-    if noted_turn(record.value).trace.encode() != trace_id:
-        raise BadInput("the note is about another trace")
 
 
 _SIGNALS: dict[bytes, Signal] = {b"traces": "traces", b"logs": "logs"}

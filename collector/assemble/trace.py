@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
@@ -347,7 +348,8 @@ class Assembler:
         turns, feedback = add_feedback(turns, parsed_spans, tree) if has_feedback else (turns, ())
         turns = add_events(turns, trace.events, tree) if trace.events else turns
         if self.agent_runs:
-            turns = [*turns, *self._build_agent_runs(turns, parsed_spans, tree, losses)]
+            build = partial(self._build_turns, tree=tree, losses=losses)
+            turns = [*turns, *find_agent_runs(turns, parsed_spans, tree, build)]
         if thin:
             turns = [_unread(turn) for turn in turns]
             thinly_read = dialects_of(thin, read)
@@ -357,14 +359,6 @@ class Assembler:
             spans[UNREAD] = unread
         assembly = Assembly(tuple(turns), spans, feedback)
         return TraceAnalysis(trace, tree, tuple(parsed_spans), tuple(calls), tuple(drafts), assembly)
-
-    def _build_agent_runs(
-        self, turns: Sequence[AssembledTurn], parsed_spans: Sequence[ParsedSpan], tree: SpanTree, losses: Losses
-    ) -> list[AssembledTurn]:
-        def build(drafts: Sequence[TurnDraft], inside: Sequence[ParsedSpan]) -> Sequence[AssembledTurn]:
-            return self._build_turns(drafts, inside, tree, losses)
-
-        return find_agent_runs(turns, parsed_spans, tree, build)
 
     def _build_turns(
         self, drafts: Sequence[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree, losses: Losses

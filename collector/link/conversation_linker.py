@@ -259,23 +259,20 @@ class LinkStage:
         yield LinkFold(self.turns, self.new_linker(), self.on_bad_record)
 
 
+@dataclass(eq=False)
 class LinkFold:
     """One partition of the unlinked log. Time is that of the records."""
 
+    turns: Log
+    linker: ConversationLinker
+    on_bad_record: Callable[[StoredRecord, BadInput], None]
     due_at = None
     metadata = ""
-
-    def __init__(
-        self, turns: Log, linker: ConversationLinker, on_bad_record: Callable[[StoredRecord, BadInput], None]
-    ) -> None:
-        self._turns = turns
-        self._linker = linker
-        self._on_bad_record = on_bad_record
 
     @property
     def low_watermark(self) -> int | None:
         """The first turn of the oldest conversation that may continue."""
-        return self._linker.low_watermark
+        return self.linker.low_watermark
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Rebuild the conversations."""
@@ -286,13 +283,13 @@ class LinkFold:
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Append turns to the turns log, each with its conversation; they are durable on return. Waits for that log."""
         linked: list[Record] = []
-        for turn, conversation_id in self._conversations(records, self._on_bad_record):
+        for turn, conversation_id in self._conversations(records, self.on_bad_record):
             linked.append(turn_record(replace(turn, conversation_id=conversation_id)))
             if len(linked) >= _BATCH:
-                await append_until_durable(self._turns, linked)
+                await append_until_durable(self.turns, linked)
                 linked = []
         if linked:
-            await append_until_durable(self._turns, linked)
+            await append_until_durable(self.turns, linked)
 
     def _conversations(
         self, records: Sequence[StoredRecord], on_bad: Callable[[StoredRecord, BadInput], None]
@@ -305,7 +302,7 @@ class LinkFold:
             except BadInput as error:
                 on_bad(record, error)
                 continue
-            yield turn, self._linker.conversation_of(turn, record.offset, record.timestamp)
+            yield turn, self.linker.conversation_of(turn, record.offset, record.timestamp)
 
 
 def _ignore_bad(_record: StoredRecord, _error: BadInput) -> None:

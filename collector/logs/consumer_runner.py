@@ -199,10 +199,6 @@ class PartitionFeed:
         """The last result of `uncommitted` that is not committed yet. Only reads: another thread may call it."""
         return None if self._state == self.committed else self._state
 
-    def mark_committed(self, state: Committed) -> None:
-        """The log has accepted this commit."""
-        self.committed = state
-
     def is_due(self, now: float) -> bool:
         """Whether the fold is due and only a tick can make it advance: everything else was delivered.
 
@@ -332,7 +328,7 @@ class ConsumerRunner:
         """The log has accepted these commits."""
         for partition, state in states.items():
             if partition in self._feeds:
-                self._feeds[partition].mark_committed(state)
+                self._feeds[partition].committed = state
 
     async def _commit_forever(self) -> None:
         while True:

@@ -2,9 +2,9 @@
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 
 from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
@@ -129,14 +129,16 @@ class MemoryLog:
         Raises:
             LogError: this group consumes already.
         """
-        with self._only(group):
-            commits = self._commits.get(group, {})
-
-            async def commit(states: Mapping[int, Committed]) -> None:
-                self._commits.setdefault(group, {}).update(states)
-
-            feeds = [self._feed(partition, commits.get(partition)) for partition in range(self.partitions)]
+        if group in self._following:
+            raise LogError(f"the group {group!r} consumes the log {self.name!r} already")
+        self._following.add(group)
+        commits = self._commits.get(group, {})
+        feeds = [self._feed(partition, commits.get(partition)) for partition in range(self.partitions)]
+        try:
+            commit = partial(self.set_committed, group)
             await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
+        finally:
+            self._following.discard(group)
 
     async def committed(self, group: str) -> Mapping[int, Committed]:
         """A group's committed positions, by partition."""
@@ -172,13 +174,3 @@ class MemoryLog:
         return PartitionFeed(
             partition, committed, start, _MemoryStream(state, start, self._timing.batch_records), self._timing
         )
-
-    @contextmanager
-    def _only(self, group: str) -> Generator[None]:
-        if group in self._following:
-            raise LogError(f"the group {group!r} consumes the log {self.name!r} already")
-        self._following.add(group)
-        try:
-            yield
-        finally:
-            self._following.discard(group)
