@@ -100,10 +100,7 @@ class OtlpHttpReceiver:
             if self._ingest.stopping:
                 self._ingest.refuse()
             sender = await self._sender(request)
-            if signal in ("references", "feedback"):
-                response = await self._accept_documents(signal, request, sender)
-            else:
-                response = await self._accept(signal, request, sender)
+            response = await self._accept(signal, request, sender)
         except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged
             rejection = rejection_of(error, self._settings.retry_after) or internal_error(error)
             self._ingest.count_rejection(rejection, sender)
@@ -122,24 +119,20 @@ class OtlpHttpReceiver:
             tenant = tenant or tenant_with(subjects, self._settings.tls.tenants)
         return sender_of(request.remote, tenant, subjects)
 
-    async def _accept(self, signal: Signal, request: web.Request, sender: Sender) -> web.Response:
-        form = FORMS.get(request.content_type)
+    async def _accept(self, signal: Signal | DocumentKind, request: web.Request, sender: Sender) -> web.Response:
+        """Accept OTLP, or JSON documents that are about turns, and no traffic themselves."""
+        form = FORMS.get(request.content_type) if signal in ("traces", "logs") else "json"
         if form is None:
             raise Rejected(415, "the content type is not OTLP; use application/x-protobuf or application/json")
         limit, deadline = self._settings.max_body_bytes, self._settings.body_deadline
         with self._ingest.admit(sender) as holding:  # until it is durable: what is read is held in memory
             body = await read_body(request, holding, limit=limit, deadline=deadline)
+            if signal in ("references", "feedback"):
+                documents = await self._ingest.ingest_documents(signal, body, sender, holding)
+                return web.json_response({"accepted": documents.accepted})
             parsed = await self._ingest.ingest(body, signal, form, sender, holding)
         number = parsed.rejected
         return response_of(200, form, success(signal, rejected=number, message=parsed.error_message if number else ""))
-
-    async def _accept_documents(self, kind: DocumentKind, request: web.Request, sender: Sender) -> web.Response:
-        """Accept JSON documents that are about turns, and no traffic themselves."""
-        limit, deadline = self._settings.max_body_bytes, self._settings.body_deadline
-        with self._ingest.admit(sender) as holding:
-            body = await read_body(request, holding, limit=limit, deadline=deadline)
-            parsed = await self._ingest.ingest_documents(kind, body, sender, holding)
-        return web.json_response({"accepted": parsed.accepted})
 
 
 async def _no_metrics(_request: web.Request) -> web.Response:
