@@ -157,6 +157,7 @@ async def test_what_failed_is_made_as_part_of_its_time_and_counts_once(world: Wo
     world.judge.faults = Faults()
     async with world.serving() as service:
         done = await rejudge(world, "--what", "failed", "--max-usd", "1")
+        assert done.exit_code == 0
         assert f"made {PAST} of {PAST} ({PAST} scored)" in done.stdout, done.output
         assert value(service, "evalstream_estimator_w_total", evaluator="helpful") == 0
         await world.until_drained()
@@ -166,6 +167,15 @@ async def test_what_failed_is_made_as_part_of_its_time_and_counts_once(world: Wo
     async with world.serving():
         again = await rejudge(world, "--what", "failed", "--max-usd", "1")
     assert "there is nothing to make" in again.stdout
+
+
+async def test_what_fails_again_altogether_has_failed(world: World) -> None:
+    world.configure(**monitored(world, "helpful"))
+    world.judge.faults = BAD_REQUEST
+    await live(world)
+    async with world.serving():
+        failing = await rejudge(world, "--what", "failed", "--max-usd", "1")
+    assert (failing.exit_code, f"({PAST} failed)" in failing.stdout) == (1, True), failing.output
 
 
 async def test_what_failed_is_made_without_a_limit_where_the_price_is_unknown(world: World) -> None:

@@ -149,6 +149,8 @@ BROKERS = (
 ADDED = (
     ("receive: {kafka: {topic: x}}", "receive.kafka: must be a list; begin each item with -"),
     ("page: {port: 99999}", "page.port: must be at most 65535"),
+    ('page: {port: "99999"}', "page.port: must be at most 65535"),
+    ("log: {kind: kafka, kafka: {bootstrap_servers: [h:1], prefix: a b}}", "log.kafka.prefix: a name here has letters,"),
     ("page: {port: http}", "page.port: must be a whole number"),
     ("store_text: maybe", "store_text: must be true or false"),
     ("export: {otlp: {endpoint: collector:4318}}", "export.otlp.endpoint: has the wrong form; needed: the OTLP/HTTP endpoint, like"),

@@ -285,7 +285,8 @@ def test_the_file_outlives_the_process(tmp_path: Path) -> None:
 
 
 def test_processes_beside_each_other_have_files_of_their_own(tmp_path: Path) -> None:
-    first, second = JournalFile.open(tmp_path / "j"), JournalFile.open(tmp_path / "j")
+    prefix = tmp_path / "a folder that is not there yet" / "j"
+    first, second = JournalFile.open(prefix), JournalFile.open(prefix)
     assert first is not None
     assert second is not None
     for each, place in ((first, "first"), (second, "second")):
@@ -294,7 +295,7 @@ def test_processes_beside_each_other_have_files_of_their_own(tmp_path: Path) -> 
         slot.__enter__()
     for each in (first, second):
         each.close()
-    third = JournalFile.open(tmp_path / "j")
+    third = JournalFile.open(prefix)
     assert third is not None
     assert {unit.place for unit in third.ended_in()} == {"first", "second"}
     third.begin()
@@ -305,7 +306,8 @@ def test_processes_beside_each_other_have_files_of_their_own(tmp_path: Path) -> 
 def test_a_file_that_cannot_be_made_or_is_something_else_stops_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert JournalFile.open(tmp_path / "missing" / "j") is None
+    (tmp_path / "no folder").touch()
+    assert JournalFile.open(tmp_path / "no folder" / "j") is None
     assert "cannot be used" in caplog.text
     (tmp_path / "j-0").write_bytes(os.urandom(70_000))
     file = JournalFile.open(tmp_path / "j")
