@@ -78,7 +78,7 @@ def _reading(reading: Reading) -> dict[str, Any]:
 
 def _lines(audit: Audit) -> Iterator[str]:
     records = {content.name: content.records for content in audit.contents}
-    yield f"accepted   {plural(records['spans'], 'record')} in the spans log, also those that only pass the time{_behind(audit.readings[0])}"
+    yield f"accepted   {plural(records['spans'], 'record')} in the spans log{_behind(audit.readings[0])}"
     yield f"traces     {plural(audit.traces.seen, 'trace')}{_traces(audit.traces)}"
     yield f"assembled  {plural(audit.turns, 'turn')} in the turns log{_behind(audit.readings[-1])}"
     for balance in audit.balances:
