@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
-from types import TracebackType
 from typing import Any, Self
 from urllib import request as urllib_request
 
@@ -135,9 +134,7 @@ class HttpClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

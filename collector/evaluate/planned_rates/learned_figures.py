@@ -181,7 +181,8 @@ class LearnedFigures:
         number = len(self.strata)
         self._time = time
         self._sums = {name: [0.0] * (number if name in _SUMS[:3] else number**2) for name in _SUMS}
-        self._pairs: dict[str, float] = dict.fromkeys(_PAIRS, 0.0)
+        self.pairs: dict[str, float] = dict.fromkeys(_PAIRS, 0.0)
+        """The sums over pairs of a first and a second score."""
         self._conversations = Conversations(list[_LearnedCell], capacity=_CONVERSATIONS)
 
     def fade(self, now: float) -> None:
@@ -193,7 +194,7 @@ class LearnedFigures:
         self.scored *= factor
         self.arrivals *= factor
         self._sums = {name: [factor * value for value in values] for name, values in self._sums.items()}
-        self._pairs = {name: factor * pair for name, pair in self._pairs.items()}
+        self.pairs = {name: factor * pair for name, pair in self.pairs.items()}
 
     def learn(self, conversation: str, sampling: Sampling, score: float, audit: AuditScore | None, time: float) -> None:
         """A subject was scored at `time` (s since the epoch)."""
@@ -245,7 +246,7 @@ class LearnedFigures:
         more = (weight, weight**2, weight * first, weight * second)
         squares = (weight * first**2, weight * first * second, weight * second**2)
         for name, value in zip(_PAIRS, (*more, *squares), strict=True):
-            self._pairs[name] += value
+            self.pairs[name] += value
 
     def to_json(self) -> dict[str, Any]:
         """As JSON, in six digits. Conversations that are under way are left out, and begin again."""
@@ -256,7 +257,7 @@ class LearnedFigures:
             "time": round(self._time, 3),
             **{name: _short(number) for name, number in numbers.items()},
             "sums": {name: list(map(_short, values)) for name, values in self._sums.items()},
-            "pairs": {name: _short(pair) for name, pair in self._pairs.items()},
+            "pairs": {name: _short(pair) for name, pair in self.pairs.items()},
         }
 
     @classmethod
@@ -265,7 +266,7 @@ class LearnedFigures:
         made = cls(plain["version"], plain["strata"], plain["time"])
         made.seconds, made.scored, made.arrivals = plain["seconds"], plain["scored"], plain["arrivals"]
         made._sums = {name: list(map(float, values)) for name, values in plain["sums"].items()}
-        made._pairs = {name: float(pair) for name, pair in plain["pairs"].items()}
+        made.pairs = {name: float(pair) for name, pair in plain["pairs"].items()}
         return made
 
     @property
@@ -273,11 +274,6 @@ class LearnedFigures:
         """The sums by name, over the past's `seconds`."""
         yield from self._sums.items()
         yield "arrivals", (self.arrivals,)
-
-    @property
-    def pairs(self) -> Mapping[str, float]:
-        """The sums over pairs of a first and a second score."""
-        return self._pairs
 
 
 def _short(value: float) -> float:
