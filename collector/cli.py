@@ -707,7 +707,7 @@ def rejudge(
     monitors: Monitors = None,
     max_usd: Annotated[
         float | None,
-        Option("--max-usd", min=0, help="The most that judging this stretch may cost, earlier runs of it included."),
+        Option("--max-usd", min=0, help="The most that judging this period may cost, earlier runs of it included."),
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
@@ -721,7 +721,7 @@ def rejudge(
 
     begin, end = _parse_moment("--from", since), _parse_moment("--to", until) or datetime.now(UTC)
     if begin is None or not begin < end:
-        raise ConfigError("--from and --to: the stretch must begin before it ends")
+        raise ConfigError("--from and --to: the period must begin before it ends")
     options = _options(RejudgeOptions, locals(), stretch=Stretch(begin, end))
     _finish(rejudge_past(_load_for_traffic(config), options, show))
 

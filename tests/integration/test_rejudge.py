@@ -263,7 +263,7 @@ async def test_budgets_of_the_traffic_of_now_neither_pay_for_the_past_nor_stop_i
         (["--monitor", "al"], {}, "--monitor: unknown monitor 'al'; did you mean 'all'?"),
         (["--evaluator", "helpfull"], {}, "--evaluator: unknown evaluator 'helpfull'; did you mean 'helpful'?"),
         (["--reason", "judge_timeout"], {}, "--reason: selects failures; add --what failed"),
-        (["--to", "8d"], {}, "the stretch must begin before it ends"),
+        (["--to", "8d"], {}, "the period must begin before it ends"),
     ],
 )
 async def test_what_is_wrong_is_one_sentence(
