@@ -353,11 +353,12 @@ _SCHEMA_URL = b"\x1a"  # field 3
 
 def field_bytes(tag: bytes, content: bytes) -> bytes:
     """Write a field of protobuf that holds bytes: its tag, their number seven bits at a time, and they themselves."""
-    size = len(content)
-    while size > 0x7F:
-        tag += _BYTES[size & 0x7F | 0x80]
-        size >>= 7
-    return tag + _BYTES[size] + content
+    return tag + _write_number(len(content)) + content
+
+
+@lru_cache(_MOST_KNOWN)
+def _write_number(number: int) -> bytes:
+    return _BYTES[number & 0x7F | 0x80] + _write_number(number >> 7) if number > 0x7F else _BYTES[number]
 
 
 _BYTES = [bytes((value,)) for value in range(256)]
