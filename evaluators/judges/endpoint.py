@@ -21,10 +21,10 @@ from evaluators.asking.sight import BLIND, Sight
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeUnavailable
 from evaluators.judges.apis.chat import CHAT
-from evaluators.judges.apis.deciding import DecidingApi
+from evaluators.judges.apis.deciding import DecidingApi, DecisionReply
 from evaluators.judges.apis.decisions import DECISIONS
 from evaluators.judges.apis.writing import WritingApi, key_of
-from evaluators.judges.completions import with_estimates
+from evaluators.judges.completions import Completion, with_estimates
 from evaluators.judges.connection import Connecting, Connection, connection_problem
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
 from evaluators.results import Usage
@@ -216,25 +216,6 @@ class Prices:
         return (tokens + cached * cached_price + written * write_price) / 1e6
 
 
-class Billed(Protocol):
-    """The billed part of one response."""
-
-    @property
-    def model(self) -> str | None:
-        """The model that answered."""
-        ...
-
-    @property
-    def fingerprint(self) -> str | None:
-        """The build of that model."""
-        ...
-
-    @property
-    def usage(self) -> Usage:
-        """The billed usage."""
-        ...
-
-
 @dataclass(slots=True)
 class CostTracker:
     """The cost of one question so far, over all its requests, and the last model that answered.
@@ -252,19 +233,21 @@ class CostTracker:
     def __post_init__(self) -> None:
         self.cost_usd = self.prices.cost(self.usage)
 
-    def add(self, completion: Billed, question_tokens: int, answer_tokens: int, price_share: float = 1.0) -> None:
+    def add(
+        self, reply: Completion | DecisionReply, question_tokens: int, answer_tokens: int, price_share: float = 1.0
+    ) -> None:
         """Add a request, of which a share of the list price is paid.
 
         `question_tokens` and `answer_tokens` are estimates, for a response that does not report them.
         """
-        usage = with_estimates(completion.usage, question_tokens, answer_tokens)
+        usage = with_estimates(reply.usage, question_tokens, answer_tokens)
         if usage.estimated_calls:
             self.notices.warn_of_estimates()
-        self.usage = self.usage + usage
+        self.usage += usage
         if (cost := self.prices.cost(usage)) is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost * price_share
-        self.model = completion.model
-        self.fingerprint = completion.fingerprint
+        self.model = reply.model
+        self.fingerprint = reply.fingerprint
 
     def attach(self, error: JudgeError) -> JudgeError:
         """The error, with the bill on it."""

@@ -107,6 +107,5 @@ class Metered(JudgeWrapper):
             return None
         model, fingerprint = self._verdicts[-1] if self._verdicts else (self.model, None)
         distinct = sorted(set(self._prompts))  # the same however often and in whatever order they were asked
-        several = len(distinct) > 1
-        text = hashlib.sha256("".join(distinct).encode()).hexdigest()[:16] if several else distinct[0]
+        text = distinct[0] if len(distinct) == 1 else hashlib.sha256("".join(distinct).encode()).hexdigest()[:16]
         return JudgeStamp(model=model, fingerprint=fingerprint, prompt_hash=text)

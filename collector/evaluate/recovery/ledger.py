@@ -64,7 +64,8 @@ class Ledger:
     def __post_init__(self) -> None:
         self._ids: dict[str, int] = {}  # to an offset not above its own; both in growing order
         self._checkpoints: deque[_Checkpoint] = deque()
-        self._end = 0
+        self.end_offset = 0
+        """The end of the log some seconds ago: all that is appended from now on comes after it."""
         self._next = 0
         self._fence = Fence()
         self._claims: dict[int, str] = {}  # the owner of each epoch
@@ -89,15 +90,10 @@ class Ledger:
         checkpointed = self._checkpoints[0].evaluations if self._checkpoints else 0
         return checkpointed if self._retained_from is None else min(checkpointed, self._retained_from)
 
-    @property
-    def end_offset(self) -> int:
-        """The end of the log some seconds ago: all that is appended from now on comes after it."""
-        return self._end
-
     async def read_back(self, start: int, backoff: Backoff = RETRY) -> None:
         """Read ids and control records from an offset to the end of the log; retries while it is unavailable."""
         self._checkpoints.append(_Checkpoint(time=0.0, turns=0, evaluations=start))
-        self._end = self._next = start
+        self.end_offset = self._next = start
         self._fence = await backoff.repeat(
             lambda: fence_at(self.evaluations, self.partition, start),
             LogUnavailable,
@@ -147,7 +143,7 @@ class Ledger:
                             self._read_evaluation(record.key.decode(), record, self.on_evaluation)
                     if self.read_costs:  # of a void one, too: its judge was paid
                         self._read_cost(record)
-                self._end = record.offset
+                self.end_offset = record.offset
                 self._next = record.offset + 1
 
     def _read_evaluation(self, name: str, record: StoredRecord, on_evaluation: Callable[[str, bytes], None]) -> None:
@@ -227,7 +223,7 @@ class Ledger:
 
     def add(self, evaluation_id: str) -> None:
         """An evaluation was appended to the log."""
-        self._ids[evaluation_id] = self._end
+        self._ids[evaluation_id] = self.end_offset
 
     async def checkpoint(self, turns: int, low_watermark: int, time: float) -> None:
         """Remember, every few seconds, where the log ends now that turns below `turns` are processed; remove old ids.
@@ -239,10 +235,10 @@ class Ledger:
         if turns < self.previous_end or (self._checkpoints and time - self._checkpoints[-1].time < CHECKPOINT_INTERVAL):
             return
         try:
-            self._end = await self.evaluations.end_offset(self.partition)
+            self.end_offset = await self.evaluations.end_offset(self.partition)
         except LogUnavailable:
             return  # the checkpoint before serves for longer
-        self._checkpoints.append(_Checkpoint(time=time, turns=turns, evaluations=self._end))
+        self._checkpoints.append(_Checkpoint(time=time, turns=turns, evaluations=self.end_offset))
         while (
             len(self._checkpoints) > 1
             and self._checkpoints[1].turns <= low_watermark
