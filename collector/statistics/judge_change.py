@@ -115,7 +115,7 @@ def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden ca
     return JudgeVerdict(
         False,
         most,
-        f"{where}, scored again, show no change of the judge; a shift of up to {most:.2f} cannot be excluded.",
+        f"The judge has not changed: {where}, scored again, moved by at most {most:.2f}.",
     )
 
 

@@ -118,8 +118,8 @@ def run(folder: Path, config: Config, cases: Sequence[Mapping[str, Any]], *, mad
 
     Alerts are compared through the series ALERTS, which holds their labels without their texts.
     """
-    rules = folder / "rules.yml"
-    rules.write_text(text(prometheus(made or rules_of(config))))
+    rules, written = folder / "rules.yml", made or rules_of(config)
+    rules.write_text(text(prometheus(written)))
     tests: list[dict[str, Any]] = []
     for case in cases:
         expressions: list[dict[str, Any]] = list(case.get("values", []))
@@ -137,7 +137,13 @@ def run(folder: Path, config: Config, cases: Sequence[Mapping[str, Any]], *, mad
                 "alert_rule_test": list(case.get("texts", [])),
             }
         )
-    document = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": tests}
+    document = {
+        "rule_files": [str(rules)],
+        "evaluation_interval": "1m",
+        # else in any order, and texts would show the means of this minute or of the one before
+        "group_eval_order": [group.name for group in written.groups],
+        "tests": tests,
+    }
     path = folder / "tests.yml"
     path.write_text(yaml.safe_dump(document, width=1_000_000))
     command = [tool("promtool"), "test", "rules", str(path)]

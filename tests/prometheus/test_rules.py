@@ -177,14 +177,23 @@ def test_one_step_is_one_fall_and_its_level_is_the_one_after_it(tmp_path: Path):
     values = [told, level, *life_in_rules(path, 3)]
     summary = "helpful of chatbot: the mean score has dropped below its target of 0.77, from 0.899 to 0.2"
     description = (
-        "The mean fell at 1970-01-01 01:01:00 +0000 UTC, from 0.899 to 0.2. Over the last hour the mean of helpful "
-        "(chatbot) is 0.675 ± 0.013, from 3630 effective conversations (some may be from before the fall); its target "
-        "is 0.77. The alert ends when the mean is surely more than half-way back to its target, and within 0.1 of it. "
-        "More than 3.5 standard errors beyond the target: the mean of 15m (0.211), 1h (0.675), 6h (0.732), 24h "
-        "(0.732). No part of the traffic is known to explain it."
+        "The mean fell at 1970-01-01 01:01:00 +0000 UTC, from 0.899 to 0.2. No part of the traffic is known to explain it. "
+        "The mean of helpful (chatbot) over the last hour, which may have scores from before the fall, is 0.675 ± 0.013, "
+        "from 3630 effective conversations; its target is 0.77. More than 3.5 standard errors beyond the target: the mean "
+        "of 15m (0.211), 1h (0.675), 6h (0.732), 24h (0.732). The alert ends when the mean is for sure more than half-way "
+        "back to its target, and within 0.1 of it."
     )
+    run(
+        tmp_path,
+        configured(),
+        [{"inputs": in_full(120, stream), "values": values, "texts": [page(80, 1, summary, description)]}],
+    )
+
+
+def page(minute: int, fall: int, summary: str, description: str) -> dict[str, object]:
+    """The page of a fall with its texts, as promtool expects it."""
     expected = {
-        "exp_labels": {**SERIES, "alertname": "EvalstreamScoreDropped", "severity": "page", "fall": "1"},
+        "exp_labels": {**SERIES, "alertname": "EvalstreamScoreDropped", "severity": "page", "fall": str(fall)},
         "exp_annotations": {
             "summary": summary,
             "description": description,
@@ -192,8 +201,47 @@ def test_one_step_is_one_fall_and_its_level_is_the_one_after_it(tmp_path: Path):
         },
     }
     expected["exp_labels"].pop("segment", None)
-    told_so = {"eval_time": "80m", "alertname": "EvalstreamScoreDropped", "exp_alerts": [expected]}
-    run(tmp_path, configured(), [{"inputs": in_full(120, stream), "values": values, "texts": [told_so]}])
+    return {"eval_time": f"{minute}m", "alertname": "EvalstreamScoreDropped", "exp_alerts": [expected]}
+
+
+FOUND = "The drop detector found it, which adds up evidence over time"
+
+
+def _told(minute: int, fall: int, since: str, levels: str, mean: str, windows: str) -> dict[str, object]:
+    description = (
+        f"{since}{levels}{'. ' if since else ''}No part of the traffic is known to explain it. The mean of helpful "
+        f"(chatbot) over the last hour, which may have scores from before the fall, is {mean} effective conversations; "
+        f"its target is 0.77. {windows}. The alert ends when the mean is for sure more than half-way back to its target, "
+        "and within 0.1 of it."
+    )
+    return page(
+        minute, fall, f"helpful of chatbot: the mean score has dropped below its target of 0.77{levels}", description
+    )
+
+
+def test_a_page_of_a_second_fall_says_nothing_of_the_first(tmp_path: Path):
+    """It told the time and the level of the first fall, as a window showed the second before the detector did."""
+    levels = ((60, 0.9), (75, 0.3), (110, 0.9), (160, 0.72))
+    stream = Stream(per_minute=60, mean=lambda now: next(m for end, m in levels if now < end), seed=3).run(145)
+    path = by_plain_reference(configured(), stream)
+    evidence_at = first_fall(path, 110, number=2)
+    assert evidence_at == 134
+    first, second = "The mean fell at 1970-01-01 01:01:00 +0000 UTC", "The mean fell at 1970-01-01 01:52:00 +0000 UTC"
+    windows = "More than 3.5 standard errors beyond the target: the mean of 15m"
+    texts = [
+        _told(63, 1, first, ", from 0.891 to 0.335 so far", "0.871 ± 0.00785, from 3604", FOUND),
+        _told(evidence_at - 3, 2, "", "", "0.8 ± 0.0102, from 3620", f"{windows} (0.726)"),
+        _told(
+            evidence_at + LATE,
+            2,
+            second,
+            ", from 0.812 to 0.725 so far",
+            "0.825 ± 0.0103, from 3609",
+            f"{windows} (0.706)",
+        ),
+        _told(144, 2, second, ", from 0.812 to 0.719", "0.804 ± 0.0103, from 3610", f"{windows} (0.723)"),
+    ]
+    run(tmp_path, configured(), [{"inputs": in_full(145, stream), "texts": texts}])
 
 
 def test_alerts_of_a_version_that_is_replaced_end(tmp_path: Path):
@@ -411,6 +459,15 @@ def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Pa
     counts = [count for _, count, _ in sampled.totals]
     population = [*traffic(counts, [9 * count for count in counts])]
     wrong = Stream(1.0, weight=20.0, seed=4).run(400)
+    hung = Stream(1.0, weight=10.0, seed=4).run(250)
+    hung.totals, hung.evidence = hung.totals + hung.totals[-1:] * 150, hung.evidence + hung.evidence[-1:] * 150
+    coming, served = counts, [count for _, count, _ in hung.totals]
+    of = {"monitor": "chatbot", "evaluator": "helpful"}
+    waiting = [
+        series("evalstream_evaluations_due_total", [10.0 * count for count in coming], **of, origin="matched"),
+        series("evalstream_evaluations_ended_total", [9.0 * count for count in coming], **of, outcome="sampled_out"),
+        series("evalstream_evaluations_ended_total", served, **of, outcome="scored"),
+    ]
     inconsistent = {"alertname": "EvalstreamWeightsInconsistent", "severity": "warning"}
     cases = [
         {
@@ -420,6 +477,10 @@ def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Pa
         {
             "inputs": [*estimator(wrong), *population],
             "alerts": [firing(399, "EvalstreamWeightsInconsistent", inconsistent)],
+        },
+        {  # the judge hangs from minute 250 on: what waits for it has no weight yet
+            "inputs": [*estimator(hung), *traffic(coming, [9 * count for count in coming]), *waiting],
+            "alerts": [firing(minute, "EvalstreamWeightsInconsistent") for minute in (249, 300, 350, 399)],
         },
     ]
     run(tmp_path, configured(sample=0.1), cases)

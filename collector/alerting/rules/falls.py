@@ -43,7 +43,7 @@ JUDGE_CHANGED, JUDGE_UNCHANGED = (
         ("changed", "The judge has changed: the same cases, scored again, moved by {}. "),
         (
             "unchanged",
-            "The same cases, scored again, show no change of the judge; a shift of up to {} cannot be excluded. ",
+            "The judge has not changed: the same cases, scored again, moved by at most {}. ",
         ),
     )
 )
@@ -138,20 +138,27 @@ def _miss(target: Target, mean: float, n: float) -> str:
 def _dropped(target: Target, alerts: AlertSettings, states: States, expr: str) -> AlertingRule:
     """One alert for each fall: `fall` counts those of an incident, so that a further one notifies again."""
     compared, sign = ("<", "-") if target.lower_is_better else (">", "+")
+    # A window may show the next fall before the detector does: until then its states are those of the last one.
+    falls, incident, settled = (
+        f"last_over_time({name}[{states.memory}])"
+        for name in (series.DROP_FALLS, series.DROP_INCIDENT, series.DROP_SETTLED)
+    )
+    of_this = f"and {falls} > 0"
+    open_yet = f"> 0 unless ({settled} > 0 and {incident} == {falls})"
     better = f"{compared} ({series.DROP_LEVEL} {sign} {_UNLIKE:g})"  # a mean that was low from the start fell from none
     known = {
         word: Fact(name, states.by, within=states.memory, is_time=word == "since", only=only, phrase=phrase)
         for word, name, only, phrase in (
-            ("since", series.DROP_SINCE, "", f"The mean {'rose' if target.lower_is_better else 'fell'} at {{}}"),
-            ("before", series.DROP_BEFORE, better, ", from {}"),
-            ("level", series.DROP_LEVEL, "", " to {}"),
-            ("sofar", series.DROP_SETTLED, "== 0", " so far"),
-            ("stop", series.DROP_SINCE, "", ". "),
+            ("since", series.DROP_SINCE, of_this, f"The mean {'rose' if target.lower_is_better else 'fell'} at {{}}"),
+            ("before", series.DROP_BEFORE, f"{better} {of_this}", ", from {}"),
+            ("level", series.DROP_LEVEL, of_this, " to {}"),
+            ("sofar", series.DROP_FALLS, open_yet, " so far"),
+            ("stop", series.DROP_SINCE, of_this, ". "),
         )
     }
     ends = (
-        "The alert ends when the mean is surely more than half-way back to its target, "
-        f"and within {LARGEST_MARGIN:g} of it. "
+        " The alert ends when the mean is for sure more than half-way back to its target, "
+        f"and within {LARGEST_MARGIN:g} of it."
     )
     rule = _alert(DROPPED, target, alerts, states, expr, also="{before}{level}{sofar}", ends=ends)
     return replace(rule, severity="page", facts={**rule.facts, **known})
@@ -181,10 +188,10 @@ def _alert(
         summary=f"{{label:evaluator}} of {{label:monitor}}: {target.measure} {verb} {side} its target of "
         f"{target.mean:g}{also}",
         description=(
-            f"{begin}Over the last hour the mean of {{label:evaluator}} ({{label:monitor}}) is {{mean}} ± {{error}}, "
-            f"from {{n}} effective conversations{' (some may be from before the fall)' * bool(also)}; its target is "
-            f"{target.mean:g}. {ends}{{windows}}. {{lowest}}{{highest}}"
-            "{clipped}{doubt}{changed}{unchanged}{causes}."
+            f"{begin}{{causes}}. {{changed}}{{unchanged}}The mean of {{label:evaluator}} ({{label:monitor}}) over the "
+            f"last hour{', which may have scores from before the fall,' * bool(also)} is {{mean}} ± {{error}}, from "
+            f"{{n}} effective conversations; its target is {target.mean:g}. {{lowest}}{{highest}}{{clipped}}{{doubt}}"
+            f"{{windows}}.{ends}"
         ),
         facts={
             word: Fact(record, by, hour)
@@ -212,7 +219,7 @@ def _windows(least: float, by: tuple[str, ...]) -> Fact:
             label="window",
             form='printf "%.3g"',
             intro=f"More than {least:g} standard errors beyond the target: the mean of ",
-            otherwise="No window shows it by itself",
+            otherwise="The drop detector found it, which adds up evidence over time",
             elsewhere="The dashboard shows the windows",
         ),
     )

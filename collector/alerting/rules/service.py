@@ -34,6 +34,8 @@ REFUSED, OUTRUN = "EvalstreamConfigurationRefused", "EvalstreamConfigurationBehi
 _RETENTION_USED = 0.5
 """Share of a log's retention that what a consumer needs may have reached: half of it is left to act."""
 _SHIFT_ERRORS = 4.0
+_WAITING = 0.05
+"""Share of evaluations that may wait while the weights are held against the traffic."""
 _ENOUGH = 20
 """Subjects that a share needs before it alerts."""
 LOST_REASONS = "|".join(LOSSES)
@@ -115,7 +117,11 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
     checks = [
         _check(scope, targets, window) for scope in _POPULATIONS if any(target.scope == scope for target in targets)
     ]
-    yield RecordingRule(series.WEIGHT_CHECK, " or ".join(checks))
+    # what waits for its judge has no weight yet; each process knows its own, so no restart leaves any
+    due, ended = metrics.EVALUATIONS_DUE.name, metrics.EVALUATIONS_ENDED.name
+    waiting = f"sum by (evaluator, monitor) ({due}) - sum by (evaluator, monitor) ({ended})"
+    many = f"{waiting} > {_WAITING:g} * {_SUBJECTS % (metrics.EVALUATIONS.name, '', window)}"
+    yield RecordingRule(series.WEIGHT_CHECK, f"({' or '.join(checks)}) unless {many}")
     yield AlertingRule(
         name=WEIGHTS,
         board="trust",
@@ -126,7 +132,7 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
         description=(
             "Over six hours the weights of {label:evaluator} ({label:monitor}) add up to {check} times the traffic "
             "that they represent, from {n} effective conversations; the limit is "
-            f"{alerts.weight_tolerance:g} more or less than one. Sampling or its record is wrong, and so are the means."
+            f"{alerts.weight_tolerance:g} more or less than one. If `sample` did not change, the means are wrong."
         ),
         facts={
             "check": Fact(series.WEIGHT_CHECK, ("evaluator", "monitor")),

@@ -75,10 +75,9 @@ class Notifier:
         current = {instance.key: instance for instance in active}
         for key in [each for each in self._firing if each not in current]:
             self._ended[key] = ended = self._firing.pop(key)
-            if why := why_over(ended.alert):
-                annotations = ended.alert.annotations
-                text = f"{annotations.get('description', '')} {why}".lstrip()
-                ended.alert = replace(ended.alert, annotations={**annotations, "description": text})
+            why, annotations = why_over(ended.alert) or "It has ended.", ended.alert.annotations
+            text = f"{why} {annotations.get('description', '')}".rstrip()
+            ended.alert = replace(ended.alert, annotations={**annotations, "description": text})
         for key, alert in current.items():
             known = self._firing.setdefault(key, _TrackedAlert(alert, now))
             known.alert = alert

@@ -7,12 +7,14 @@ error (`sample: auto`) are decided with them: the lower one counts.
 # Why not one shared counter: it would need a store and a round trip per evaluation, and a replica that is cut off from
 # it would have to stop or overspend. Parts by partition need no communication at all.
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from collector.evaluate.budget.rates import FULL_RATES, RateReduction, Rates
 from collector.evaluate.budget.windows import (
+    CATCH_UP,
     DAY,
     EARLY,
     FIRST_FACTOR,
@@ -28,6 +30,8 @@ from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.planned_rates.rate_planner import PLANNED_STEP, RatePlanner
 from evaluators.evaluation import Result
 from evaluators.results import Evaluation
+
+_CAUGHT_UP = 1.0  # seconds by which a partition may be behind without a backlog
 
 ALL_MONITORS = ""
 """The name of the budget of all monitors."""
@@ -64,6 +68,8 @@ class PartitionBudget:
         """Whether it has a rate that was decided; the first is of its first record."""
         self.started = False
         """Whether its traffic is known: without it a rate holds for a moment, or until little is spent."""
+        self._read_since, self._read_until = math.inf, 0.0
+        self._catch_up = CATCH_UP
 
     def demand(self, monitor: str, evaluator: str) -> Demand:
         """The demand for an evaluator of a monitor."""
@@ -101,13 +107,29 @@ class PartitionBudget:
         """Whether something has come since the last decision."""
         return any(demand.units for demand in self.demands.values())
 
+    def read(self, time: float) -> None:
+        """A record is read that the log took at `time` (s)."""
+        self._read_since, self._read_until = min(self._read_since, time), time
+
+    def span(self, now: float) -> float:
+        """Seconds since the last decision. Where a backlog is read: those in which its records came, within limits.
+
+        By the clock alone, the turns of a stop of 20 seconds would look like a rush of three times the traffic.
+        """
+        elapsed = now - self.decided_at
+        return elapsed + min(max(0.0, self._read_until - self._read_since - elapsed), self._catch_up)
+
     def end_step(self, now: float, *, known: bool) -> None:
         """A rate is decided: estimate the traffic. `known` if that needs none."""
+        span = self.span(now)
         for demand in self.demands.values():
             if self.started:
-                demand.update(now - self.decided_at)
+                demand.update(span)
             elif demand.units:
-                demand.update(max(now - self.decided_at, FIRST_STEP))
+                demand.update(max(span, FIRST_STEP))
+        behind = span - (now - self.decided_at)
+        self._catch_up = CATCH_UP if behind < _CAUGHT_UP else self._catch_up - behind
+        self._read_since = math.inf
         self.started = self.started or known or self._is_known
         self.decided_at, self.began = now, True
 
@@ -209,9 +231,10 @@ class BudgetController:
         if assignment.asks_judge and self._limited(monitor.name):
             self._by_partition[partition].demand(monitor.name, assignment.evaluator.name).add(units)
 
-    def is_decision_due(self, partition: int, now: float) -> bool:
-        """Whether it is time to decide on a partition's rates."""
+    def is_decision_due(self, partition: int, now: float, time: float | None = None) -> bool:
+        """Whether it is time to decide on a partition's rates, before a record that the log took at `time`."""
         partition_budget = self._by_partition[partition]
+        partition_budget.read(now if time is None else time)
         elapsed = now - partition_budget.decided_at
         if self._budgets and not partition_budget.started:
             step = FIRST_STEP if partition_budget.has_waiting else STEP
@@ -228,7 +251,7 @@ class BudgetController:
         if not partition_budget.started:
             return False
         return self._fallback_is_due(now) or any(
-            demand.has_jumped(elapsed) for demand in partition_budget.demands.values()
+            demand.has_jumped(partition_budget.span(now)) for demand in partition_budget.demands.values()
         )
 
     def _fallback_is_due(self, now: float) -> bool:

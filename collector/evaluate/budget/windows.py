@@ -31,6 +31,9 @@ FLOOR = 0.002
 """The lowest factor: 1 / probability is the weight of what is judged, and few heavy ones make a mean worthless."""
 EARLY = 10.0
 """Seconds after which a rate may be decided again if traffic has jumped."""
+CATCH_UP = 600.0
+"""Seconds of a backlog, at most, whose turns are taken for the traffic of their time: they are paid from what was saved
+meanwhile. More of it counts as a jump, so that reading days of it does not reach the hard cap."""
 _JUMP = 3.0  # standard deviations
 _DECAY = 0.8  # of the estimate of the traffic, per minute
 _HORIZON = {HOUR: HOUR, DAY: 6 * HOUR}

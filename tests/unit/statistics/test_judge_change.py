@@ -50,7 +50,7 @@ def sentence(runs: list[GoldenRun], since: float) -> str | None:
 
 def test_the_sentence() -> None:
     runs = [run(0.0, np.full(60, 0.8)), run(60.0, np.full(60, 0.8)), run(120.0, np.full(60, 0.5))]
-    same = "60 golden cases at 00:01 UTC, scored again, show no change of the judge; a shift of up to 0.00 cannot be excluded."
+    same = "The judge has not changed: 60 golden cases at 00:01 UTC, scored again, moved by at most 0.00."
     assert sentence(runs[:2], 30.0) == same
     changed = "The judge has changed: 60 golden cases at 00:02 UTC, scored again, moved by -0.30 ± 0.00."
     assert sentence(runs, 90.0) == changed

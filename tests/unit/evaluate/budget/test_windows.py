@@ -121,6 +121,38 @@ def test_a_rate_is_decided_again_before_its_minute_is_over_where_traffic_jumps()
     assert not come(80, 30 * 60.0), "no news"
 
 
+def _after_a_stop(seconds: float) -> tuple[float, float]:
+    """The factor before a stop of an owner whose traffic is 2 a second, and ten seconds after it, the backlog read."""
+    watched = monitor(usd_per_hour=30.0)
+    budget = BudgetController(Plan((watched,)), 1)
+    budget.add_partition(0, 0.0, None, ())
+    rates = Rates()
+    for second in range(1, 1800):
+        budget.add_demand(0, watched, ASSIGNMENT, 2.0)
+        if budget.is_decision_due(0, float(second), float(second)):
+            rates, _ = budget.decide_rates(0, float(second))
+    before, since = budget.factor("m"), 1800.0 + seconds
+    assert 0.3 < before < 0.9
+    again = BudgetController(Plan((watched,)), 1)
+    again.add_partition(0, since, budget.saved(0), (), rates)
+    for tenth in range(1, 101):
+        now = since + tenth / 10
+        for _ in range(10):
+            again.add_demand(0, watched, ASSIGNMENT, 2.0 * (seconds + 10.0) / 1000)
+        if again.is_decision_due(0, now, min(now, 1800.0 + (seconds + 10.0) * tenth / 100)):
+            again.decide_rates(0, now)
+    return before, again.factor("m")
+
+
+def test_what_came_during_a_stop_is_not_taken_for_a_rush() -> None:
+    """A reload of 20 seconds cut the rate to a third, and a minute without a judge to a tenth, for many minutes."""
+    for seconds in (20.0, 100.0, 500.0):
+        before, after = _after_a_stop(seconds)
+        assert after == pytest.approx(before, rel=0.2), seconds
+    before, after = _after_a_stop(36_000.0)
+    assert after < before / 20, "ten hours at once would reach the hard cap"
+
+
 def test_what_a_day_saves_is_spent_in_six_hours_and_its_debt_is_repaid_in_three() -> None:
     window = BudgetWindow(DAY, 86.4, 0.0, brake=1.1)
     window.accrue(6 * HOUR)
