@@ -222,9 +222,8 @@ class PartitionProcessor:
 
     async def _process(self, record: StoredRecord) -> None:
         await self.jobs.wait_for_oldest(record.offset, self.limits.pending_records)
-        budget, now = self.budget, self.clock()
-        if budget is not None and budget.is_decision_due(self._partition, now, record.timestamp):
-            await self._set_rates(budget, now, record.offset)
+        if self.budget and self.budget.is_decision_due(self._partition, now := self.clock(), record.timestamp):
+            await self._set_rates(self.budget, now, record.offset)
         if jobs := await self.state.apply(record):
             await self._submit(jobs)
         self._retain(record.offset)

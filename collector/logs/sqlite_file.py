@@ -37,7 +37,11 @@ GATHER = 0.005
 NO_ROOM = 1 << 20
 """Free bytes below which a file that cannot be opened may be one that there is no room for."""
 
-_FULL = "; free some room: until then senders get 503, and nothing that was accepted is lost"
+_ASK = "; {}: until then senders get 503, and nothing that was accepted is lost"
+_REMEDIES = {
+    sqlite3.SQLITE_FULL: _ASK.format("free some room"),
+    sqlite3.SQLITE_READONLY: _ASK.format("make it writable"),
+}
 
 _WRONG_PATH = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 """SQLite's codes for a file that will not open however long one waits."""
@@ -434,7 +438,7 @@ def _translated(path: Path | None = None) -> Generator[None]:
         yield
     except sqlite3.OperationalError as error:
         where = f"{path}: " if path else ""
-        is_full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
-        raise LogUnavailable(f"{where}{error}{_FULL * is_full}") from error
+        remedy = _REMEDIES.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "")
+        raise LogUnavailable(f"{where}{error}{remedy}") from error
     except sqlite3.DatabaseError as error:
         raise LogError(str(error)) from error

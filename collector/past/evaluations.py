@@ -66,7 +66,7 @@ class SelectedEvaluations:
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """A point in time: ISO 8601, UTC unless it says otherwise; how long ago, like 24h or 7d; or `now`.
+    """A point in time: ISO 8601, UTC unless it says otherwise; as alerts print it; how long ago, like 24h; or `now`.
 
     Raises:
         ValueError: it is neither.
@@ -76,7 +76,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
     try:
         ago = seconds(text)
     except ValueError:
-        point = datetime.fromisoformat(text)
+        point = datetime.fromisoformat(text.removesuffix(" UTC").removesuffix(" +0000"))
         return point.replace(tzinfo=UTC) if point.tzinfo is None else point
     return now - timedelta(seconds=float(str(ago)))
 

@@ -26,6 +26,7 @@ from collector.logs.log import TICK, Record
 from collector.records.json import turn_to_json
 from collector.records.shared_records import share_records
 from collector.service.app import Running, running
+from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
 
 TURNS = 12
@@ -126,6 +127,16 @@ async def world(tmp_path: Path) -> World:
     world = World(tmp_path)
     await world.judge()
     return world
+
+
+async def test_of_empty_logs_it_does_not_say_that_they_add_up(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    async with open_logs(world.config.settings.log):
+        pass
+    result = await world.audit()
+    assert result.exit_code == 0
+    assert "These logs are empty." in result.output
+    assert "It adds up" not in result.output
 
 
 async def test_it_adds_up(world: World) -> None:

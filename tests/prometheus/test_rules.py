@@ -180,8 +180,8 @@ def test_one_step_is_one_fall_and_its_level_is_the_one_after_it(tmp_path: Path):
         "The mean fell at 1970-01-01 01:01:00 +0000 UTC, from 0.899 to 0.2. No part of the traffic is known to explain it. "
         "The mean of helpful (chatbot) over the last hour, which may have scores from before the fall, is 0.675 ± 0.013, "
         "from 3630 effective conversations; its target is 0.77. More than 3.5 standard errors beyond the target: the mean "
-        "of 15m (0.211), 1h (0.675), 6h (0.732), 24h (0.732). The alert ends when the mean is for sure more than half-way "
-        "back to its target, and within 0.1 of it."
+        "of 15m (0.211), 1h (0.675), 6h (0.732), 24h (0.732). The alert ends once the mean is surely more than half-way "
+        "back and within 0.1 of its target."
     )
     run(
         tmp_path,
@@ -211,8 +211,8 @@ def _told(minute: int, fall: int, since: str, levels: str, mean: str, windows: s
     description = (
         f"{since}{levels}{'. ' if since else ''}No part of the traffic is known to explain it. The mean of helpful "
         f"(chatbot) over the last hour, which may have scores from before the fall, is {mean} effective conversations; "
-        f"its target is 0.77. {windows}. The alert ends when the mean is for sure more than half-way back to its target, "
-        "and within 0.1 of it."
+        f"its target is 0.77. {windows}. The alert ends once the mean is surely more than half-way back and "
+        "within 0.1 of its target."
     )
     return page(
         minute, fall, f"helpful of chatbot: the mean score has dropped below its target of 0.77{levels}", description

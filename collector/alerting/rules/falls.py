@@ -120,7 +120,7 @@ def fall_rules(
     fall = states.now(series.SCORE_FALL)
     yield from by_proof(target, [_dropped(target, alerts, states, f'count_values by ({grouped}) ("fall", {fall})')])
     warning = f"{beyond} > {alerts.warn_standard_errors:g} unless on ({grouped}) {fall}"
-    yield from by_proof(target, [_below(target, alerts, states, warning)])
+    yield from by_proof(target, [_alert(BELOW, target, alerts, states, warning)])
 
 
 def _miss(target: Target, mean: float, n: float) -> str:
@@ -139,12 +139,9 @@ def _dropped(target: Target, alerts: AlertSettings, states: States, expr: str) -
     """One alert for each fall: `fall` counts those of an incident, so that a further one notifies again."""
     compared, sign = ("<", "-") if target.lower_is_better else (">", "+")
     # A window may show the next fall before the detector does: until then its states are those of the last one.
-    falls, incident, settled = (
-        f"last_over_time({name}[{states.memory}])"
-        for name in (series.DROP_FALLS, series.DROP_INCIDENT, series.DROP_SETTLED)
-    )
+    falls, incident = states.recent(series.DROP_FALLS), states.recent(series.DROP_INCIDENT)
     of_this = f"and {falls} > 0"
-    open_yet = f"> 0 unless ({settled} > 0 and {incident} == {falls})"
+    open_yet = f"> 0 unless ({states.recent(series.DROP_SETTLED)} > 0 and {incident} == {falls})"
     better = f"{compared} ({series.DROP_LEVEL} {sign} {_UNLIKE:g})"  # a mean that was low from the start fell from none
     known = {
         word: Fact(name, states.by, within=states.memory, is_time=word == "since", only=only, phrase=phrase)
@@ -157,16 +154,10 @@ def _dropped(target: Target, alerts: AlertSettings, states: States, expr: str) -
         )
     }
     ends = (
-        " The alert ends when the mean is for sure more than half-way back to its target, "
-        f"and within {LARGEST_MARGIN:g} of it."
+        f" The alert ends once the mean is surely more than half-way back and within {LARGEST_MARGIN:g} of its target."
     )
     rule = _alert(DROPPED, target, alerts, states, expr, also="{before}{level}{sofar}", ends=ends)
     return replace(rule, severity="page", facts={**rule.facts, **known})
-
-
-def _below(target: Target, alerts: AlertSettings, states: States, expr: str) -> AlertingRule:
-    """The mean of a window is beyond its target by so many standard errors that it warns."""
-    return _alert(BELOW, target, alerts, states, expr)
 
 
 def _alert(

@@ -34,6 +34,7 @@ REFUSED, OUTRUN = "EvalstreamConfigurationRefused", "EvalstreamConfigurationBehi
 _RETENTION_USED = 0.5
 """Share of a log's retention that what a consumer needs may have reached: half of it is left to act."""
 _SHIFT_ERRORS = 4.0
+_DUE, _ENDED = metrics.EVALUATIONS_DUE.name, metrics.EVALUATIONS_ENDED.name
 _WAITING = 0.05
 """Share of evaluations that may wait while the weights are held against the traffic."""
 _ENOUGH = 20
@@ -118,9 +119,8 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
         _check(scope, targets, window) for scope in _POPULATIONS if any(target.scope == scope for target in targets)
     ]
     # what waits for its judge has no weight yet; each process knows its own, so no restart leaves any
-    due, ended = metrics.EVALUATIONS_DUE.name, metrics.EVALUATIONS_ENDED.name
-    waiting = f"sum by (evaluator, monitor) ({due}) - sum by (evaluator, monitor) ({ended})"
-    many = f"{waiting} > {_WAITING:g} * {_SUBJECTS % (metrics.EVALUATIONS.name, '', window)}"
+    due, ended = (f"sum by (evaluator, monitor) ({name})" for name in (_DUE, _ENDED))
+    many = f"{due} - {ended} > {_WAITING:g} * {_SUBJECTS % (metrics.EVALUATIONS.name, '', window)}"
     yield RecordingRule(series.WEIGHT_CHECK, f"({' or '.join(checks)}) unless {many}")
     yield AlertingRule(
         name=WEIGHTS,

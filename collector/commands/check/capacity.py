@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from collector.config.configured import Config, judges_of
-from collector.config.settings import JudgeSettings, TrafficSettings
+from collector.config.settings import BudgetSettings, JudgeSettings, TrafficSettings
 from collector.telemetry.compilation import is_compiled
 from collector.wording import plural
 
@@ -283,8 +283,11 @@ def capacity_lines(config: Config) -> Iterator[str]:
         yield "           in pure Python, as it is installed here; compiled, as in the image, it takes fewer"
     if _wanted_share(config) < 1.0:
         yield "           as of model calls in one request each; other traces take what they take with keep: all"
+    log, written = config.settings.log, needed.broker_in_mb_per_second
     yield (
-        f"           Kafka: {plural(needed.partitions, 'partition')}, {_number(needed.broker_in_mb_per_second)} MB/s "
+        f"           SQLite: up to {_number(written * log.retention / 1000.0)} GB on disk within log.retention"
+        if log.kind == "sqlite"
+        else f"           Kafka: {plural(needed.partitions, 'partition')}, {_number(written)} MB/s "
         f"in and {_number(needed.broker_out_mb_per_second)} MB/s out, before compression and replicas"
     )
     for judge in needed.judges:
@@ -328,6 +331,9 @@ def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
             )
     elif sum(stage.cores for stage in needed.stages) > 1.0:
         yield "this exceeds one process, and SQLite is for one machine: write log: {kind: kafka, ...}"
+    for name, monitor in settings.monitors.items():
+        if (hourly := monitor.alerts.turns_per_hour or math.inf) < 1800.0 * needed.turns_per_second:
+            yield f"monitors.{name} counts {_number(hourly / 3600.0)} turns/s, as its alerts.turns_per_hour says"
     yield from _beyond_budget(config, needed)
 
 
@@ -342,8 +348,13 @@ def _by_judge(config: Config) -> dict[str, float]:
 
 
 def _beyond_budget(config: Config, needed: Capacity) -> Iterator[str]:
-    budget = config.settings.evaluate.budget
-    daily = min((each for each in (budget.usd_per_day, (budget.usd_per_hour or 0.0) * 24.0) if each), default=None)
-    if daily is not None and needed.usd_per_day is not None and needed.usd_per_day > daily:
+    of_monitors = sum(_daily(monitor.budget) for monitor in config.settings.monitors.values())
+    daily = min(_daily(config.settings.evaluate.budget), of_monitors)
+    if needed.usd_per_day is not None and needed.usd_per_day > daily:
         share = daily / needed.usd_per_day
         yield f"the budget of {daily:,.4g} USD per day covers {share:.1%} of that; sampling rates will adapt"
+
+
+def _daily(budget: BudgetSettings) -> float:
+    """US dollars a day that a budget allows."""
+    return min((each for each in (budget.usd_per_day, (budget.usd_per_hour or 0.0) * 24.0) if each), default=math.inf)

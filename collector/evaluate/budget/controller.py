@@ -31,8 +31,6 @@ from collector.evaluate.planned_rates.rate_planner import PLANNED_STEP, RatePlan
 from evaluators.evaluation import Result
 from evaluators.results import Evaluation
 
-_CAUGHT_UP = 1.0  # seconds by which a partition may be behind without a backlog
-
 ALL_MONITORS = ""
 """The name of the budget of all monitors."""
 _LEARNING_RATE = 0.05  # weight of an evaluation's cost in the mean of its kind
@@ -112,7 +110,7 @@ class PartitionBudget:
         self._read_since, self._read_until = min(self._read_since, time), time
 
     def span(self, now: float) -> float:
-        """Seconds since the last decision. Where a backlog is read: those in which its records came, within limits.
+        """Seconds since the last decision. If a backlog is read, the seconds in which its records came, within limits.
 
         By the clock alone, the turns of a stop of 20 seconds would look like a rush of three times the traffic.
         """
@@ -128,8 +126,7 @@ class PartitionBudget:
             elif demand.units:
                 demand.update(max(span, FIRST_STEP))
         behind = span - (now - self.decided_at)
-        self._catch_up = CATCH_UP if behind < _CAUGHT_UP else self._catch_up - behind
-        self._read_since = math.inf
+        self._catch_up, self._read_since = CATCH_UP if behind < 1.0 else self._catch_up - behind, math.inf
         self.started = self.started or known or self._is_known
         self.decided_at, self.began = now, True
 

@@ -142,4 +142,7 @@ async def test_one_that_stays_is_not_blamed() -> None:
         world = Past(100 + seed)
         await world.fill()
         said.append(await world.answered())
-    assert all(re.fullmatch(r"The judge has not changed: 80 earlier cases at .*, scored again, moved by at most .*", each) for each in said)
+    assert all(
+        re.fullmatch(r"The judge has not changed: 80 earlier cases at .*, scored again, moved by at most .*", each)
+        for each in said
+    )

@@ -73,6 +73,8 @@ def test_the_newest_of_each_subject_is_taken_and_nothing_that_was_superseded() -
 def test_moments() -> None:
     assert parse_moment("24h", NOW) == NOW - timedelta(hours=24)
     assert parse_moment("2026-11-20T09:00", NOW) == datetime(2026, 11, 20, 9, tzinfo=UTC)
+    assert parse_moment("2026-11-20 09:00:07 +0000 UTC", NOW) == datetime(2026, 11, 20, 9, 0, 7, tzinfo=UTC), "a rule's"
+    assert parse_moment("2026-11-20 09:00 UTC", NOW) == datetime(2026, 11, 20, 9, tzinfo=UTC), "the watcher's"
     assert parse_moment("2026-11-20T09:00+02:00", NOW) == datetime(2026, 11, 20, 7, tzinfo=UTC)
     with pytest.raises(ValueError, match="Invalid isoformat"):
         parse_moment("yesterday", NOW)

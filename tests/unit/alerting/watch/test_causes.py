@@ -200,7 +200,7 @@ def test_the_rules_ask_prometheus_for_it() -> None:
     for text in texts:
         asked = 'printf "evalstream_drop_explained_ratio{evaluator=%q,monitor=%q} > 0" "exact" "all" | query'
         assert "{{ with " + asked + " }}It is explained by {{ range $number, $each := . }}" in text
-        assert text.endswith("{{ else }}No part of the traffic is known to explain it{{ end }}.")
+        assert "{{ else }}No part of the traffic is known to explain it{{ end }}. " in text
 
 
 async def test_targets_that_go_while_a_drop_is_explained_take_their_causes_along() -> None:

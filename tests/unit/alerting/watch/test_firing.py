@@ -211,7 +211,7 @@ async def test_alerts_of_a_version_that_is_replaced_end_with_one_sentence() -> N
     assert posted
     for alert in posted:
         assert alert["status"] == "resolved"
-        assert alert["annotations"]["description"].endswith(sentence)
+        assert alert["annotations"]["description"].startswith(sentence)
     assert stage.firing == ()
 
 

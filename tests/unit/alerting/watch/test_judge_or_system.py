@@ -107,5 +107,5 @@ async def test_a_judge_that_changed_is_named_with_the_page_and_a_system_that_cha
     judged = [await first_alert(seed, fall, is_judge=True) for seed in range(12)]
     assert sum("The judge has changed" in text and verdict == "changed" for text, verdict in judged) >= 11
     system = [await first_alert(seed, fall, is_judge=False) for seed in range(12)]
-    assert all("60 golden cases" in text and "no change of the judge" in text for text, _ in system)
+    assert all("60 golden cases" in text and "The judge has not changed" in text for text, _ in system)
     assert {verdict for _, verdict in system} == {"unchanged"}

@@ -154,6 +154,22 @@ def test_limits_below_the_need_are_named(tmp_path: Path, spans: float, more: str
     assert said in "\n".join(capacity_lines(load(file(tmp_path, spans, more=more), {})))
 
 
+def test_turns_per_hour_and_the_budget_of_a_monitor_are_named(tmp_path: Path) -> None:
+    """It said 8 evaluations a second of 50 turns, and a cost that the monitor's budget does not allow."""
+    path = file(tmp_path, 250)
+    more = "alerts: {turns_per_hour: 14400}, budget: {usd_per_hour: 0.1}, sample: 0.1"
+    path.write_text(path.read_text().replace("sample: 0.1", more))
+    lines = "\n".join(capacity_lines(load(path, {})))
+    assert "monitors.all counts 4 turns/s, as its alerts.turns_per_hour says" in lines
+    assert "the budget of 2.4 USD per day covers " in lines
+
+
+def test_a_sqlite_file_has_a_size_and_no_partitions(tmp_path: Path) -> None:
+    lines = "\n".join(capacity_lines(load(file(tmp_path, 250), {})))
+    assert "SQLite: up to 323 GB" in lines
+    assert "Kafka" not in lines
+
+
 def test_each_judge_has_places_of_its_own(tmp_path: Path) -> None:
     """44 evaluations are under way: too many for one judge's 42 places, and not for those of two."""
     path = file(tmp_path, more="evaluate: {concurrency: 42}")
