@@ -131,11 +131,11 @@ async def world(tmp_path: Path) -> World:
 
 async def test_of_empty_logs_it_does_not_say_that_they_add_up(tmp_path: Path) -> None:
     world = World(tmp_path)
-    async with open_logs(world.config.settings.log):
+    async with open_logs(load(tmp_path / "evalstream.yaml").settings.log):
         pass
     result = await world.audit()
     assert result.exit_code == 0
-    assert "These logs are empty." in result.output
+    assert "no span and no turn" in result.output
     assert "It adds up" not in result.output
 
 

@@ -12,7 +12,7 @@ from collector.evaluate.audit import Balance
 from collector.records.json import fields_of
 from collector.wording import listed, plural
 
-_EMPTY = "These logs are empty. If the service runs, run the command in its folder: log.path counts from there."
+_EMPTY = "Nothing to compare: no span and no turn. Run this in the folder of the service: log.path counts from there."
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ def as_text(audit: Audit, *, drained: bool) -> tuple[list[str], str]:
         lines += [f"{plural(len(problems), 'thing')} {'does' if len(problems) == 1 else 'do'} not add up:"]
         lines += [f"  - {problem}" for problem in problems]
     else:
-        lines += ["It adds up." if any(content.records for content in audit.contents) else _EMPTY]
+        lines += ["It adds up." if any(log.records for log in audit.contents if log.name != "evaluations") else _EMPTY]
     return problems, "\n".join(lines)
 
 
