@@ -165,7 +165,7 @@ def test_requests_are_redacted_the_same() -> None:
 @pytest.mark.parametrize("whole", WHOLE)
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
 def test_what_is_found_is_never_quiet(whole: str, level: int) -> None:
-    for before in ("", "a ", "\n", "é"):
+    for before in ("", "a ", "\n", "é", "Á", "В"):  # escaped, the last two end in digits
         text = before + whole
         for _ in range(level):
             text = json.dumps({"text": text})
