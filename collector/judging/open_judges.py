@@ -192,7 +192,7 @@ class EndpointBreakers:
         queues = not self._policy.awaited and settings.breaker.when_open == "pause"
         then = "requests wait" if queues else "requests fail"
         self._policy.report(
-            f"the circuit breaker of judge {name} is open: {then} until one that is sent to try it succeeds"
+            f"the circuit breaker of judge {name} is open: {then} until a single one, sent to try it, succeeds"
         )
 
 

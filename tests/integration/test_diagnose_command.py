@@ -83,7 +83,7 @@ async def test_the_part_that_fell_is_named_with_the_worst_to_read(tmp_path: Path
     text = "\n".join(lines)
     assert "\n  model=m-3: 0.78" in text
     assert "of the change; 19.5% of the traffic" in text
-    assert "the chance that any is named where none fell more than the rest is 2% in all" in text
+    assert "If none fell more than the rest, the chance that one is named is 2% in all" in text
     assert "undeclared" not in text
     document: list[str] = []
     assert await diagnose(config, options(), document.append, as_json=True) == 0
@@ -117,7 +117,7 @@ async def test_where_none_fell_it_says_so(tmp_path: Path) -> None:
     await stored(config, list(incident("nobody's")))
     lines: list[str] = []
     assert await diagnose(config, options(), lines.append, as_json=False) == 0
-    assert "  no slice fell more than the rest: nor is the change itself beyond chance" in lines
+    assert "  no part fell more than the rest: nor is the change itself beyond chance" in lines
 
 
 async def test_where_all_of_the_traffic_moved_the_new_value_is_the_first_candidate(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_a_change_of_the_criterion_is_no_fall(tmp_path: Path) -> None:
     lines: list[str] = []
     assert await diagnose(config, options(), lines.append, as_json=False) == 0
     assert "  600 scores of another version or judge left out: scores of two are not one mean" in lines
-    assert "  no slice fell more than the rest: nor is the change itself beyond chance" in lines
+    assert "  no part fell more than the rest: nor is the change itself beyond chance" in lines
 
 
 async def test_wrong_names_and_times_and_too_few_scores(tmp_path: Path) -> None:

@@ -523,4 +523,4 @@ async def test_what_a_former_owner_wrote_is_left_out_and_epochs_end() -> None:
     values = [each.value async for batch in target.evaluations.read(0, 0) for each in batch]
     assert values == [b'{"subject":{"conversation_id":"c"},"by":"%d"}' % epoch for epoch in (1, 2)]
     [counts] = [each.left_out for each in copied if each.name == "evaluations"]
-    assert counts == {"void": 1, "decisions, written again": 2}
+    assert counts == {"records of former owners": 1, "internal decisions, made again": 2}

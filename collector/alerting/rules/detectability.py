@@ -95,7 +95,7 @@ def _describe(target: Target, drop_detector: DropDetector, page: float) -> str:
         return text
     clustered = smallest_detectable_drop(drop_detector, 24.0 * hourly, page, clustered=True)
     reached = f"only a {change} to {_end(drop_detector, clustered)}" if clustered <= most else f"no {change}"
-    return f"{text}; if all turns of a conversation score alike, {reached}"
+    return f"{text}; if all turns of a conversation score alike, {reached} does"
 
 
 def _nearer_target(target: Target, known: DropDetector, page: float) -> Iterator[str]:
@@ -111,8 +111,8 @@ def _nearer_target(target: Target, known: DropDetector, page: float) -> Iterator
     )
     mean, change = _two_decimals(round(known.target + sign * _SPARE, 6)), "rises" if known.lower_is_better else "drops"
     yield (
-        f"           a mean of {mean} that {change} by {_DROP:g} for good pages after {now:.2g} h in half of the "
-        f"cases, with a target of {_two_decimals(nearer.target)} after {then:.2g} h (within a factor of two)"
+        f"           a mean of {mean} that {change} by {_DROP:g} and stays there pages after about {now:.2g} h; "
+        f"with a target of {_two_decimals(nearer.target)}, after about {then:.2g} h"
     )
 
 

@@ -199,8 +199,8 @@ def _lines(made: Sequence[Diagnosis], options: DiagnoseOptions) -> Iterator[str]
     looked_at = max(diagnosis.explanation.looked_at for diagnosis in made)
     yield ""
     yield (
-        f"{plural(looked_at, 'slice')} looked at for each evaluator; the chance that any is named where none fell more "
-        f"than the rest is {ERROR_RATE:.0%} in all"
+        f"{plural(looked_at, 'part')} of the traffic compared for each evaluator. If none fell more than the rest, the "
+        f"chance that one is named is {ERROR_RATE:.0%} in all"
     )
 
 
@@ -221,7 +221,7 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
     elif not explanation.drops:
         is_real = abs(explanation.change) > 3.0 * explanation.error
         scope = "the change is of the traffic as a whole" if is_real else "nor is the change itself beyond chance"
-        yield f"  no slice fell more than the rest: {scope}"
+        yield f"  no part fell more than the rest: {scope}"
         yield f"  {explanation.none_named}"
     for drop, to_read in zip(explanation.drops, made.to_read, strict=True):
         yield f"  {in_words(drop.slice)}: {_level(drop)}"

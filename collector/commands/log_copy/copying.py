@@ -182,7 +182,7 @@ class LogCopy:
     def _is_wanted(self, name: str, record: StoredRecord, *, read: bool) -> bool:
         left_out = self._sources[name].left_out
         if record.headers == TICK:
-            left_out["ticks"] += 1
+            left_out["internal time marks"] += 1
         elif record.timestamp < self._oldest.get(name, 0.0):
             if not read:
                 raise ConfigError(
@@ -198,14 +198,14 @@ class LogCopy:
         writer, left_out = self._writers[name], self._sources[name].left_out
         if name == "turns":
             if record.headers == SNAPSHOT_HEADERS or is_transfer(record):
-                left_out["state of conversations, written again"] += 1
+                left_out["stored states of conversations, made again"] += 1
                 return
             await writer.copy(record)
         elif name == "evaluations":
             if not self._fences[record.partition].admits(record):
-                left_out["void"] += 1
+                left_out["records of former owners"] += 1
             elif record.headers == CONTROL_HEADERS:
-                left_out["decisions, written again"] += 1
+                left_out["internal decisions, made again"] += 1
                 if opened := _opened(record):
                     left_out["batches that are open, whose questions are asked again"] += opened
             else:
@@ -236,7 +236,7 @@ class LogCopy:
         source, writer = self._sources["definitions"], self._writers["definitions"]
         async for record in in_order(source.log, [PartitionStretch(0, source.starts[0], source.ends[0])]):
             if record.key in (COPY_NOTE, RATES_KEY) or is_note(record.key):
-                source.left_out["notes, written again"] += 1
+                source.left_out["internal notes, made again"] += 1
             elif self._is_wanted("definitions", record, read=True):
                 await writer.add(Record(record.key, record.value, record.headers, 0, record.timestamp))
 

@@ -43,7 +43,7 @@ class JournalFile:
         except (OSError, ValueError) as error:
             for descriptor in descriptors:
                 os.close(descriptor)
-            logger.warning("%s-0 cannot be used, so no record that ends the process is left out: %s", prefix, error)
+            logger.warning("%s-0 cannot be used: a record that crashes the process is not skipped (%s)", prefix, error)
             return None
 
     def ended_in(self) -> list[Unit]:
@@ -83,7 +83,7 @@ def private_folder(*names: str) -> Path | None:
         folder.mkdir(mode=0o700)
     status = folder.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077 or folder.is_symlink():
-        logger.warning("%s belongs to somebody else: no record that ends the process is left out", folder)
+        logger.warning("%s belongs to somebody else: a record that crashes the process is not skipped", folder)
         return None
     return folder
 

@@ -255,10 +255,10 @@ def test_check_says_what_alerts_see():
     assert (
         "chatbot/exact: target 0.77; at 1,000 evaluations/h a lasting drop to 0.76 pages within 24 h in 9" in lines[0]
     )
-    assert lines[0].endswith("if all turns of a conversation score alike, only a drop to 0.74")
+    assert lines[0].endswith("if all turns of a conversation score alike, only a drop to 0.74 does")
     assert lines.pop(1) == (
-        "           a mean of 0.80 that drops by 0.05 for good pages after 4.1 h in half of the cases, with a target of 0.79 "
-        "after 1 h (within a factor of two)"
+        "           a mean of 0.80 that drops by 0.05 and stays there pages after about 4.1 h; with a target of 0.79, "
+        "after about 1 h"
     ), "26 and 7.2 h were measured at a tenth of this traffic: the same ratio"
     assert "chatbot/free: no score alert" in lines[1]
     assert lines[2] == "alerts     targets of chatbot/exact: pass thresholds, as none are set;"
