@@ -45,15 +45,24 @@ class DyingFold(FoldWrapper):
 
     def __init__(self, fold: Fold, death: Death, written: set[bytes]) -> None:
         super().__init__(fold)
+        self._state, self.stateful = self.stateful, self  # the layers around it ask it for the state
         self._death = death
         self._written = written
+
+    @property
+    def due_at(self) -> float | None:
+        return self._state.due_at
+
+    @property
+    def low_watermark(self) -> int | None:
+        return self._state.low_watermark
 
     @property
     def metadata(self) -> str:
         if self._written:  # there is something new to commit
             self._written.clear()
             self._death.reached("before_commit")
-        return super().metadata
+        return self._state.metadata
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         if not all(record.is_tick for record in records):

@@ -296,10 +296,13 @@ def _partitions(admin: Any, topics: Sequence[str]) -> dict[str, int]:
 
 
 def readable_configs(admin: Any, topics: Sequence[str], *names: str) -> dict[str, dict[str, str]]:
-    """The configs of these names by topic and name; brokers leave them out where this user may not see them."""
+    """The configs by topic and name, in the order of the names; those that this user may not see are left out."""
     resources = [_Resource("topic", topic, dict.fromkeys(names)) for topic in topics]
     answer = admin.describe_configs(resources, config_filter="all").get("topic", {})
-    return {topic: {name: str(config["value"]) for name, config in answer.get(topic, {}).items()} for topic in topics}
+    return {
+        topic: {name: str(known[name]["value"]) for name in names if name in known}
+        for topic, known in ((topic, answer.get(topic, {})) for topic in topics)
+    }
 
 
 def _values(admin: Any, topics: Sequence[str], *names: str) -> dict[str, dict[str, str]]:
