@@ -118,6 +118,6 @@ REMAINING_HEADER, RESET_HEADER = "x-ratelimit-remaining", "x-ratelimit-reset"
 """Headers that name what is left of a limit, and when it is there again; waited for where nothing is left."""
 WAIT_WORDS = re.compile(
     r"(?:try again|retry|retrydelay|wait|reset)[^.\d]{0,40}?"
-    r"((?:\d{1,9}(?:\.\d{1,9})?\s?(?:ms|millis\w*|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)\b\s?)+"
-    r"|(?:\d{1,9}(?:\.\d{1,9})?(?:ms|[smhd]))+)"
+    r"((?:\d{1,9}(?:\.\d{1,9})?\s?(?:ms|millis\w*|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)\b\s?){1,9}"
+    r"|(?:\d{1,9}(?:\.\d{1,9})?(?:ms|[smhd])){1,9})"
 )

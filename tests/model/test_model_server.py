@@ -88,12 +88,12 @@ def mean_of_digits(answer: Answer[Any], scale: Scale) -> float | None:
 
 
 async def score_of(evaluator: Any, judge: Any) -> Score:
-    """So small a model now and then fails to copy the key of a question."""
+    """So small a model now and then fails to copy the key of a question, or does not stop."""
     for number in range(10):
         outcome = (await evaluate(evaluator, a_turn(input=f"Where is bridge {number}?"), judge)).outcome
         if isinstance(outcome, Score):
             return outcome
-        assert outcome.type == "judge_reply_invalid", outcome
+        assert outcome.type in FAILURES, outcome
     pytest.fail("ten answers without a verdict")
 
 
