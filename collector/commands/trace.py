@@ -17,6 +17,7 @@ from collector.assemble.trace import Assembler
 from collector.assemble.unread.examination import examine
 from collector.config.configured import Config
 from collector.errors import EvalstreamError
+from collector.evaluate.failures import remedy_of
 from collector.evaluate.plan import Plan
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey, draw_key
@@ -139,7 +140,8 @@ def _outcomes(turn: Turn, plan: Plan, made: Mapping[tuple[str, ...], Evaluation]
 
 
 def _result(evaluation: Evaluation) -> str:
-    why = evaluation.error.type if evaluation.error else evaluation.reason
+    error = evaluation.error
+    why = f"{error.type} ({error.message})" if error else evaluation.reason
     return f"{evaluation.outcome}: {why}" if why else evaluation.outcome
 
 
@@ -304,12 +306,16 @@ _VERDICT = ("outcome", "score", "passed", "reason", "method", "started_at", "jud
 
 
 def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
-    evaluation = traced.evaluation
+    evaluation, error = traced.evaluation, traced.evaluation.error
     configured = config.evaluators.get(evaluation.evaluator)
     members = config.settings.members(configured.judge) if configured and configured.judge else ()
     return {
         **fields_of(evaluation, *_VERDICT),
-        "error": evaluation.error.type if evaluation.error else None,
+        "error": error.type if error else None,
+        "message": error.message if error else None,
+        "remedy": remedy_of(error.type, error.message, members[0] if len(members) == 1 else "<name>")
+        if error
+        else None,
         "seconds": (evaluation.ended_at - evaluation.started_at).total_seconds(),
         "steps": traced.written,
         "fallback": evaluation.attributes.get("fallback_judge"),
@@ -392,6 +398,8 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         verdict = {True: ", passed", False: ", failed its threshold", None: ""}[evaluation.passed]
         result = f"{evaluation.score:g} by {evaluation.method}{verdict}"
     yield f"judged     {result}; {judged['seconds']:.2f} s from {_time(evaluation.started_at.timestamp())}"
+    if judged["remedy"]:
+        yield f"remedy     {judged['remedy']}"
     if judge := evaluation.judge:
         fallback = " (fallback)" if judged["fallback"] else ""
         fingerprint = f", fingerprint {judge.fingerprint}" if judge.fingerprint else ""

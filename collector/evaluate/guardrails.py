@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from collector.evaluate.budget.controller import UNLIMITED, Reservation
+from collector.evaluate.failures import FailingEvaluators
 from collector.records.tenants import tenant_of
 from collector.redact.open_redactor import Redactors
 from collector.redact.redactor import RedactionFailed, Redactor, redact_as_stored, redact_case
@@ -74,6 +75,7 @@ class EvaluationGuardrails:
     """Runs evaluations like `evaluators.evaluate`, within the guardrails. Call `close` at the end.
 
     `from_logs` says that cases come out of logs, and so are redacted already but for what a judge sees of them.
+    `failing` is told each outcome.
     """
 
     telemetry: Telemetry
@@ -83,6 +85,7 @@ class EvaluationGuardrails:
     store_text: bool = True
     from_logs: bool = True
     draw_key: str = ""
+    failing: FailingEvaluators | None = None
 
     def __post_init__(self, redactors: Redactors | None, canary: CanarySettings | None) -> None:
         self._redactors = redactors or Redactors()
@@ -131,7 +134,10 @@ class EvaluationGuardrails:
                 task.add_done_callback(self._canaries.discard)
             else:
                 self._count(evaluator, judge, "skipped")
-        return result if self.store_text else _without_text(result)
+        result = result if self.store_text else _without_text(result)
+        if self.failing is not None:
+            self.failing.add(evaluator.name, result.outcome)
+        return result
 
     async def close(self) -> None:
         """Cancel the canary runs."""

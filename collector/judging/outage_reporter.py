@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from collector.config.settings import JudgeSettings
+from collector.evaluate.failures import remedy_of
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
-from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.errors import (
     ENDPOINT_ERRORS,
     EvaluationError,
@@ -152,7 +152,7 @@ class UnusableAnswers:
             which = "evaluation steps" if steps else f"last {self.in_a_row:,} answers"
             self.report(
                 f"{self.subject} answers, but its {which} are of no use ({error}), "
-                f"so their evaluations fail; {_remedy_of_answers(error, self.name)}"
+                f"so their evaluations fail; {remedy_of(error.type, str(error), self.name)}"
             )
 
     def end(self) -> None:
@@ -161,17 +161,6 @@ class UnusableAnswers:
             self.report(f"judge {self.name} gives usable answers again, after {self.in_a_row:,} that were of no use")
             self._reported_at = None
         self.in_a_row = 0
-
-
-def _remedy_of_answers(error: JudgeReplyInvalid, name: str) -> str:
-    match error.type:
-        case "judge_reply_truncated":
-            return f"raise judges.{name}.max_tokens"
-        case "judge_refused":
-            return f"name another model (judges.{name}.model), or leave such texts out (match of a monitor)"
-        case _:
-            keyless = f", or write judges.{name}.answer_key: false" if ANSWER_KEY in str(error) else ""
-            return f"name a model that follows instructions and writes JSON (judges.{name}.model){keyless}"
 
 
 REPORT_AFTER = 1.0

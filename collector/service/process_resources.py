@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from collector.config.configured import Config
 from collector.dead_letters import DeadLetterWriter, Stage
+from collector.evaluate.failures import FailingEvaluators
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.export.scrape import MOST_CONNECTIONS as METRICS
 from collector.logs.log import Committed, Fold, FoldWrapper, OpenFold, StoredRecord
@@ -46,13 +47,17 @@ class ProcessResources:
         )
 
     def guardrails(self, config: Config, draw_key: str) -> EvaluationGuardrails:
-        """The guardrails of evaluations; their canary runs are the configuration's."""
+        """The guardrails of evaluations; their canary runs are the configuration's. A health check tells failures."""
+        keys = {name: each.judge for name, each in config.evaluators.items() if each.judge in config.settings.judges}
+        failing = FailingEvaluators(keys)
+        self.health.add("evaluators", failing.problem, vital=False)
         return EvaluationGuardrails(
             self._telemetry,
             redactors=self.redactors,
             canary=config.settings.canary,
             store_text=self._settings.store_text,
             draw_key=draw_key,
+            failing=failing,
         )
 
     def dead_letters(

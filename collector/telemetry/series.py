@@ -409,8 +409,8 @@ TASK_FAILURES = counter("evalstream_task_failures_total", ("task",))
 """Unexpected failures of the service's background tasks, which were started again."""
 HEALTH_CHECK = gauge("evalstream_health_check_ok", ("check",))
 """1 while a health check of the process finds nothing wrong, else 0: log (it can be written), consumers (none is
-stalled), judges (each can be reached), exporters (each can export), disk (it has room), configuration (no changed one
-is refused), tasks (none has failed lately)."""
+stalled), judges (each can be reached), evaluators (none fails in every evaluation), exporters (each can export), disk
+(it has room), configuration (no changed one is refused), tasks (none has failed lately)."""
 BUILD_INFO = gauge("evalstream_build_info", ("version",))
 """Always 1; its label is the running version."""
 CONFIG_INFO = gauge("evalstream_config_info", ("hash",))

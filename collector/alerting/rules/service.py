@@ -354,7 +354,8 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
 
 _CHECKS: Sequence[tuple[str, Severity, str]] = (
     ('check="log"', "page", "Senders get 503, and stages wait: the log cannot be written."),
-    ('check!~"log|configuration"', "warning", "What is accepted waits in the log."),
+    # EvalstreamUnscored tells of failing evaluators
+    ('check!~"log|configuration|evaluators"', "warning", "What is accepted waits in the log."),
 )
 """The health checks by what their failing means."""
 

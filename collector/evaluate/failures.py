@@ -1,0 +1,61 @@
+"""Failed evaluations: the remedy of each type, and reports of evaluators all of whose evaluations fail.
+
+No such report comes of a judge that cannot be reached: evaluations wait for it, and the judge's own line tells.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from evaluators.asking.prompt_isolation import ANSWER_KEY
+from evaluators.results import Failure, Outcome, Score
+
+logger = logging.getLogger(__name__)
+
+REPORT_AT = 3
+"""Failures in a row after which an evaluator is reported: every judge gives an unusable answer now and then."""
+
+
+def remedy_of(type: str, message: str, judge: str = "<name>") -> str:
+    """What to do about a failure; `judge` is the key of the evaluator's judge under `judges`."""
+    match type:
+        case "judge_reply_truncated":
+            return f"raise judges.{judge}.max_tokens"
+        case "judge_refused":
+            return f"name another model (judges.{judge}.model), or leave such texts out (match of a monitor)"
+        case "judge_reply_invalid":
+            keyless = f", or write judges.{judge}.answer_key: false" if ANSWER_KEY in message else ""
+            return f"name a model that follows instructions and writes JSON (judges.{judge}.model){keyless}"
+        case "judge_rejected":
+            return f"name a model that takes questions of this size (judges.{judge}.model)"
+        case "internal_error":
+            return "mend the evaluator's code; `evalstream rejudge --what failed` then makes the evaluations again"
+        case _ if type.startswith("judge_"):
+            return f"mend judges.{judge}; `evalstream rejudge --what failed` then makes the evaluations again"
+        case _:
+            return "deploy/docs/troubleshooting.md, section 'Evaluations fail'"
+
+
+class FailingEvaluators:
+    """Counts the failures in a row of each evaluator. `judges` has the key of each one's judge under `judges`."""
+
+    def __init__(self, judges: Mapping[str, str]) -> None:
+        self._judges = judges
+        self._in_a_row: dict[str, int] = {}
+        self._problems: dict[str, str] = {}
+
+    def add(self, evaluator: str, outcome: Outcome) -> None:
+        """An evaluation ended. A skip says nothing about its evaluator."""
+        if isinstance(outcome, Score):
+            failed = self._in_a_row.pop(evaluator, 0)
+            if self._problems.pop(evaluator, None):
+                logger.info("evaluator %s gives scores again, after %d failures", evaluator, failed)
+        elif isinstance(outcome, Failure):
+            self._in_a_row[evaluator] = self._in_a_row.get(evaluator, 0) + 1
+            if self._in_a_row[evaluator] >= REPORT_AT and evaluator not in self._problems:
+                remedy = remedy_of(outcome.type, outcome.message, self._judges.get(evaluator, "<name>"))
+                self._problems[evaluator] = f"fails in every evaluation ({outcome.type}: {outcome.message}); {remedy}"
+                logger.error("evaluator %s %s", evaluator, self._problems[evaluator])
+
+    def problem(self) -> str | None:
+        """See `telemetry.health.Check`."""
+        return "; ".join(f"{name} {problem}" for name, problem in sorted(self._problems.items())) or None

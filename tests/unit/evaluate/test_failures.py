@@ -1,0 +1,45 @@
+"""Evaluators all of whose evaluations fail: the log and /readyz tell, once, and also the end."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from collector.evaluate.failures import REPORT_AT, FailingEvaluators
+from collector.evaluate.guardrails import EvaluationGuardrails
+from collector.telemetry.health import Health
+from collector.telemetry.registry import Telemetry
+from evaluators.cases import Turn
+from evaluators.evaluation import utc_now
+from evaluators.testing import ScriptedJudge
+from evaluators.turn.g_eval import GEval
+
+
+async def test_failures_in_a_row_are_told_once_and_so_is_their_end(caplog: pytest.LogCaptureFixture) -> None:
+    failing = FailingEvaluators({"good_answer": "main"})
+    health = Health()
+    health.add("evaluators", failing.problem, vital=False)
+    health.start()
+    guardrails = EvaluationGuardrails(Telemetry(), failing=failing)
+    evaluator = GEval(
+        name="good_answer",
+        evaluation_steps=["Read."],
+        evaluation_params=["actual_output"],
+    )
+    judge = ScriptedJudge([*["no JSON"] * (REPORT_AT + 2), {"reason": "so", "score": 5}])
+    with caplog.at_level(logging.INFO):
+        for number in range(REPORT_AT + 2):
+            await guardrails.run(evaluator, Turn(input="q", actual_output="an answer"), judge, now=utc_now)
+            told = [message for message in caplog.messages if "fails in every evaluation" in message]
+            assert len(told) == (number + 1 >= REPORT_AT)
+    (line,) = told
+    assert "evaluator good_answer" in line
+    assert "judge_reply_invalid" in line
+    assert "(judges.main.model)" in line, "the remedy"
+    assert health.takes_work(health.results)
+    assert health.problems(health.results) == [f"evaluators: {line.removeprefix('evaluator ')}"]
+    with caplog.at_level(logging.INFO):
+        await guardrails.run(evaluator, Turn(input="q", actual_output="an answer"), judge, now=utc_now)
+    assert caplog.messages[-1] == f"evaluator good_answer gives scores again, after {REPORT_AT + 2} failures"
+    assert not health.problems(health.results)
