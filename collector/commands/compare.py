@@ -131,10 +131,12 @@ def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseR
     names = ", ".join(attribute.name for attribute in rules.attributes[options.monitor])
     if not compared:
         if options.baseline is not None:
-            yield f"monitor {options.monitor}: no scores of both {options.baseline} and {options.version} in this time"
+            both = f"both {options.baseline} and {options.version}"
+            yield f"monitor {options.monitor}: no scores of {both} in this time; name an earlier --from"
             return
-        remedy = "versions that came together, or within two hours of the first score, have none before them; name"
-        yield f"monitor {options.monitor}: no new version of {names} in this time; {remedy} --baseline and --version"
+        remedy = "versions that came together, or within two hours of the first score, have none before them; name an"
+        remedy = f"{remedy} earlier --from, or --baseline and --version"
+        yield f"monitor {options.monitor}: no new version of {names} in this time; {remedy}"
         return
     above = None
     for release in compared:

@@ -315,7 +315,8 @@ def _budget_mistakes(
             if configured is not None and not configured.priced:
                 yield (
                     f"{where}: the price of judge {priced} is unknown; "
-                    f"write judges.{priced}.usd_per_million_input_tokens and usd_per_million_output_tokens"
+                    f"write judges.{priced}.usd_per_million_input_tokens and usd_per_million_output_tokens "
+                    "(0 for a judge on your own machine)"
                 )
 
 

@@ -134,7 +134,7 @@ async def test_two_values_of_which_one_has_no_scores_end_with_1(tmp_path: Path) 
     await stored(config)
     of = options(baseline="1.41", version="9.9", attribute="service_version")
     assert await compare(config, of, said.append, as_json=False) == 1
-    assert said == ["monitor all: no scores of both 1.41 and 9.9 in this time"]
+    assert said == ["monitor all: no scores of both 1.41 and 9.9 in this time; name an earlier --from"]
 
 
 def test_an_attribute_that_nothing_has_is_refused_by_check(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ async def test_commands_answer_and_values_are_no_options(desk: Desk) -> None:
         assert SECRET in case
         explained = await ask(client, "explain_drop", since="6h")
         assert isinstance(explained, dict) or "all" in explained
-        assert await ask(client, "cost_of_judging_again", since="1d") == "there is nothing to make"
+        assert "there is nothing to make" in await ask(client, "cost_of_judging_again", since="1d")
         refused = await ask(client, "explain_drop", monitor="--json", since="--help")
         assert "--json" in refused or "--help" in refused
         assert "Usage" not in refused, "what an agent writes is a value"

@@ -167,6 +167,26 @@ async def test_what_failed_is_made_as_part_of_its_time_and_counts_once(world: Wo
     async with world.serving():
         again = await rejudge(world, "--what", "failed", "--max-usd", "1")
     assert "there is nothing to make" in again.stdout
+    assert "before --from" not in again.stdout, "the failures are made again"
+
+
+async def test_failures_older_than_the_time_are_told_with_the_option_that_takes_them_in(world: World) -> None:
+    world.configure(**monitored(world, "helpful"))
+    world.judge.faults = BAD_REQUEST
+    await live(world, range(2), expected=2)
+    failed = (await world.ledger())[0].evaluation_id
+    told = (await world.command("rejudge", "--what", "failed", "--dry-run")).stdout
+    option = f"--from {turn(0).ended_at:%Y-%m-%dT%H:%M:%SZ}"
+    assert f"2 evaluations left out: their turns ended before --from; {option} takes them in" in told
+    assert "there is nothing to make since" in told
+    assert (
+        "2 evaluations to make"
+        in (await world.command("rejudge", "--what", "failed", *option.split(), "--dry-run")).stdout
+    )
+    explained = (await world.command("explain", failed)).stdout
+    assert "judged     failed: judge_rejected (" in explained
+    assert "this model takes no such question" in explained
+    assert "remedy     name a model that takes questions of this size (judges.main.model)" in explained
 
 
 async def test_what_fails_again_altogether_has_failed(world: World) -> None:
@@ -261,6 +281,7 @@ async def test_budgets_of_the_traffic_of_now_neither_pay_for_the_past_nor_stop_i
         ([], {"store_text": False}, "store_text is false"),
         ([], {}, "--max-usd: say what judging the past may cost"),
         (["--monitor", "al"], {}, "--monitor: unknown monitor 'al'; did you mean 'all'?"),
+        ([], {"judges": {"main": {"model": "m", "base_url": "http://x/v1"}}}, "(0 for a judge on your own machine)"),
         (["--evaluator", "helpfull"], {}, "--evaluator: unknown evaluator 'helpfull'; did you mean 'helpful'?"),
         (["--reason", "judge_timeout"], {}, "--reason: selects failures; add --what failed"),
         (["--to", "8d"], {}, "the period must begin before it ends"),

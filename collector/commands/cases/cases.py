@@ -50,7 +50,7 @@ async def write_cases(config: Config, options: CasesOptions, say: Callable[[str]
     async with open_stored_logs(config.settings.log) as logs:
         cases, summary = await _find(config, logs, options)
     if not cases:
-        say(f"no case: {summary}")
+        say(f"no case: {summary}; an earlier --from takes in more")
         return NONE
     content = FORMATS[options.form](cases, options.name)
     write_new(options.output, content)

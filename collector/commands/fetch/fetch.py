@@ -138,7 +138,8 @@ async def fetch_traces(options: FetchOptions, environment: Mapping[str, str], sa
             with whole_file(options.output) as file:
                 count = await _write(source, api, wanted, file)
         except _NoTraces:
-            say(f"no trace between {_minute(wanted.since)} and {_minute(wanted.until)} in {source.title}")
+            between = f"between {_minute(wanted.since)} and {_minute(wanted.until)}"
+            say(f"no trace {between} in {source.title}; an earlier --from takes in more")
             return PARTLY
     full = f"; more may be there: --limit is {options.limit:,}" if count == options.limit else ""
     say(f"{options.output}: {plural(count, 'trace')} from {source.title}{full}")

@@ -61,6 +61,8 @@ class LeftOut:
     no_reference: int = 0
     unused: int = 0
     unsampled: int = 0
+    older: list[datetime] = field(default_factory=list[datetime])
+    """When the subjects ended that did before the stretch."""
 
 
 @dataclass(slots=True)
@@ -165,8 +167,6 @@ class Candidates:
         self._again.sort(key=lambda candidate: candidate.happened_at)
 
     def _is_wanted(self, evaluation: Evaluation) -> bool:
-        if evaluation.time < self.stretch.since:
-            return False  # it was made after its subject ended
         if self.what == "failed" and not is_owed(evaluation):
             return False
         if self.reasons and evaluation.reason_code not in self.reasons:
@@ -176,11 +176,13 @@ class Candidates:
         return self.what != "all" or evaluation.evaluator_version == version
 
     def _add_owed(self, owed: PastEvaluation, case: Turn | Conversation | None, references: ReferencesByKey) -> None:
-        if case is None:
-            self.left_out.expired += 1
-            return
         failed = owed.evaluation
+        if case is None:  # an evaluation is made after its subject ended
+            self.left_out.expired += failed.time >= self.stretch.since
+            return
         happened_at = failed.happened_at or ended_at(case, failed.started_at.astimezone(UTC).timestamp())
+        if happened_at < self.stretch.since and failed.evaluation_id not in self.requested:
+            self.left_out.older.append(happened_at)
         if happened_at in self.stretch and failed.reason_code == SkipReason.REFERENCE_MISSING:
             # What has come after its wait; what still lacks something would be skipped once more.
             case = with_references(case, references_of(case, references))

@@ -75,7 +75,9 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
             say(line)
         wanted = sum(counts.values())
         if options.dry_run or not (counts or outstanding):
-            say("nothing was requested (--dry-run)" if counts else "there is nothing to make")
+            nothing = f"there is nothing to make since {options.stretch.since:%Y-%m-%dT%H:%M:%SZ}"
+            earlier = f"{nothing}; an earlier --from takes in older turns"
+            say("nothing was requested (--dry-run)" if counts else earlier)
             return DONE
         progress = await _request_all(
             logs, candidates, Money(options.max_usd, known.spent_usd, expected), outstanding, options, say
@@ -128,12 +130,13 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
     names = sorted(set(options.evaluators) or used)
     judges = [judge for name in names for judge in judges_of(name, config.evaluators)]
     # what failed was within its budget when it was due, and its price may be unknown
-    if judges and options.max_usd is None and not options.dry_run and options.what != "failed":
+    is_limited = options.max_usd is not None or (not options.dry_run and options.what != "failed")
+    if is_limited:  # first of all: a limit without prices is refused
+        require_prices(config, judges)
+    if judges and options.max_usd is None and is_limited:
         raise ConfigError(
             "--max-usd: say what judging the past may cost, like --max-usd 5; --dry-run shows an estimate"
         )
-    if options.max_usd is not None:
-        require_prices(config, judges)
     return {name: evaluator_version_in(config, name) for name in names}
 
 
@@ -175,7 +178,11 @@ def _notes(left_out: LeftOut) -> list[str]:
         (left_out.no_reference, "left out: no reference has come"),
         (left_out.unsampled, "left out: the evaluator was at work then and did not draw them"),
     )
-    return [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]
+    lines = [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]
+    if older := left_out.older:
+        their = f"left out: their turns ended before --from; --from {min(older):%Y-%m-%dT%H:%M:%SZ} takes them in"
+        lines.append(f"{plural(len(older), 'evaluation')} {their}")
+    return lines
 
 
 def _conclusion(progress: Progress, wanted: int, options: RejudgeOptions) -> str:

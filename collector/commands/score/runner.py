@@ -70,7 +70,8 @@ def require_prices(config: Config, judges: Iterable[str]) -> None:
         if not config.settings.judges[judge].priced:
             raise ConfigError(
                 f"--max-usd: the price of judge {judge} is unknown; "
-                f"write judges.{judge}.usd_per_million_input_tokens and usd_per_million_output_tokens"
+                f"write judges.{judge}.usd_per_million_input_tokens and usd_per_million_output_tokens "
+                "(0 for a judge on your own machine)"
             )
 
 
