@@ -88,6 +88,7 @@ class LogProbe:
         self._clock = clock
         self._problem: str | None = None
         self._started: float | None = None
+        self._writing = FailureLog("writing to the logs")
 
     def problem(self) -> str | None:
         """The finding of the last probe, or that the one in progress takes long."""
@@ -109,11 +110,13 @@ class LogProbe:
                 await log.probe()
         except LogError as error:
             self._problem = str(error)
+            self._writing.failed(error)
         except Exception as error:
             self._problem = repr(error)
             raise
         else:
             self._problem = None
+            self._writing.succeeded()
         finally:
             self._started = None
 

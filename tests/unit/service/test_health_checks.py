@@ -20,17 +20,23 @@ class Unwritable(MemoryLog):
             raise LogUnavailable(self.problem)
 
 
-async def test_a_log_that_cannot_be_written_is_a_problem_until_it_can() -> None:
+async def test_a_log_that_cannot_be_written_is_a_problem_until_it_can(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="collector.backoff")
     log = Unwritable("turns", 1)
     probe = LogProbe([MemoryLog("spans", 1), log])
     await probe.probe()
     assert probe.problem() is None
     log.problem = "database or disk is full"
     await probe.probe()
+    await probe.probe()
     assert probe.problem() == "database or disk is full"
     log.problem = None
     await probe.probe()
     assert probe.problem() is None
+    assert [record.message for record in caplog.records] == [
+        "writing to the logs failed (database or disk is full); retrying",
+        "writing to the logs succeeded after 2 failed attempts",
+    ]
 
 
 async def test_a_log_that_does_not_answer_is_a_problem() -> None:
