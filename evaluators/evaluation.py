@@ -392,7 +392,8 @@ def _internal(evaluator: Evaluator[Any], error: Exception) -> Failure:
         message = str(error)
     elif isinstance(error, InvalidScore):
         message = f"{error}; {where.name}, line {where.lineno} of {Path(where.filename).name}"
-    logger.error("evaluator %s (%s) failed: %s of %s", evaluator.name, evaluator.kind, message, where.filename)
+    folder = Path(where.filename).parent
+    logger.error("evaluator %s (%s) failed: %s (in %s)", evaluator.name, evaluator.kind, message, folder)
     return Failure(type="internal_error", message=message[:_LONGEST_MESSAGE])
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, ClassVar, TypeAlias, cast
+from urllib.parse import urlsplit
 
 import orjson
 from pydantic import BaseModel
@@ -15,7 +16,7 @@ from evaluators.asking.judge_input import cut
 from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.asking.sight import BLIND, Sight
 from evaluators.cases import Conversation, Json, Turn
-from evaluators.errors import BrokenPromise
+from evaluators.errors import BrokenPromise, JudgeReplyInvalid
 from evaluators.evaluation import evaluate, evaluate_sync, refuse_in_event_loop
 from evaluators.evaluator import Evaluator
 from evaluators.identity import evaluation_id_of
@@ -101,7 +102,13 @@ def _within(
         case Skipped(reason=why):
             head, reason = f"{evaluator.name} gives no score: skipped", why
         case Failure(type=kind, message=message):
-            head, reason = f"{evaluator.name} gives no score: {kind}", message
+            url = urlsplit(getattr(judge, "base_url", None) or "")
+            where = (
+                f" (judge at {url._replace(netloc=url.netloc.rpartition('@')[2], query='').geturl()})"
+                if url.netloc
+                else ""
+            )
+            head, reason = f"{evaluator.name} gives no score: {kind}", f"{message}{where}"
     lines = [head, f"reason: {reason or 'none given'}", *_excerpts(case)]
     lines.append(f"evaluation: {evaluation_id_of(evaluator, case, judge)}")
     raise AssertionError("\n  ".join(lines))
@@ -225,7 +232,13 @@ class ScriptedJudge:
         if isinstance(line, Exception):
             raise line
         answer = _as_answer(line)
-        return parse_answer(answer.text, reply, key, answer.tokens if logprobs else ())
+        try:
+            return parse_answer(answer.text, reply, key, answer.tokens if logprobs else ())
+        except JudgeReplyInvalid as error:
+            if not isinstance(line, dict) or line.keys() <= reply.model_fields.keys():
+                raise
+            keys = f"the script has {', '.join(line)}, the form {', '.join(reply.model_fields)}"
+            raise JudgeReplyInvalid(f"{error}; {keys}", type=error.type) from None
 
 
 def _as_answer(line: str | dict[str, Json] | ScriptedAnswer) -> ScriptedAnswer:

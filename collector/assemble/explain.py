@@ -267,7 +267,6 @@ def _describe_outcome(parsed_span: ParsedSpan, analysis: TraceAnalysis) -> str:
 
 
 _OMISSIONS: dict[Kind, str] = {
-    "model": "it has no answer, token counts, finish reason or error, or it only encloses other calls",
     "tool": "tool results are part of the turn that called the tool",
     "retrieval": "documents are part of the turn that they were retrieved for",
     "auxiliary": "guardrails, evaluators and rerankers do not answer the user",
@@ -280,6 +279,9 @@ def _encloses(span_id: str, analysis: TraceAnalysis) -> bool:
 
 
 def _describe_omission(call: Call, *, encloses: bool) -> str:
+    if call.kind == "model":
+        beside = "encloses other spans, and shows no answer beside theirs"
+        return f"it {beside if encloses else 'shows no answer: no text, token count, finish reason or error'}"
     if call.kind in _OMISSIONS:
         return _OMISSIONS[call.kind]
     missing = [side for side, messages in (("question", call.input), ("answer", call.output)) if messages is None]

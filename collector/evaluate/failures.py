@@ -16,7 +16,7 @@ REPORT_AT = 3
 
 
 def remedy_of(type: str, message: str, judge: str = "<name>") -> str:
-    """What to do about a failure; `judge` is the key of the evaluator's judge under `judges`."""
+    """The remedy of a failure; `judge` is the key of the evaluator's judge under `judges`."""
     match type:
         case "judge_reply_truncated":
             return f"raise judges.{judge}.max_tokens"

@@ -14,7 +14,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from collector.errors import BadInput
-from evaluators.texts.exact_json import parse_json
+from evaluators.texts.exact_json import parse_json, place_in_json
 
 M = TypeVar("M", bound=Message)
 Convert = Callable[[Any, int], Any]
@@ -60,8 +60,8 @@ def load_document(data: bytes) -> object:
     """
     try:
         return parse_json(data)
-    except ValueError:  # orjson limits the depth itself
-        raise BadInput("not a JSON document") from None
+    except ValueError as error:  # orjson limits the depth itself
+        raise BadInput(f"not a JSON document{place_in_json(error)}") from None
 
 
 def message_from_document(document: object, message: type[M]) -> M:

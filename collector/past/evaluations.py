@@ -60,7 +60,7 @@ class SelectedEvaluations:
     """The newest evaluation of each evaluator and subject in a stretch that has a score, and what has none."""
 
     scored: tuple[PastEvaluation, ...]
-    unscored: int
+    unscored: tuple[PastEvaluation, ...]
     known: int
     """How many evaluations there are at all, whether in the stretch or not."""
 
@@ -97,7 +97,8 @@ def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> Selec
                 newest[key] = candidate
     current = [candidate for candidate in newest.values() if candidate.evaluation.evaluation_id not in superseded]
     scored = tuple(candidate for candidate in current if candidate.evaluation.score is not None)
-    return SelectedEvaluations(scored, len(current) - len(scored), known)
+    unscored = tuple(candidate for candidate in current if candidate.evaluation.score is None)
+    return SelectedEvaluations(scored, unscored, known)
 
 
 def key_of(evaluation: Evaluation) -> tuple[Hashable, ...]:

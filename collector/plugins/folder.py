@@ -116,8 +116,10 @@ def _points(folder: PluginFolder) -> list[tuple[str, str, str]]:
             for point in entry_points(group=group):
                 if point.name == plugin:
                     raise ConfigError(f"{where} exists already, in {point.module}; choose another name")
-            if points.setdefault((group, plugin), reference) != reference:
-                raise ConfigError(f"{where} is in another file or class, too; choose another name")
+            if (first := points.setdefault((group, plugin), reference)) != reference:
+                file, _, other = first.removeprefix(f"{folder.package}.").partition(":")
+                both = f"is {attribute} here and {other} in {folder.path.name}/{file}.py"
+                raise ConfigError(f"{where} {both}; choose another name for one")
     return [(group, plugin, reference) for (group, plugin), reference in points.items()]
 
 

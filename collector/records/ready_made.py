@@ -25,7 +25,7 @@ from collector.records.json import record_of
 from collector.records.nesting import refuse_depth
 from collector.records.whole_conversation import with_conversation_fields
 from evaluators.cases import Attachment, AttachmentPlace, Json, Message, ToolCall, Turn
-from evaluators.texts.exact_json import parse_exactly
+from evaluators.texts.exact_json import parse_exactly, place_in_json
 
 Incoming: TypeAlias = Signal | Literal["turns", "references", "feedback"]
 """The kind of input: a signal of OTLP, ready-made turns, references, or feedback."""
@@ -56,10 +56,10 @@ def documents_in(data: bytes | str) -> list[object]:
     """
     try:
         return _each(parse_exactly(data))
-    except ValueError:
-        lines = [line for line in data.splitlines() if line.strip()]
+    except ValueError as error:
+        lines, place = [line for line in data.splitlines() if line.strip()], place_in_json(error)
     if len(lines) < 2:
-        raise BadInput("not JSON")
+        raise BadInput(f"not JSON{place}")
     return [each for number, line in enumerate(lines, 1) for each in _each(_line(line, number))]
 
 

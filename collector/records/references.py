@@ -21,6 +21,7 @@ from collector.records.tenants import id_in_tenant
 from collector.wording import suggestion
 from evaluators.cases import Json, ToolCall
 from evaluators.records import to_dict, to_json
+from evaluators.texts.exact_json import place_in_json
 
 T = TypeVar("T")
 
@@ -67,8 +68,8 @@ def plain_value(value: bytes, what: str) -> Any:
     """The JSON of a record. Raises BadInput, which says `what` it is not."""
     try:
         return orjson.loads(value)
-    except orjson.JSONDecodeError:
-        raise BadInput(f"not {what}: not JSON") from None
+    except orjson.JSONDecodeError as error:
+        raise BadInput(f"not {what}: not JSON{place_in_json(error)}") from None
 
 
 def all_of(documents: Sequence[object], noun: str, read: Callable[[object], T]) -> list[T]:

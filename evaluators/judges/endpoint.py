@@ -345,13 +345,17 @@ class EndpointSettings:
         every = {**headers, **(self.headers or {})}
         return self.tracing(Connection(base_url, path, every, self.ssl_context, self.proxy, self.fresh_headers))
 
+    def address(self, api: WritingApi | DecidingApi) -> str:
+        """The base URL: as given, of the environment, or the vendor's."""
+        return self.base_url or os.environ.get(f"{api.vendor}_BASE_URL") or api.base_url
+
     def endpoint(self, api: WritingApi | DecidingApi) -> Endpoint:
         """The endpoint of a wire format; a missing address or key comes from the environment or is the vendor's.
 
         Raises:
             ValueError: there is no key.
         """
-        base_url = self.base_url or os.environ.get(f"{api.vendor}_BASE_URL") or api.base_url
+        base_url = self.address(api)
         headers: Headers = {} if self.client is not None else api.headers(key_of(api.vendor, self.api_key))
         return Endpoint(lambda: self.connection(base_url, api.path, headers), self.on_headers, self.retries)
 

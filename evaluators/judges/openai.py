@@ -122,6 +122,11 @@ class OpenAIJudge(EndpointJudge):
         return self._model if self._subject_secret is None else subject_first_model(self._model)
 
     @property
+    def base_url(self) -> str | None:
+        """The address of the endpoint; None with a client of one's own."""
+        return None if self._settings.client is not None else self._settings.address(self._api)
+
+    @property
     def capabilities(self) -> Capabilities:
         """The endpoint's capabilities, as far as known."""
         return self._learnt.current

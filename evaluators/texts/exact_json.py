@@ -24,6 +24,12 @@ _SURROGATE = re.compile(
 """An escaped half of a character, behind escaped backslashes; the second group is the half that makes it whole."""
 
 
+def place_in_json(error: ValueError) -> str:
+    """The place at which a text is no JSON, in brackets; empty where it is unknown. It holds nothing of the text."""
+    known = isinstance(error, orjson.JSONDecodeError)
+    return f" (line {error.lineno}, column {error.colno}: {error.msg})" if known else ""
+
+
 def parse_exactly(text: str | bytes) -> Json:
     """Parse JSON; a whole number that needs more than 64 bits becomes the text of its digits.
 

@@ -27,6 +27,8 @@ _SETTINGS = (
     ("Microsoft.SemanticKernel", "SEMANTICKERNEL_EXPERIMENTAL_GENAI_ENABLE_OTEL_DIAGNOSTICS_SENSITIVE=true"),
 )  # fmt: skip
 """By the beginning of a scope's name; the longest that fits counts. `ai` and `gen_ai` are whole names (Vercel's)."""
+UNKNOWN = "look for its option that records the content of messages (deploy/docs/ingest.md, Capture messages)"
+"""Of a scope whose setting is not known here."""
 _WHOLE = frozenset({"ai", "gen_ai"})
 
 
@@ -48,7 +50,6 @@ def missing_settings(parsed_spans: Iterable[ParsedSpan]) -> dict[str, str]:
     for parsed_span in parsed_spans:
         call = parsed_span.call
         if call.kind == "model" and call.error is None and (call.input is None or call.output is None):
-            setting = setting_for(parsed_span.span.scope, parsed_span.span.attributes)
-            if setting is not None:
-                settings[parsed_span.span.scope] = setting
+            scope = parsed_span.span.scope or "a span without a scope"
+            settings[scope] = setting_for(parsed_span.span.scope, parsed_span.span.attributes) or UNKNOWN
     return settings

@@ -14,7 +14,7 @@ from typing import Any
 from collector.assemble.collect_trace import CollectedTrace, TracePiece
 from collector.assemble.identity import IdentityLookup
 from collector.assemble.trace import Assembler, TraceAnalysis
-from collector.assemble.unread.capture_settings import missing_settings, setting_for
+from collector.assemble.unread.capture_settings import UNKNOWN, missing_settings, setting_for
 from collector.assemble.unread.proposal import MappingProposal, propose, texts_of
 from collector.assemble.unread.texts import TextAt, UnreadText, list_unread
 from collector.dialects.call import Call
@@ -181,6 +181,8 @@ def examine(traces: Iterable[Sequence[TracePiece]], assembler: Assembler) -> Exa
     whole = [read_trace(pieces) for pieces in traces]
     bare, texts, settings = unread_texts(whole, assembler)
     proposal = propose(bare, assembler) if texts else None
+    if texts:  # the words are there, but where nobody reads them
+        settings = {scope: setting for scope, setting in settings.items() if setting != UNKNOWN}
     if texts and proposal is None:
         settings |= {text.span.scope: setting for text in texts if (setting := setting_for(text.span.scope))}
     return Examination(

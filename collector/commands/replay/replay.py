@@ -93,7 +93,7 @@ class ReplayReport:
     """A whole replay. `unscored`, `gone`, `left`: not evaluated again for lack of an old score, of texts, of money."""
 
     comparisons: tuple[EvaluatorComparison, ...]
-    unscored: int
+    unscored: tuple[PastEvaluation, ...]
     gone: int
     left: int
     spent_usd: float
@@ -120,7 +120,7 @@ def as_json(report: ReplayReport) -> str:
     """One JSON object."""
     document = {
         "evaluators": [_plain(comparison) for comparison in report.comparisons],
-        "left_out": {"no_old_score": report.unscored, "text_is_gone": report.gone, "no_money": report.left},
+        "left_out": {"no_old_score": len(report.unscored), "text_is_gone": report.gone, "no_money": report.left},
         "spent_usd": report.spent_usd,
     }
     return orjson.dumps(document).decode() + "\n"
@@ -242,19 +242,32 @@ def _unscored(each: EvaluatorComparison) -> str:
 
 
 def _difference_lines(pair: EvaluationPair) -> Iterator[str]:
-    subject = pair.old.subject
-    what = f"turn {subject.turn_id}" if subject.turn_id else f"conversation {subject.conversation_id}"
-    trace = f", trace {subject.trace_id}" if subject.trace_id else ""
-    yield plain(f"  {pair.old.score:.3f} → {pair.new.score:.3f}  {what}{trace}")
+    yield plain(f"  {pair.old.score:.3f} → {pair.new.score:.3f}  {_subject(pair.old)}")
     for side, evaluation in (("old", pair.old), ("new", pair.new)):
         reason = " ".join((evaluation.explanation or "").split())
         if reason:
             yield plain(f"      {side}: {reason[:_REASON]}{'…' if len(reason) > _REASON else ''}")
 
 
+def _subject(evaluation: Evaluation) -> str:
+    subject = evaluation.subject
+    what = f"turn {subject.turn_id}" if subject.turn_id else f"conversation {subject.conversation_id}"
+    return f"{what}, trace {subject.trace_id}" if subject.trace_id else what
+
+
+_LISTED = 5
+"""Omitted evaluations that are named."""
+
+
 def _omissions(report: ReplayReport) -> Iterator[str]:
     if report.unscored:
-        yield f"Omitted for lack of an old score: {plural(report.unscored, 'evaluation')}."
+        yield f"Omitted for lack of an old score: {plural(len(report.unscored), 'evaluation')}:"
+        for past in report.unscored[:_LISTED]:
+            yield plain(
+                f"  {past.evaluation.evaluation_id} ({_subject(past.evaluation)}): {_no_score_reason(past.evaluation)}"
+            )
+        if len(report.unscored) > _LISTED:
+            yield f"  and {len(report.unscored) - _LISTED:,} more"
     if report.gone:
         yield f"Omitted, as turns have expired (log.retention): {plural(report.gone, 'evaluation')}."
 
@@ -373,7 +386,9 @@ def _nothing(selected: SelectedEvaluations) -> str:
     if not selected.known:
         return f"{where} has no evaluations yet, so there is nothing to evaluate again"
     if selected.unscored:
-        return f"{where}: none of the {plural(selected.unscored, 'selected evaluation')} has a score to compare with"
+        return (
+            f"{where}: none of the {plural(len(selected.unscored), 'selected evaluation')} has a score to compare with"
+        )
     return (
         f"{where}: none of {plural(selected.known, 'evaluation')} is selected; "
         "widen --from and --to, or check --monitor and --evaluator"

@@ -134,7 +134,7 @@ function counts(track) {
   const lost = withLost(whole.bounds);
   if (lost) parts.push(lost.slice(2));
   if (whole.clipped >= 0.005) parts.push(`${percent(whole.clipped)} of the weight left out: one conversation outweighed the others`);
-  if (changes?.length) parts.push(`evaluator or judge changed after ${clock(changes[0])}: the curve has earlier scores, the figures have not`);
+  if (changes?.length) parts.push(`an earlier evaluator or judge gave its last score at ${clock(changes[0])}: the curve shows its scores, the figures leave them out`);
   parts.push(...marks(track).filter(({ kind }) => kind === "release").map(({ text }) => text.slice(3)));
   if (newest) parts.push(`newest ${clock(newest)}`);
   return parts.join(" · ");

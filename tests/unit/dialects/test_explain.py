@@ -68,6 +68,11 @@ def test_what_is_said_of_a_span(held: dict[str, Any], wanted: list[str]) -> None
     assert [line[: len(want)] for line, want in zip(said, wanted, strict=True)] == wanted
 
 
+def test_a_call_that_left_nothing_shows_no_answer() -> None:
+    said = said_of(Trace().span(1, "it", {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}), "it")
+    assert said[-1] == "no turn: it shows no answer: no text, token count, finish reason or error"
+
+
 def test_a_call_that_asks_for_a_tool_and_is_never_answered() -> None:
     asks = json.dumps(
         [{"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "n", "arguments": {}}]}]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from evaluators import Bias, ExactMatch, GEval, Turn
+from evaluators import Bias, ExactMatch, GEval, OpenAIJudge, Turn
 from evaluators.errors import JudgeUnavailable
 from evaluators.identity import evaluation_id_of
 from evaluators.testing import ScriptedJudge, a_conversation, a_turn, assert_score, assert_score_async
@@ -50,6 +50,19 @@ def test_no_score_is_a_failure_too() -> None:
         AssertionError, match=r"exact gives no score: skipped\n  reason: missing_field: expected_output"
     ):
         assert_score(TURN, ExactMatch(name="exact"), at_least=0.5)
+
+
+def test_a_judge_that_is_down_is_named_by_its_address_without_secrets() -> None:
+    judge = OpenAIJudge("m", base_url="http://me:secret@127.0.0.1:9/v1?key=secret", api_key="none", retries=0)
+    with pytest.raises(AssertionError, match=r"judge_unavailable\n  reason: .*\(judge at http://127\.0\.0\.1:9/v1\)\n"):
+        assert_score(TURN, GOOD, judge)
+
+
+def test_a_script_with_a_wrong_key_names_it() -> None:
+    with pytest.raises(
+        AssertionError, match="extra_forbidden; the script has reason, score, mark, the form reason, score"
+    ):
+        assert_score(TURN, GOOD, ScriptedJudge({"reason": "So.", "score": 7, "mark": 1}))
 
 
 def test_lower_may_be_better() -> None:

@@ -96,6 +96,7 @@ class TestBadInput:
         ("document", "says"),
         [
             (b"", "not a JSON document"),
+            (b'{"resourceSpans": [,]}', "not a JSON document (line 1, column 20: "),
             (b"\xff", "not a JSON document"),
             (b"[]", "the document is not an object"),
             (b'{"resourceSpans": 1}', "resourceSpans is not an array"),

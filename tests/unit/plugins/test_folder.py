@@ -141,7 +141,7 @@ def test_the_folder_is_beside_the_file_wherever_the_command_runs(
     [
         ("broken.py", "x = 1\nraise ValueError('no')", "mine/broken.py: cannot be loaded, line 2 (ValueError: no)"),
         ("broken.py", "def x(:", "mine/broken.py: cannot be loaded (SyntaxError: invalid syntax"),
-        ("again.py", EVALUATOR, "the evaluator kind 'terseness' is in another file or class, too; choose another name"),
+        ("again.py", EVALUATOR, "the evaluator kind 'terseness' is Terseness here and Terseness in mine/again.py"),
         (
             "mine.py",
             EVALUATOR.replace('"terseness"', '"g_eval"'),

@@ -139,7 +139,13 @@ def test_documents_are_one_an_array_or_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"), [("{", "not JSON"), ('{"a": 1}\n{', "line 2 is not JSON"), ("", "not JSON")]
+    ("text", "complaint"),
+    [
+        ('{"a": tru}', "^not JSON \\(line 1, column 7: "),
+        ("{", "not JSON"),
+        ('{"a": 1}\n{', "line 2 is not JSON"),
+        ("", "not JSON"),
+    ],
 )
 def test_no_documents(text: str, complaint: str) -> None:
     with pytest.raises(BadInput, match=complaint):

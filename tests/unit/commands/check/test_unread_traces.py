@@ -39,6 +39,16 @@ def test_unread_text_comes_with_its_mapping(tmp_path: Path) -> None:
     assert not any("tomorrow" in line for line in lines), "no judged text"
 
 
+@pytest.mark.parametrize("scope", ["acme.sdk", ""])
+def test_a_call_without_messages_comes_with_the_option_to_look_for(scope: str, tmp_path: Path) -> None:
+    call = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+    lines = list(trace_lines(config(files=[]), [payload(tmp_path, call, scope)]))
+    named = scope or "a span without a scope"
+    assert any(
+        f"{named} writes no question or no answer; to turn them on: look for its option" in line for line in lines
+    )
+
+
 def test_files_that_are_received_are_examined_and_what_is_no_trace_is_passed_over(tmp_path: Path) -> None:
     payload(tmp_path, UNREAD)
     (tmp_path / "notes.json").write_text("[nothing]")
