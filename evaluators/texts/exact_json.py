@@ -26,8 +26,9 @@ _SURROGATE = re.compile(
 
 def place_in_json(error: ValueError) -> str:
     """The place at which a text is no JSON, in brackets; empty where it is unknown. It holds nothing of the text."""
-    known = isinstance(error, orjson.JSONDecodeError)
-    return f" (line {error.lineno}, column {error.colno}: {error.msg})" if known else ""
+    if not isinstance(error, json.JSONDecodeError):
+        return ""
+    return f" (line {error.lineno}, column {error.colno}: {error.msg})"
 
 
 def parse_exactly(text: str | bytes) -> Json:

@@ -253,6 +253,21 @@ async def test_what_was_made_again_after_a_failure_did_not_change(world: World) 
     assert f"making {2 * CONVERSATIONS} evaluations again" in done.stderr, done.stderr
 
 
+async def test_what_has_no_old_score_is_named(world: World) -> None:
+    first = next(each for each in await world.ledger() if each.evaluator == "helpful")
+    skip = replace(
+        first, outcome="skipped", score=None, reason="shed", ended_at=first.ended_at + timedelta(microseconds=1)
+    )
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        await logs.evaluations.append([Record(b"later", evaluation_to_json(replace(skip, evaluation_id="later")))])
+    said = (await world.replay("--judge", "small", "--evaluator", "helpful")).stdout
+    assert "Omitted for lack of an old score: 1 evaluation:" in said
+    assert (
+        f"later (conversation {first.subject.conversation_id}" in said or f"later (turn {first.subject.turn_id}" in said
+    )
+    assert "skipped (shed)" in said
+
+
 async def test_a_second_configuration_that_changes_nothing_is_not_paid_for(world: World) -> None:
     new = world.configure("new.yaml", evaluators=world.settings["evaluators"])
     done = await world.replay("--with", new)
