@@ -25,12 +25,14 @@ def remedy_of(type: str, message: str, judge: str = "<name>") -> str:
         case "judge_reply_invalid":
             keyless = f", or write judges.{judge}.answer_key: false" if ANSWER_KEY in message else ""
             return f"name a model that follows instructions and writes JSON (judges.{judge}.model){keyless}"
+        case "judge_timeout":
+            return f"raise judges.{judge}.timeout, or name a faster model"
         case "judge_rejected":
             return f"name a model that takes questions of this size (judges.{judge}.model)"
         case "internal_error":
-            return "mend the evaluator's code; `evalstream rejudge --what failed` then makes the evaluations again"
+            return "mend the evaluator's code, restart, and run `evalstream rejudge --what failed`"
         case _ if type.startswith("judge_"):
-            return f"mend judges.{judge}; `evalstream rejudge --what failed` then makes the evaluations again"
+            return f"see that judges.{judge} answers, and run `evalstream rejudge --what failed`"
         case _:
             return "deploy/docs/troubleshooting.md, section 'Evaluations fail'"
 
